@@ -1,0 +1,2 @@
+//! SteadyRAID, the product binary.
+fn main() {}

@@ -1,0 +1,1 @@
+//! The array: carries out plans over injected drives and clock

@@ -1,0 +1,1 @@
+//! Client-facing block protocols

@@ -1,0 +1,23 @@
+//! The only door to the world: drives, clocks, buffers, sockets, executor.
+//!
+//! Everything that differs between a real machine and a simulated one is behind two traits:
+//! [`Env`] (time, tasks, randomness) and [`Drive`] (one drive with a volatile cache). The
+//! engine is compiled against these and nothing else.
+//!
+//! Two implementations live here side by side:
+//! * [`uring`]: real time, io_uring, files and block devices;
+//! * [`virt`]: virtual time, drives in memory whose unflushed writes a power cut may lose.
+
+pub mod buf;
+pub mod drive;
+pub mod env;
+pub mod exec;
+pub mod mem;
+pub mod net;
+pub mod sync;
+pub mod uring;
+pub mod virt;
+
+pub use buf::{Buf, BufMut, PAGE};
+pub use drive::{Drive, DriveError, DriveErrorKind, Durability, Geometry, Operation};
+pub use env::{Env, Nanos};

@@ -1,0 +1,1 @@
+//! Which drive, which offset: pure layout arithmetic and parity

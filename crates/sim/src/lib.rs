@@ -1,0 +1,1 @@
+//! Simulated worlds: drives that tear and lose, oracles, power cuts

@@ -1,0 +1,2 @@
+//! Repository checks and chores.
+fn main() {}
