@@ -14,6 +14,7 @@ pub mod env;
 pub mod exec;
 pub mod mem;
 pub mod net;
+pub mod rng;
 pub mod sync;
 pub mod uring;
 pub mod virt;
