@@ -1,0 +1,191 @@
+//! Base rows for numbers of drives that aren't prime powers (6, 10, 12, 24, ...), found by a deterministic search.
+//!
+//! There is no field, so the rows are developed over the integers modulo n: position i of row r in column c is
+//! `a_r[i] + c mod n`. That alone fills every drive equally. Two drives at distance d meet once in a row for every two of
+//! its positions at distance d, so what is left to do is to choose the n-1 rows such that the distances inside them cover
+//! 1..n evenly (a cyclic difference family, were it perfect: each distance w(w-1) times).
+//!
+//! The search starts from random rows, proposes to swap a member of a row with an outsider, and keeps swaps that don't
+//! make the sum of squared deviations larger by more than a slowly shrinking threshold. Then it does the same for the
+//! spares. A stripe's complement has, up to a constant, the same distance counts, so the smaller of the two is searched.
+//!
+//! Everything is integers and a fixed seed. THE SEARCH MUST NEVER CHANGE: pools on disk depend on its result. The golden
+//! test in `tests/golden.rs` holds it.
+
+/// Mixed with n and w. Part of the format, like the rest of this file.
+const SEED: u64 = 0x5374_6561_6479_5241;
+/// Elementary steps the search may take: keeps 250 drives well under 200 ms.
+const BUDGET: u64 = 24_000_000;
+
+/// The n-1 rows one after the other: w members, then the spare if w < n.
+pub(crate) fn base_rows(drives: usize, width: usize) -> Vec<u8> {
+    let mut random = SplitMix(SEED ^ (drives as u64) << 32 ^ width as u64);
+    let rows = search_members(&mut random, drives, width);
+    let spares = (width < drives).then(|| search_spares(&mut random, &rows, width));
+    let kept = drives.min(width + 1);
+    let mut base = Vec::with_capacity(rows.len() * kept);
+    for (r, mut row) in rows.into_iter().enumerate() {
+        if let Some(spares) = &spares {
+            row.swap(width, spares[r]);
+        }
+        // Any shift of a row is as good. This one has position 0 of column c on drive c, as the Latin squares do.
+        let first = usize::from(row[0]);
+        base.extend(
+            row[..kept].iter().map(|d| ((usize::from(*d) + drives - first) % drives) as u8),
+        );
+    }
+    base
+}
+
+/// A permutation of the drives for each row, members first.
+fn search_members(random: &mut SplitMix, drives: usize, width: usize) -> Vec<Vec<u8>> {
+    let small = width.min(drives - width);
+    let mut search = Members::new(random, drives, small);
+    search.anneal(random);
+    let mut rows = search.rows;
+    if small < width {
+        // The searched part was the outsiders.
+        rows.iter_mut().for_each(|row| row.rotate_left(small));
+    }
+    rows
+}
+
+/// Rows of `size` members, and how far from even their distances are.
+struct Members {
+    size: usize,
+    rows: Vec<Vec<u8>>,
+    /// For each distance 1..=n/2 (d and n-d are one), how many more pairs have it than should.
+    excess: Vec<i32>,
+    /// `fold[a + n - b]` is the distance of drives a and b.
+    fold: Vec<u8>,
+    cost: i64,
+}
+
+impl Members {
+    fn new(random: &mut SplitMix, drives: usize, size: usize) -> Self {
+        let fold = (0..2 * drives).map(|i| (i % drives).min(drives - i % drives) as u8).collect();
+        let rows = (1..drives).map(|_| random.permutation(drives)).collect();
+        let mean = (size * size.saturating_sub(1)) as i32;
+        let excess = vec![-mean; drives / 2 + 1];
+        let mut new = Self { size, rows, excess, fold, cost: 0 };
+        for row in 0..new.rows.len() {
+            for i in 1..size {
+                let member = new.rows[row][i];
+                new.count(row, member, 0..i, 1);
+            }
+        }
+        new.cost = new.excess[1..].iter().map(|e| i64::from(*e).pow(2)).sum();
+        new
+    }
+
+    /// Counts (or, with -1, uncounts) the distances from `drive` to some members of a row.
+    fn count(&mut self, row: usize, drive: u8, members: std::ops::Range<usize>, sign: i32) {
+        let n = self.rows.len() + 1;
+        for other in &self.rows[row][members] {
+            let distance = usize::from(self.fold[usize::from(drive) + n - usize::from(*other)]);
+            // Both of two drives at distance n/2 see each other at n/2: that meeting counts for two.
+            let step = if distance * 2 == n { 2 * sign } else { sign };
+            let excess = &mut self.excess[distance];
+            self.cost += i64::from(step * (2 * *excess + step));
+            *excess += step;
+        }
+    }
+
+    fn swap(&mut self, row: usize, member: usize, outsider: usize) {
+        let (leaving, joining) = (self.rows[row][member], self.rows[row][outsider]);
+        for others in [0..member, member + 1..self.size] {
+            self.count(row, leaving, others.clone(), -1);
+            self.count(row, joining, others, 1);
+        }
+        self.rows[row].swap(member, outsider);
+    }
+
+    fn anneal(&mut self, random: &mut SplitMix) {
+        let n = self.rows.len() + 1;
+        let moves = BUDGET / (4 * self.size as u64).max(1);
+        for step in 0..moves {
+            if self.cost == 0 {
+                break;
+            }
+            let row = random.below(n - 1);
+            let (member, outsider) =
+                (random.below(self.size), self.size + random.below(n - self.size));
+            let before = self.cost;
+            self.swap(row, member, outsider);
+            if self.cost > before + threshold(step, moves, self.size) {
+                self.swap(row, member, outsider);
+            }
+        }
+    }
+}
+
+/// How much worse a swap may make things.
+fn threshold(step: u64, moves: u64, size: usize) -> i64 {
+    let left = (moves - step) as i64;
+    2 * size as i64 * left / moves as i64
+}
+
+/// For each row, the place of its spare: such that a failed drive's spares spread evenly.
+fn search_spares(random: &mut SplitMix, rows: &[Vec<u8>], width: usize) -> Vec<usize> {
+    let n = rows.len() + 1;
+    let mut spares: Vec<usize> = rows.iter().map(|_| width + random.below(n - width)).collect();
+    let mut excess = vec![-(width as i32); n];
+    let mut cost = 0;
+    for (row, spare) in rows.iter().zip(&spares) {
+        count_spare(&mut excess, row, width, *spare, 1);
+    }
+    cost += excess[1..].iter().map(|e| i64::from(*e).pow(2)).sum::<i64>();
+    let moves = BUDGET / (2 * width as u64);
+    for _ in 0..moves {
+        if cost == 0 {
+            break;
+        }
+        let (row, place) = (random.below(n - 1), width + random.below(n - width));
+        let gain = count_spare(&mut excess, &rows[row], width, spares[row], -1)
+            + count_spare(&mut excess, &rows[row], width, place, 1);
+        if gain > 0 {
+            count_spare(&mut excess, &rows[row], width, place, -1);
+            count_spare(&mut excess, &rows[row], width, spares[row], 1);
+        } else {
+            (spares[row], cost) = (place, cost + gain);
+        }
+    }
+    spares
+}
+
+/// Counts (or, with -1, uncounts) the distances from a spare to the members; answers by how much the cost grew.
+fn count_spare(excess: &mut [i32], row: &[u8], width: usize, spare: usize, sign: i32) -> i64 {
+    let (n, mut grown) = (row.len(), 0);
+    let spare = usize::from(row[spare]) + n;
+    for member in &row[..width] {
+        let distance = (spare - usize::from(*member)) % n;
+        grown += i64::from(sign * (2 * excess[distance] + sign));
+        excess[distance] += sign;
+    }
+    grown
+}
+
+/// SplitMix64: a small generator with a fixed definition, so that the tables are the same for ever.
+struct SplitMix(u64);
+
+impl SplitMix {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    /// A number below `end`; the slight bias doesn't matter.
+    fn below(&mut self, end: usize) -> usize {
+        (((self.next() >> 32) * end as u64) >> 32) as usize
+    }
+
+    fn permutation(&mut self, n: usize) -> Vec<u8> {
+        let mut drives: Vec<u8> = (0..n).map(|d| d as u8).collect();
+        for i in (1..n).rev() {
+            drives.swap(i, self.below(i + 1));
+        }
+        drives
+    }
+}
