@@ -1,1 +1,50 @@
-//! Bytes on disk: superblock, journal, checkpoint
+//! Bytes on disk: labels (superblocks), journal blocks and records, map entries, checkpoint
+//! objects, and the signatures of other people's formats.
+//!
+//! Pure: bytes in, values out, and back. No I/O, no clock, no knowledge of drives. Every structure
+//! carries magic, version, length, CRC32C, pool and a sequence; every file begins with its drawing;
+//! `docs/on-disk-format.md` says what the fields mean and why recovery is right.
+//!
+//! Decoding is for hostile bytes: it never panics and never allocates by a length it has not
+//! checked. Encoding is for our own values: one that could not be read back stops the program
+//! (`assert!`) before it reaches a drive.
+
+pub mod checkpoint;
+mod cursor;
+pub mod drive;
+pub mod entry;
+pub mod error;
+pub mod ids;
+pub mod journal;
+pub mod object;
+pub mod record;
+mod record_text;
+pub mod signature;
+
+pub use checkpoint::{
+    CHUNK_ENTRIES, ObjectKey, SLOT_HEADER_LEN, SLOT_LEN, SLOT_PAYLOAD, SlotHeader, decode_slot,
+    encode_object, encode_slot, fingerprint, object_crc,
+};
+pub use drive::{
+    CheckpointRoot, Extent, Features, LABEL_LEN, Member, MemberState, SCHEME_FUSION, Superblock,
+    end_area, label_offsets, newest,
+};
+pub use entry::{BmtEntry, ENTRY_LEN, PATCH_LEN, Patch};
+pub use error::FormatError;
+pub use ids::{
+    ClassId, Flbn, MAX_BLOCK_SECTORS, NAME_MAX, PAGE, Place, SECTOR, SectorRange, StripeId, Uuid,
+    VolumeId, valid_name,
+};
+pub use journal::{
+    BlockBuilder, JOURNAL_ALIGN, JOURNAL_BLOCK_MAX, JOURNAL_HEADER_LEN, JournalHeader,
+    decode_block, peek_header,
+};
+pub use object::{
+    ChunkObject, ClassImage, ConfigObject, PatchedBlock, TupleImage, VolumeImage, ZoneObject,
+};
+pub use record::Record;
+pub use signature::{Foreign, Own, own_label, probe};
+
+/// Version of every structure this crate writes. It reads no other: a change that old software
+/// would misread raises it, or takes an incompatible feature bit in the label.
+pub const VERSION: u16 = 1;

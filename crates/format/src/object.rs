@@ -1,0 +1,289 @@
+//! Payloads of checkpoint objects: a piece of the map, a zone, the configuration.
+//!
+//! ```text
+//! chunk   3264 entries of 5 bytes (a full part); then, if any block is patched:
+//!         count 4, count times (entry in chunk 2, base entry 5, patches 2, patches of 10)
+//!         an entry with P holds the place of its block in that list
+//! zone    (0 1 | 1 1, class 1), tuples 4, each:
+//!         n 1, n times stripe 8, slots 2, slots times (1, 1), slots times pages written 2
+//! config  next volume 4,
+//!         classes 2, each: id 1, parity 1, width 2, layout kind 1, layout digest 4
+//!         volumes 4, each: id 4, size 8, class 1, name length 1, name
+//!         settings 2, each: key 2, value 8
+//! ```
+
+use crate::checkpoint::{CHUNK_ENTRIES, split};
+use crate::cursor::{Reader, Writer};
+use crate::entry::{BmtEntry, ENTRY_LEN, PATCH_LEN, Patch};
+use crate::error::{FormatError, check};
+use crate::ids::{ClassId, MAX_BLOCK_SECTORS, StripeId, VolumeId, valid_name};
+use crate::record::{
+    read_class, read_name, read_tuple, validate_class, validate_tuple, write_class, write_name,
+    write_tuple,
+};
+
+const CHUNK_BYTES: usize = CHUNK_ENTRIES * ENTRY_LEN;
+/// Pages of the largest block.
+const MAX_PAGES: u16 = MAX_BLOCK_SECTORS / 8;
+
+/// A patched block: its base and what lies over it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PatchedBlock {
+    pub entry_in_chunk: u16,
+    /// A plain base, or unmapped.
+    pub base: BmtEntry,
+    pub patches: Vec<Patch>,
+}
+
+/// A piece of a volume's map.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChunkObject {
+    /// `CHUNK_ENTRIES` raw entries. The low bits of one with P mean nothing before `encode` and
+    /// are its place in `patches` after `decode`.
+    pub entries: Vec<u8>,
+    /// In rising order of `entry_in_chunk`, one for each entry with P.
+    pub patches: Vec<PatchedBlock>,
+}
+
+fn entry_at(entries: &[u8], at: usize) -> BmtEntry {
+    let mut bytes = [0; ENTRY_LEN];
+    bytes.copy_from_slice(&entries[at * ENTRY_LEN..][..ENTRY_LEN]);
+    BmtEntry::from_bytes(bytes)
+}
+
+impl ChunkObject {
+    /// The entry at a place below `CHUNK_ENTRIES`.
+    pub fn entry(&self, at: usize) -> BmtEntry {
+        entry_at(&self.entries, at)
+    }
+
+    /// Payload parts. Panics on a chunk whose P bits and patches do not go together.
+    pub fn encode(&self) -> Vec<Vec<u8>> {
+        assert_eq!(self.entries.len(), CHUNK_BYTES, "a chunk has {CHUNK_ENTRIES} entries");
+        let mut bytes = self.entries.clone();
+        for (at, block) in self.patches.iter().enumerate() {
+            let place = usize::from(block.entry_in_chunk) * ENTRY_LEN;
+            bytes[place..place + ENTRY_LEN]
+                .copy_from_slice(&BmtEntry::patched(at as u64).to_bytes());
+        }
+        if let Err(error) = validate_chunk(&bytes, &self.patches) {
+            panic!("this chunk must not be written: {error}");
+        }
+        if !self.patches.is_empty() {
+            let mut w = Writer(&mut bytes);
+            w.u32(self.patches.len() as u32);
+            for block in &self.patches {
+                w.u16(block.entry_in_chunk);
+                w.bytes(&block.base.to_bytes());
+                w.u16(block.patches.len() as u16);
+                block.patches.iter().for_each(|patch| w.bytes(&patch.pack()));
+            }
+        }
+        split(&bytes)
+    }
+
+    /// From payload parts in order (or one slice of all of them).
+    pub fn decode<P: AsRef<[u8]>>(parts: &[P]) -> Result<ChunkObject, FormatError> {
+        let bytes = join(parts);
+        let mut r = Reader::new(&bytes);
+        let entries = r.take(CHUNK_BYTES)?.to_vec();
+        let mut patches = Vec::new();
+        if r.remaining() > 0 {
+            let count = r.u32()? as usize;
+            check(count > 0, "patched blocks", 0)?;
+            patches.reserve_exact(r.count(count, 2 + ENTRY_LEN + 2)?);
+            for _ in 0..count {
+                patches.push(read_patched(&mut r)?);
+            }
+        }
+        r.end()?;
+        validate_chunk(&entries, &patches)?;
+        Ok(ChunkObject { entries, patches })
+    }
+}
+
+fn read_patched(r: &mut Reader<'_>) -> Result<PatchedBlock, FormatError> {
+    let (entry_in_chunk, base) = (r.u16()?, BmtEntry::from_bytes(r.array()?));
+    let count = usize::from(r.u16()?);
+    let mut patches = Vec::with_capacity(r.count(count, PATCH_LEN)?);
+    for _ in 0..count {
+        patches.push(Patch::unpack_checked(&r.array()?)?);
+    }
+    Ok(PatchedBlock { entry_in_chunk, base, patches })
+}
+
+/// Each patched entry names its own list, each list has its entry.
+fn validate_chunk(entries: &[u8], patches: &[PatchedBlock]) -> Result<(), FormatError> {
+    let mut lists = 0;
+    for at in 0..CHUNK_ENTRIES {
+        let entry = entry_at(entries, at);
+        entry.validate()?;
+        if let Some(index) = entry.as_patched() {
+            let list = patches.get(lists).map(|block| usize::from(block.entry_in_chunk));
+            check(index == lists as u64 && list == Some(at), "patched entry", index)?;
+            lists += 1;
+        }
+    }
+    check(lists == patches.len(), "patched blocks", patches.len() as u64)?;
+    for block in patches {
+        check(!block.base.is_patched(), "base of a patched block", block.base.index())?;
+        let count = block.patches.len();
+        check(count <= MAX_BLOCK_SECTORS.into(), "patches of a block", count as u64)?;
+        block.patches.iter().try_for_each(Patch::validate)?;
+    }
+    Ok(())
+}
+
+/// Matched stripes of a zone and how much of each slot is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TupleImage {
+    pub stripes: Vec<StripeId>,
+    pub slots: Vec<[u8; 2]>,
+    /// Pages written of each slot.
+    pub filled: Vec<u16>,
+}
+
+impl TupleImage {
+    fn validate(&self) -> Result<(), FormatError> {
+        validate_tuple(&self.stripes, &self.slots)?;
+        check(self.filled.len() == self.slots.len(), "slot fills", self.filled.len() as u64)?;
+        let over = self.filled.iter().find(|pages| **pages > MAX_PAGES);
+        check(over.is_none(), "pages of a slot", over.copied().unwrap_or(0).into())
+    }
+}
+
+/// A zone: whose it is, and its tuples.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ZoneObject {
+    pub class: Option<ClassId>,
+    pub tuples: Vec<TupleImage>,
+}
+
+impl ZoneObject {
+    /// Payload parts. Panics on an impossible tuple.
+    pub fn encode(&self) -> Vec<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let mut w = Writer(&mut bytes);
+        write_class(&mut w, self.class);
+        w.u32(u32::try_from(self.tuples.len()).expect("tuples of a zone"));
+        for tuple in &self.tuples {
+            if let Err(error) = tuple.validate() {
+                panic!("this tuple must not be written: {error}: {tuple:?}");
+            }
+            write_tuple(&mut w, &tuple.stripes, &tuple.slots);
+            tuple.filled.iter().for_each(|pages| w.u16(*pages));
+        }
+        split(&bytes)
+    }
+
+    /// From payload parts in order (or one slice of all of them).
+    pub fn decode<P: AsRef<[u8]>>(parts: &[P]) -> Result<ZoneObject, FormatError> {
+        let bytes = join(parts);
+        let mut r = Reader::new(&bytes);
+        let class = read_class(&mut r)?;
+        let count = r.u32()? as usize;
+        // The smallest tuple: two stripes, one slot.
+        let mut tuples = Vec::with_capacity(r.count(count, 1 + 16 + 2 + 2 + 2)?);
+        for _ in 0..count {
+            let (stripes, slots) = read_tuple(&mut r)?;
+            let filled = (0..slots.len()).map(|_| r.u16()).collect::<Result<Vec<_>, _>>()?;
+            let tuple = TupleImage { stripes, slots, filled };
+            tuple.validate()?;
+            tuples.push(tuple);
+        }
+        r.end()?;
+        Ok(ZoneObject { class, tuples })
+    }
+}
+
+/// A class as configured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClassImage {
+    pub id: ClassId,
+    pub width: u16,
+    pub parity: u8,
+    pub layout_kind: u8,
+    /// Of the layout's tables: software that would place blocks elsewhere must not open the pool.
+    pub layout_digest: u32,
+}
+
+/// A volume as configured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeImage {
+    pub id: VolumeId,
+    pub name: String,
+    pub size: u64,
+    pub class: ClassId,
+}
+
+/// Everything an operator has decided.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConfigObject {
+    pub classes: Vec<ClassImage>,
+    pub volumes: Vec<VolumeImage>,
+    pub next_volume: u32,
+    pub settings: Vec<(u16, u64)>,
+}
+
+impl ConfigObject {
+    /// Payload parts. Panics on an impossible class or name.
+    pub fn encode(&self) -> Vec<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let mut w = Writer(&mut bytes);
+        w.u32(self.next_volume);
+        w.u16(u16::try_from(self.classes.len()).expect("classes"));
+        for class in &self.classes {
+            assert!(validate_class(class.width, class.parity).is_ok(), "not a class: {class:?}");
+            w.bytes(&[class.id.0, class.parity]);
+            w.u16(class.width);
+            w.u8(class.layout_kind);
+            w.u32(class.layout_digest);
+        }
+        w.u32(u32::try_from(self.volumes.len()).expect("volumes"));
+        for volume in &self.volumes {
+            assert!(valid_name(&volume.name), "not a name: {volume:?}");
+            w.u32(volume.id.0);
+            w.u64(volume.size);
+            w.u8(volume.class.0);
+            write_name(&mut w, &volume.name);
+        }
+        w.u16(u16::try_from(self.settings.len()).expect("settings"));
+        for (key, value) in &self.settings {
+            w.u16(*key);
+            w.u64(*value);
+        }
+        split(&bytes)
+    }
+
+    /// From payload parts in order (or one slice of all of them).
+    pub fn decode<P: AsRef<[u8]>>(parts: &[P]) -> Result<ConfigObject, FormatError> {
+        let bytes = join(parts);
+        let mut r = Reader::new(&bytes);
+        let next_volume = r.u32()?;
+        let count = usize::from(r.u16()?);
+        let mut classes = Vec::with_capacity(r.count(count, 9)?);
+        for _ in 0..count {
+            let (id, parity, width) = (ClassId(r.u8()?), r.u8()?, r.u16()?);
+            validate_class(width, parity)?;
+            let (layout_kind, layout_digest) = (r.u8()?, r.u32()?);
+            classes.push(ClassImage { id, width, parity, layout_kind, layout_digest });
+        }
+        let count = r.u32()? as usize;
+        let mut volumes = Vec::with_capacity(r.count(count, 4 + 8 + 1 + 2)?);
+        for _ in 0..count {
+            let (id, size, class) = (VolumeId(r.u32()?), r.u64()?, ClassId(r.u8()?));
+            volumes.push(VolumeImage { id, name: read_name(&mut r)?, size, class });
+        }
+        let count = usize::from(r.u16()?);
+        let mut settings = Vec::with_capacity(r.count(count, 10)?);
+        for _ in 0..count {
+            settings.push((r.u16()?, r.u64()?));
+        }
+        r.end()?;
+        Ok(ConfigObject { classes, volumes, next_volume, settings })
+    }
+}
+
+fn join<P: AsRef<[u8]>>(parts: &[P]) -> Vec<u8> {
+    parts.iter().flat_map(|part| part.as_ref().iter().copied()).collect()
+}

@@ -1,0 +1,52 @@
+//! Records as one line for humans; `inspect` prints them.
+
+use crate::record::Record;
+use std::fmt;
+
+impl fmt::Display for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Record::Write { volume, block, range, place, crc } => {
+                write!(f, "write {volume} block {block} sectors {range} at {place} crc {crc:08x}")
+            }
+            Record::Stripe { stripe, blocks, crcs } => {
+                write!(f, "stripe {stripe} {}+{} [", blocks.len(), crcs.len() - blocks.len())?;
+                for (at, owner) in blocks.iter().enumerate() {
+                    let gap = if at == 0 { "" } else { " " };
+                    match owner {
+                        Some((volume, block)) => write!(f, "{gap}{volume}:{block}")?,
+                        None => write!(f, "{gap}-")?,
+                    }
+                }
+                f.write_str("]")
+            }
+            Record::Tuple { stripes, slots } => {
+                f.write_str("tuple")?;
+                stripes.iter().try_for_each(|stripe| write!(f, " {stripe}"))?;
+                write!(f, " slots {}", slots.len())
+            }
+            Record::Convert { stripe } => write!(f, "convert {stripe}"),
+            Record::Relocate { volume, block, range, from, to } => {
+                write!(f, "relocate {volume} block {block} sectors {range} from {from} to {to}")
+            }
+            Record::Unmap { volume, block, range } => {
+                write!(f, "unmap {volume} block {block} sectors {range}")
+            }
+            Record::UnmapBlocks { volume, first, count } => {
+                write!(f, "unmap {volume} blocks {first}+{count}")
+            }
+            Record::Zone { zone, class: Some(class) } => write!(f, "zone {zone} to {class}"),
+            Record::Zone { zone, class: None } => write!(f, "zone {zone} returned"),
+            Record::Class { id, width, parity, layout_kind, layout_digest } => {
+                let data = width.saturating_sub(u16::from(*parity));
+                write!(f, "class {id} {data}+{parity} layout {layout_kind} {layout_digest:08x}")
+            }
+            Record::VolumeCreate { id, name, size, class } => {
+                write!(f, "volume {id} '{name}' created, {size} bytes, {class}")
+            }
+            Record::VolumeResize { id, size } => write!(f, "volume {id} resized to {size} bytes"),
+            Record::VolumeDelete { id } => write!(f, "volume {id} deleted"),
+            Record::Setting { key, value } => write!(f, "setting {key} = {value}"),
+        }
+    }
+}
