@@ -1,0 +1,125 @@
+//! One client's byte stream, and what the client owes us.
+//!
+//! Nothing here has a timer: a watcher looks from time to time whether the same debt is still
+//! open, so the usual case pays for two counters only.
+
+use std::cell::Cell;
+use std::ops::Range;
+
+use io::net::ByteStream;
+use io::sync::Semaphore;
+use io::{Buf, BufMut};
+
+/// Why we closed a connection that the client would have kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closed {
+    HandshakeTimeout,
+    Stalled,
+    Shutdown,
+}
+
+/// Something the client has to do for us to go on.
+#[derive(Default)]
+pub struct Debt {
+    /// How many there have been, and whether the last one is still open.
+    count: Cell<u64>,
+    open: Cell<bool>,
+}
+
+impl Debt {
+    pub fn begin(&self) {
+        if !self.open.replace(true) {
+            self.count.set(self.count.get() + 1);
+        }
+    }
+
+    pub fn end(&self) {
+        self.open.set(false);
+    }
+
+    /// Names the open debt.
+    fn current(&self) -> Option<u64> {
+        self.open.get().then(|| self.count.get())
+    }
+}
+
+pub struct Link<S> {
+    stream: S,
+    /// The rest of a message that has begun.
+    pub message: Debt,
+    /// Taking the bytes we send.
+    uptake: Debt,
+    /// One permit for each request between its arrival and the end of sending its reply.
+    pub requests: Semaphore,
+    requests_max: usize,
+    pub in_handshake: Cell<bool>,
+    pub ended: Cell<bool>,
+    closed: Cell<Option<Closed>>,
+}
+
+/// What a client owed at some moment.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Debts {
+    message: Option<u64>,
+    uptake: Option<u64>,
+}
+
+impl<S: ByteStream> Link<S> {
+    pub fn new(stream: S, requests_max: usize) -> Link<S> {
+        Link {
+            stream,
+            message: Debt::default(),
+            uptake: Debt::default(),
+            requests: Semaphore::new(requests_max),
+            requests_max,
+            in_handshake: Cell::new(true),
+            ended: Cell::new(false),
+            closed: Cell::new(None),
+        }
+    }
+
+    pub async fn recv(
+        &self,
+        buf: BufMut,
+        range: Range<usize>,
+    ) -> (BufMut, std::io::Result<usize>) {
+        self.stream.recv(buf, range).await
+    }
+
+    pub async fn send(&self, pieces: Vec<Buf>) -> std::io::Result<()> {
+        self.uptake.begin();
+        let sent = self.stream.send(pieces).await;
+        self.uptake.end();
+        sent
+    }
+
+    /// Ends every receive and send, also those under way.
+    pub fn close(&self) {
+        self.stream.close();
+    }
+
+    pub fn close_because(&self, reason: Closed) {
+        self.closed.set(Some(reason));
+        self.stream.close();
+    }
+
+    pub fn closed(&self) -> Option<Closed> {
+        self.closed.get()
+    }
+
+    pub fn debts(&self) -> Debts {
+        Debts { message: self.message.current(), uptake: self.uptake.current() }
+    }
+
+    /// Whether one of the debts of back then is still open.
+    pub fn still_owes(&self, then: Debts) -> bool {
+        let now = self.debts();
+        let same = |now: Option<u64>, then| now.is_some() && now == then;
+        same(now.message, then.message) || same(now.uptake, then.uptake)
+    }
+
+    /// Waits until every request that has arrived is answered.
+    pub async fn answered(&self) {
+        drop(self.requests.acquire(self.requests_max).await);
+    }
+}

@@ -1,0 +1,208 @@
+//! The server: connections, what they share, and how they end.
+
+use std::cell::Cell;
+use std::pin::pin;
+use std::rc::Rc;
+
+use futures_util::future::select;
+use io::net::ByteStream;
+use io::sync::{Event, Semaphore};
+use io::{Buf, Env};
+
+use super::handshake::{Agreement, Handshake, Step};
+use super::inbox::Inbox;
+use super::link::{Closed, Link};
+use super::proto::{ProtocolError, options};
+use super::session::Session;
+use crate::limits::{FAREWELL, Limits, REQUEST_BYTES_MAX};
+use crate::volume::Exports;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectionError {
+    #[error(transparent)]
+    Protocol(#[from] ProtocolError),
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    #[error("there are {0} connections already")]
+    TooMany(usize),
+    #[error("the server is shutting down")]
+    ShuttingDown,
+    #[error("the client took too long to choose an export")]
+    HandshakeTimeout,
+    #[error("the client stopped in the middle of a message")]
+    Stalled,
+}
+
+/// What all connections of a server share.
+pub struct Shared {
+    pub limits: Limits,
+    /// Payload bytes that may still come into flight.
+    pub bytes: Semaphore,
+    connections: Cell<usize>,
+    stopping: Cell<bool>,
+    /// A connection has ended, or the server stops.
+    changed: Event,
+}
+
+impl Shared {
+    pub fn stopping(&self) -> bool {
+        self.stopping.get()
+    }
+}
+
+/// Serves the exports to any number of clients. A handle: clones are the same server.
+#[derive(Clone)]
+pub struct Server<E, X> {
+    env: E,
+    exports: X,
+    shared: Rc<Shared>,
+}
+
+impl<E: Env, X: Exports> Server<E, X> {
+    pub fn new(env: E, exports: X, limits: Limits) -> Server<E, X> {
+        assert!(limits.bytes >= u64::from(REQUEST_BYTES_MAX), "the longest request must fit");
+        let shared = Shared {
+            limits,
+            bytes: Semaphore::new(limits.bytes as usize),
+            connections: Cell::new(0),
+            stopping: Cell::new(false),
+            changed: Event::new(),
+        };
+        Server { env, exports, shared: Rc::new(shared) }
+    }
+
+    pub fn connections(&self) -> usize {
+        self.shared.connections.get()
+    }
+
+    /// Requests that have arrived are carried out, later ones are refused, then connections
+    /// are closed. [`Server::stopped`] waits for that.
+    pub fn shut_down(&self) {
+        self.shared.stopping.set(true);
+        self.shared.changed.notify_all();
+    }
+
+    /// Completes when the server has been told to shut down and no connection is left.
+    pub async fn stopped(&self) {
+        while !self.shared.stopping() || self.connections() > 0 {
+            self.shared.changed.wait().await;
+        }
+    }
+
+    /// Serves one client until it leaves or must go. All of its requests have ended then.
+    pub async fn serve<S: ByteStream>(&self, stream: S) -> Result<(), ConnectionError> {
+        let shared = &self.shared;
+        let refusal = if shared.stopping() {
+            Some(ConnectionError::ShuttingDown)
+        } else if self.connections() >= shared.limits.connections {
+            Some(ConnectionError::TooMany(shared.limits.connections))
+        } else {
+            None
+        };
+        if let Some(refusal) = refusal {
+            stream.close();
+            return Err(refusal);
+        }
+        shared.connections.set(self.connections() + 1);
+        let link = Rc::new(Link::new(stream, shared.limits.requests));
+        self.env.spawn(watch(self.env.clone(), shared.clone(), link.clone()));
+        let outcome = self.converse(&link).await;
+        link.close();
+        link.ended.set(true);
+        shared.connections.set(self.connections() - 1);
+        shared.changed.notify_all();
+        explain(outcome, link.closed())
+    }
+
+    async fn converse<S: ByteStream>(&self, link: &Rc<Link<S>>) -> Result<(), ConnectionError> {
+        let mut inbox = Inbox::new();
+        let Some(agreement) = self.shake_hands(link, &mut inbox).await? else { return Ok(()) };
+        link.in_handshake.set(false);
+        let (env, shared) = (self.env.clone(), self.shared.clone());
+        Session::new(env, shared, link.clone(), agreement).run(inbox).await
+    }
+
+    /// `None` if the client left without choosing an export.
+    async fn shake_hands<S: ByteStream>(
+        &self,
+        link: &Link<S>,
+        inbox: &mut Inbox,
+    ) -> Result<Option<Agreement<X::Volume>>, ConnectionError> {
+        link.send(vec![Buf::from_slice(&options::greeting())]).await?;
+        let Some(flags) = inbox.array(link).await? else { return Ok(None) };
+        let client = options::parse_client_flags(flags)?;
+        let mut handshake = Handshake::new(self.exports.clone(), client);
+        let mut replies = Vec::new();
+        while let Some(header) = inbox.array(link).await? {
+            let header = options::parse_header(&header)?;
+            let len = header.len as usize;
+            if len > 0 && !inbox.wait_for(link, len).await? {
+                return Err(ProtocolError::Truncated.into());
+            }
+            if self.shared.stopping() {
+                handshake.shut_down();
+            }
+            let step = handshake.option(header, &inbox.bytes()[..len], &mut replies)?;
+            inbox.consume(len);
+            link.send(vec![Buf::from_slice(&replies)]).await?;
+            replies.clear();
+            match step {
+                Step::NextOption => {}
+                Step::Close => return Ok(None),
+                Step::Transmit(agreement) => return Ok(Some(agreement)),
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Our reason for closing explains whatever error the closing then caused.
+fn explain(
+    outcome: Result<(), ConnectionError>,
+    closed: Option<Closed>,
+) -> Result<(), ConnectionError> {
+    match closed {
+        None => outcome,
+        Some(Closed::HandshakeTimeout) => Err(ConnectionError::HandshakeTimeout),
+        Some(Closed::Stalled) => Err(ConnectionError::Stalled),
+        Some(Closed::Shutdown) => Ok(()),
+    }
+}
+
+/// Closes a connection whose client dawdles, or when the server stops. It only ever closes:
+/// receives and sends then end by themselves, none is dropped half-way.
+async fn watch<E: Env, S: ByteStream>(env: E, shared: Rc<Shared>, link: Rc<Link<S>>) {
+    let mut look_at = env.now() + shared.limits.handshake;
+    let mut debts = link.debts();
+    loop {
+        let changed = shared.changed.wait();
+        if shared.stopping() {
+            return farewell(env, shared, link).await;
+        }
+        select(pin!(env.sleep_until(look_at)), changed).await;
+        if link.ended.get() {
+            return;
+        }
+        if env.now() < look_at {
+            continue;
+        }
+        if link.in_handshake.get() {
+            return link.close_because(Closed::HandshakeTimeout);
+        }
+        if link.still_owes(debts) {
+            return link.close_because(Closed::Stalled);
+        }
+        debts = link.debts();
+        look_at = env.now() + shared.limits.stall;
+    }
+}
+
+/// Lets requests end and the client hear of it, but not for ever.
+async fn farewell<E: Env, S: ByteStream>(env: E, shared: Rc<Shared>, link: Rc<Link<S>>) {
+    let patience = env.sleep_until(env.now() + shared.limits.stall);
+    select(pin!(link.answered()), pin!(patience)).await;
+    env.sleep_until(env.now() + FAREWELL).await;
+    if !link.ended.get() {
+        link.close_because(Closed::Shutdown);
+    }
+}

@@ -1,0 +1,191 @@
+//! The transmission phase of one connection.
+
+use std::cell::RefCell;
+use std::convert::Infallible;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Waker};
+
+use futures_util::future::{Either, select};
+use io::net::ByteStream;
+use io::sync::Event;
+use io::{Buf, Env, PAGE};
+
+use super::answer::{self, Content, Outcome};
+use super::handshake::Agreement;
+use super::inbox::Inbox;
+use super::link::Link;
+use super::outbox::{Outbox, Ticket};
+use super::proto::request::{self, Command, Request, Terms, flags};
+use super::proto::{Errno, ProtocolError};
+use super::server::{ConnectionError, Shared};
+use crate::volume::Volume;
+
+pub struct Session<E, S, V> {
+    env: E,
+    shared: Rc<Shared>,
+    link: Rc<Link<S>>,
+    volume: V,
+    terms: Terms,
+    outbox: RefCell<Outbox>,
+    /// A reply was put into the outbox.
+    ready: Event,
+}
+
+impl<E: Env, S: ByteStream, V: Volume> Session<E, S, V> {
+    pub fn new(
+        env: E,
+        shared: Rc<Shared>,
+        link: Rc<Link<S>>,
+        agreement: Agreement<V>,
+    ) -> Rc<Session<E, S, V>> {
+        let Agreement { volume, terms } = agreement;
+        let (outbox, ready) = Default::default();
+        Rc::new(Session { env, shared, link, volume, terms, outbox, ready })
+    }
+
+    /// Serves requests until the client leaves; returns when all of them are answered.
+    pub async fn run(self: Rc<Self>, inbox: Inbox) -> Result<(), ConnectionError> {
+        // In this order: the replies of requests that complete at once are sent in the same
+        // poll that received them.
+        let receiving = pin!(self.clone().receive(inbox));
+        let sending = pin!(self.send());
+        match select(receiving, sending).await {
+            Either::Left((outcome, _)) => outcome,
+            Either::Right((never, _)) => match never {},
+        }
+    }
+
+    async fn receive(self: Rc<Self>, mut inbox: Inbox) -> Result<(), ConnectionError> {
+        let outcome = self.receive_requests(&mut inbox).await;
+        self.link.answered().await;
+        outcome
+    }
+
+    async fn receive_requests(
+        self: &Rc<Self>,
+        inbox: &mut Inbox,
+    ) -> Result<(), ConnectionError> {
+        while let Some(header) = inbox.array(&self.link).await? {
+            let request = request::parse(&header)?;
+            match request.command {
+                Command::Disconnect => return Ok(()),
+                Command::Write if request.len > self.terms.blocks.max => {
+                    return Err(ProtocolError::PayloadLength(request.len).into());
+                }
+                _ => self.receive_request(request, inbox).await?,
+            }
+        }
+        Ok(())
+    }
+
+    async fn receive_request(
+        self: &Rc<Self>,
+        request: Request,
+        inbox: &mut Inbox,
+    ) -> Result<(), ConnectionError> {
+        let valid = request.check(&self.terms);
+        let ticket = self.admit(&request, valid.is_ok()).await;
+        let valid = if self.shared.stopping() { Err(Errno::Shutdown) } else { valid };
+        let len = request.len as usize;
+        let mut data = None;
+        if request.command == Command::Write {
+            if valid.is_ok() {
+                // In memory as on the volume: whole pages stay whole pages.
+                let pad = (request.offset % PAGE as u64) as usize;
+                data = Some(inbox.payload(&self.link, len, pad).await?);
+            } else {
+                inbox.skip(&self.link, len).await?;
+            }
+        }
+        match valid {
+            Ok(()) => self.start(request, data, ticket),
+            Err(errno) => self.answer(&request, Err(errno.into()), ticket),
+        }
+        Ok(())
+    }
+
+    /// Waits for room among the requests of this connection and the bytes of all.
+    async fn admit(&self, request: &Request, valid: bool) -> Ticket {
+        let place = self.link.requests.acquire(1).await;
+        let len = if valid { request.payload_len() as usize } else { 0 };
+        let bytes = if len > 0 { Some(self.shared.bytes.acquire(len).await) } else { None };
+        Ticket::new(place, bytes)
+    }
+
+    /// Runs a request. What completes at once needs no task; what doesn't goes on as one.
+    fn start(self: &Rc<Self>, request: Request, data: Option<Buf>, ticket: Ticket) {
+        let mut task = Box::pin(self.clone().execute(request, data, ticket));
+        // The task is polled again when it is spawned, so no wake can get lost here.
+        let mut context = Context::from_waker(Waker::noop());
+        if Future::poll(task.as_mut(), &mut context).is_pending() {
+            self.env.spawn(task);
+        }
+    }
+
+    async fn execute(self: Rc<Self>, request: Request, data: Option<Buf>, ticket: Ticket) {
+        let outcome = self.perform(&request, data).await;
+        self.answer(&request, outcome, ticket);
+    }
+
+    async fn perform(&self, request: &Request, data: Option<Buf>) -> Outcome {
+        let (volume, offset, fua) = (&self.volume, request.offset, request.fua());
+        let len = u64::from(request.len);
+        match request.command {
+            Command::Flush => volume.flush().await?,
+            _ if len == 0 => {}
+            Command::Read => return self.read(request).await,
+            Command::BlockStatus => return Ok(Content::Extents(volume.extents(offset, len))),
+            Command::Write => {
+                let data = data.expect("a write that is performed has its payload");
+                volume.write(offset, data, fua).await?;
+            }
+            Command::Trim => volume.trim(offset, len, fua).await?,
+            Command::WriteZeroes => {
+                let may_trim = !request.has(flags::NO_HOLE);
+                if request.has(flags::FAST_ZERO) && !may_trim {
+                    return Err(Errno::NotSupported.into());
+                }
+                volume.write_zeroes(offset, len, fua, may_trim).await?;
+            }
+            Command::Disconnect | Command::Unknown => return Err(Errno::Invalid.into()),
+        }
+        Ok(Content::Nothing)
+    }
+
+    async fn read(&self, request: &Request) -> Outcome {
+        let pieces = self.volume.read(request.offset, request.len).await?;
+        let len: usize = pieces.iter().map(|piece| piece.len()).sum();
+        if len != request.len as usize {
+            // More or fewer bytes than the header says would garble all replies behind.
+            return Err(Errno::Io.into());
+        }
+        Ok(Content::Data(pieces))
+    }
+
+    fn answer(&self, request: &Request, outcome: Outcome, ticket: Ticket) {
+        let structured = self.terms.structured;
+        let reply = |out: &mut Vec<u8>| answer::write(out, request, structured, outcome);
+        self.outbox.borrow_mut().push(ticket, reply);
+        self.ready.notify_all();
+    }
+
+    /// Sends replies as long as this is polled. When the client is gone they are dropped, so
+    /// that requests still under way can end.
+    async fn send(&self) -> Infallible {
+        let mut gone = false;
+        loop {
+            if self.outbox.borrow().is_empty() {
+                self.ready.wait().await;
+                continue;
+            }
+            let batch = self.outbox.borrow_mut().take();
+            if !gone && self.link.send(batch.pieces).await.is_err() {
+                gone = true;
+                // Also ends the receive that waits for this client.
+                self.link.close();
+            }
+            drop(batch.tickets);
+        }
+    }
+}
