@@ -15,6 +15,7 @@ pub mod exec;
 pub mod mem;
 pub mod net;
 pub mod rng;
+pub mod signal;
 pub mod sync;
 pub mod uring;
 pub mod virt;

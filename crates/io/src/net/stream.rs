@@ -1,0 +1,100 @@
+//! A connected socket, driven by the ring.
+
+use std::io;
+use std::mem;
+use std::net::Shutdown;
+use std::ops::Range;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::rc::Rc;
+
+use super::{Address, ByteStream, NetError};
+use crate::buf::{Buf, BufMut};
+use crate::uring::{Message, Ring, UringEnv};
+
+/// One end of a connection. Dropping it closes it.
+pub struct Stream {
+    ring: Ring,
+    socket: Rc<OwnedFd>,
+}
+
+impl Stream {
+    /// Takes over a connected stream socket; it must be in blocking mode (the usual one),
+    /// for the ring does the waiting.
+    pub fn new(env: &UringEnv, socket: impl Into<OwnedFd>) -> Stream {
+        Stream::on_ring(env.ring(), socket.into())
+    }
+
+    pub(super) fn on_ring(ring: &Ring, socket: OwnedFd) -> Stream {
+        Stream { ring: ring.clone(), socket: Rc::new(socket) }
+    }
+
+    /// Connects to a listening Unix socket. It is done at once, or waits while the
+    /// listener's backlog is full; so it is for clients, which have nothing else to do.
+    pub fn connect_unix(env: &UringEnv, path: impl AsRef<Path>) -> Result<Stream, NetError> {
+        let path = path.as_ref();
+        match UnixStream::connect(path) {
+            Ok(socket) => Ok(Stream::new(env, socket)),
+            Err(source) => {
+                let address = Address::Unix(path.into());
+                Err(match source.kind() {
+                    io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+                        NetError::NobodyThere { address }
+                    }
+                    _ => NetError::Os { address, action: "connect to", source },
+                })
+            }
+        }
+    }
+
+    /// TCP_NODELAY: send small messages at once instead of collecting them. Accepted TCP
+    /// connections have it on already. An error on a socket that is not TCP.
+    pub fn set_nodelay(&self, on: bool) -> io::Result<()> {
+        let value = libc::c_int::from(on);
+        // SAFETY: the kernel reads one int from `value`.
+        let result = unsafe {
+            libc::setsockopt(
+                self.socket.as_raw_fd(),
+                libc::IPPROTO_TCP,
+                libc::TCP_NODELAY,
+                (&raw const value).cast(),
+                mem::size_of_val(&value) as libc::socklen_t,
+            )
+        };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// Ends one or both directions.
+    pub fn shutdown(&self, direction: Shutdown) -> io::Result<()> {
+        let how = match direction {
+            Shutdown::Read => libc::SHUT_RD,
+            Shutdown::Write => libc::SHUT_WR,
+            Shutdown::Both => libc::SHUT_RDWR,
+        };
+        // SAFETY: a call without pointers on an open descriptor.
+        let result = unsafe { libc::shutdown(self.socket.as_raw_fd(), how) };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+}
+
+impl ByteStream for Stream {
+    async fn recv(&self, buf: BufMut, range: Range<usize>) -> (BufMut, io::Result<usize>) {
+        self.ring.recv(&self.socket, buf, range).await
+    }
+
+    async fn send(&self, pieces: Vec<Buf>) -> io::Result<()> {
+        let mut message = Message::new(pieces);
+        while !message.is_sent() {
+            let (back, count) = self.ring.send(&self.socket, message).await;
+            message = back;
+            message.advance(count?);
+        }
+        Ok(())
+    }
+
+    fn close(&self) {
+        // Fails only if the other end was faster.
+        let _ = self.shutdown(Shutdown::Both);
+    }
+}

@@ -1,0 +1,98 @@
+//! SIGTERM and SIGINT as events instead of sudden death.
+
+use std::io;
+use std::mem;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::ptr;
+use std::rc::Rc;
+
+use crate::buf::BufMut;
+use crate::uring::{Ring, UringEnv};
+
+/// What the kernel writes for each signal.
+const RECORD_BYTES: usize = mem::size_of::<libc::signalfd_siginfo>();
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// SIGTERM: the service manager wants us to end.
+    Terminate,
+    /// SIGINT: somebody pressed Ctrl-C.
+    Interrupt,
+}
+
+/// While this lives, the two signals are delivered here. Afterwards they kill again.
+///
+/// A signal goes to any thread that does not block it, and threads inherit what is blocked:
+/// make this before starting any other thread.
+pub struct Signals {
+    ring: Ring,
+    file: Rc<OwnedFd>,
+    earlier: libc::sigset_t,
+}
+
+impl Signals {
+    pub fn new(env: &UringEnv) -> io::Result<Signals> {
+        let set = wanted();
+        let earlier = set_mask(libc::SIG_BLOCK, &set)?;
+        // SAFETY: the kernel reads the set.
+        let raw = unsafe { libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC) };
+        if raw < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: just opened, and nobody else has it.
+        let file = Rc::new(unsafe { OwnedFd::from_raw_fd(raw) });
+        Ok(Signals { ring: env.ring().clone(), file, earlier })
+    }
+
+    /// The next signal; waits for one.
+    pub async fn next(&self) -> Signal {
+        loop {
+            let buf = BufMut::with_len(RECORD_BYTES);
+            let (buf, count) = self.ring.read(&self.file, buf, 0..RECORD_BYTES, 0).await;
+            match count {
+                Ok(count) => assert_eq!(count, RECORD_BYTES, "signalfd gives whole records"),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => panic!("reading a signalfd failed: {error}"),
+            }
+            return signal(&buf);
+        }
+    }
+}
+
+/// The signal's number is the record's first field.
+#[expect(clippy::disallowed_methods, reason = "the kernel writes in the machine's order")]
+fn signal(record: &[u8]) -> Signal {
+    let number = u32::from_ne_bytes([record[0], record[1], record[2], record[3]]);
+    match number as libc::c_int {
+        libc::SIGTERM => Signal::Terminate,
+        _ => Signal::Interrupt,
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        // Fails only for an invalid `how`.
+        let _ = set_mask(libc::SIG_SETMASK, &self.earlier);
+    }
+}
+
+fn wanted() -> libc::sigset_t {
+    // SAFETY: `sigemptyset` makes the zeroed set valid; both signals exist.
+    unsafe {
+        let mut set = mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, libc::SIGTERM);
+        libc::sigaddset(&raw mut set, libc::SIGINT);
+        set
+    }
+}
+
+/// Changes which signals this thread blocks; gives back what it was before.
+fn set_mask(how: libc::c_int, set: &libc::sigset_t) -> io::Result<libc::sigset_t> {
+    // SAFETY: all zeroes is a `sigset_t`; the kernel reads one set and writes the other.
+    let (result, earlier) = unsafe {
+        let mut earlier = mem::zeroed();
+        (libc::pthread_sigmask(how, ptr::from_ref(set), &raw mut earlier), earlier)
+    };
+    if result == 0 { Ok(earlier) } else { Err(io::Error::from_raw_os_error(result)) }
+}

@@ -1,0 +1,79 @@
+//! Questions to the kernel about an open file or block device.
+
+use std::fs::{self, File};
+use std::mem;
+use std::os::fd::AsRawFd;
+
+/// The alignments the engine can work with; everything it writes is made of 4096-byte pages.
+const ALIGN_MIN: u64 = 512;
+const ALIGN_MAX: u64 = 4096;
+
+/// Asks whether a block device is write-protected; not in the `libc` crate for every target.
+const BLKROGET: libc::Ioctl = 0x125e;
+
+pub(super) struct Alignment {
+    /// Of offsets and lengths.
+    pub(super) offset: u64,
+    pub(super) memory: u64,
+}
+
+/// What transfers must be aligned to.
+pub(super) fn alignment(file: &File, block: bool, direct: bool) -> Alignment {
+    if block {
+        let sector = logical_sector(file).unwrap_or(ALIGN_MAX);
+        return Alignment { offset: sector, memory: sector };
+    }
+    if !direct {
+        return Alignment { offset: ALIGN_MIN, memory: 1 };
+    }
+    // A kernel before 6.1 can't tell; what every filesystem takes is right then.
+    direct_io_alignment(file).unwrap_or(Alignment { offset: ALIGN_MAX, memory: ALIGN_MAX })
+}
+
+/// The alignment we use where the drive wants `align`, if it is one we can keep.
+pub(super) fn checked(align: u64) -> Option<u32> {
+    let usable = align.is_power_of_two() && align <= ALIGN_MAX;
+    usable.then(|| align.max(ALIGN_MIN) as u32)
+}
+
+fn logical_sector(file: &File) -> Option<u64> {
+    let mut size: libc::c_int = 0;
+    // SAFETY: the kernel writes one int into `size`.
+    let result = unsafe { libc::ioctl(file.as_raw_fd(), libc::BLKSSZGET, &raw mut size) };
+    (result == 0).then_some(u64::try_from(size).ok()?)
+}
+
+fn direct_io_alignment(file: &File) -> Option<Alignment> {
+    // SAFETY: all zeroes is a valid `statx`, which holds only numbers.
+    let mut answer: libc::statx = unsafe { mem::zeroed() };
+    let flags = libc::AT_EMPTY_PATH;
+    // SAFETY: the path is a NUL-terminated literal, and the kernel writes one `statx`.
+    let result = unsafe {
+        let mask = libc::STATX_DIOALIGN;
+        libc::statx(file.as_raw_fd(), c"".as_ptr(), flags, mask, &raw mut answer)
+    };
+    let known = result == 0
+        && answer.stx_mask & libc::STATX_DIOALIGN != 0
+        && answer.stx_dio_offset_align != 0;
+    known.then(|| Alignment {
+        offset: u64::from(answer.stx_dio_offset_align),
+        memory: u64::from(answer.stx_dio_mem_align),
+    })
+}
+
+pub(super) fn is_write_protected(file: &File) -> bool {
+    let mut protected: libc::c_int = 0;
+    // SAFETY: the kernel writes one int into `protected`.
+    let result = unsafe { libc::ioctl(file.as_raw_fd(), BLKROGET, &raw mut protected) };
+    result == 0 && protected != 0
+}
+
+/// Whether the disk behind a device number spins; a guess of "no" where nobody knows.
+pub(super) fn is_rotational(device: libc::dev_t) -> bool {
+    let (major, minor) = (libc::major(device), libc::minor(device));
+    // The queue of a partition is its disk's, one directory up.
+    ["queue", "../queue"].iter().any(|queue| {
+        let path = format!("/sys/dev/block/{major}:{minor}/{queue}/rotational");
+        fs::read_to_string(path).is_ok_and(|text| text.trim() == "1")
+    })
+}

@@ -1,0 +1,210 @@
+//! The real world: one thread that waits in io_uring for drives, sockets, timers and signals.
+//!
+//! * `ring` operations in flight, `ops` the operations, `setup` making the ring;
+//! * `timers`, `bell` (wake-ups from other threads);
+//! * `drive` files and block devices, `open` finding out what a path is, `real` every kind of
+//!   drive under one type.
+
+mod bell;
+mod drive;
+mod geometry;
+mod message;
+mod open;
+mod ops;
+mod real;
+mod ring;
+mod setup;
+mod timers;
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::io;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use crate::env::{Env, Nanos};
+use crate::exec::{Executor, Root};
+use crate::rng::Rng;
+
+pub use drive::UringDrive;
+pub use open::{Access, OpenError, create_file};
+pub use real::RealDrive;
+
+pub(crate) use message::Message;
+pub(crate) use ring::Ring;
+
+use bell::Bell;
+use timers::{Clock, Timers};
+
+/// Polls of tasks between two looks at completions and timers: enough to make the look cheap,
+/// few enough (some tens of microseconds) that a completed write is not kept waiting.
+const READY_BATCH: usize = 64;
+
+struct Inner {
+    executor: Executor,
+    ring: Ring,
+    timers: Timers,
+    bell: Bell,
+    clock: Clock,
+    rng: RefCell<Rng>,
+    spin: Cell<Nanos>,
+    /// Wakers of one look at the completions; kept to reuse its memory.
+    woken: RefCell<Vec<Waker>>,
+    blocking: Cell<bool>,
+}
+
+/// The real environment of this thread; clones name the same one.
+#[derive(Clone)]
+pub struct UringEnv {
+    inner: Rc<Inner>,
+}
+
+impl UringEnv {
+    /// Fails with an explanation if the kernel has no io_uring, or forbids it, or lacks an
+    /// operation we need.
+    pub fn new() -> io::Result<UringEnv> {
+        let ring = Ring::new()?;
+        let bell = Bell::new(&ring)?;
+        let executor = Executor::new();
+        executor.set_unpark(bell.ringer()?);
+        let clock = Clock::start();
+        let inner = Inner {
+            executor,
+            timers: Timers::new(clock),
+            bell,
+            clock,
+            rng: RefCell::new(Rng::new(u64::from_le_bytes(entropy()?))),
+            spin: Cell::new(Nanos::ZERO),
+            woken: RefCell::default(),
+            blocking: Cell::new(false),
+            ring,
+        };
+        Ok(UringEnv { inner: Rc::new(inner) })
+    }
+
+    /// Busy-polls for this long before going to sleep, which trades a processor for latency.
+    /// Zero, the default, sleeps at once.
+    pub fn set_spin(&self, micros: u64) {
+        self.inner.spin.set(Nanos::from_micros(micros));
+    }
+
+    /// Runs `future` and every spawned task until `future` is done. Tasks that are not done
+    /// then stay, and go on with the next call.
+    pub fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        let inner = &*self.inner;
+        assert!(!inner.blocking.replace(true), "block_on inside block_on would never return");
+        let mut future = pin!(future);
+        let root = inner.executor.root();
+        let output = loop {
+            if let Poll::Ready(output) = root.poll(future.as_mut()) {
+                break output;
+            }
+            inner.executor.run_ready(READY_BATCH);
+            inner.turn(&root);
+        };
+        inner.ring.submit();
+        inner.blocking.set(false);
+        output
+    }
+
+    /// Drops every task that is not done, and with them what they hold open. For the end of
+    /// the program: tasks hold their environment, so it would not end by itself.
+    pub fn drop_tasks(&self) {
+        self.inner.executor.drop_tasks();
+    }
+
+    pub(crate) fn ring(&self) -> &Ring {
+        &self.inner.ring
+    }
+}
+
+impl Inner {
+    /// Hands over what the tasks started and looks for what is done; sleeps if there is
+    /// nothing to run.
+    fn turn(&self, root: &Root) {
+        let ready = || root.is_ready() || self.executor.has_ready();
+        self.collect();
+        if ready() {
+            self.ring.submit();
+            self.collect();
+        } else if !self.spin(ready) {
+            // From here on a wake from another thread completes the bell's read, so the look
+            // at `ready` after it can't miss one that the sleep would miss as well.
+            self.bell.listen();
+            if !ready() {
+                self.ring.wait(self.time_to_next_timer());
+            }
+            self.collect();
+        }
+    }
+
+    /// Wakes whoever waits for a completion that is there or a deadline that has passed.
+    fn collect(&self) {
+        let mut woken = self.woken.take();
+        self.ring.reap(&mut woken);
+        self.timers.fire(&mut woken);
+        for waker in woken.drain(..) {
+            waker.wake();
+        }
+        self.woken.replace(woken);
+    }
+
+    /// True as soon as something is ready, false when the time for spinning is over.
+    fn spin(&self, ready: impl Fn() -> bool) -> bool {
+        let span = self.spin.get();
+        if span == Nanos::ZERO {
+            return false;
+        }
+        let end = self.clock.now() + span;
+        while self.clock.now() < end {
+            self.ring.submit();
+            self.collect();
+            if ready() {
+                return true;
+            }
+            std::hint::spin_loop();
+        }
+        false
+    }
+
+    fn time_to_next_timer(&self) -> Option<Duration> {
+        let deadline = self.timers.next()?;
+        Some(Duration::from_nanos(deadline.saturating_sub(self.clock.now()).0))
+    }
+}
+
+impl Env for UringEnv {
+    type Drive = RealDrive;
+
+    fn now(&self) -> Nanos {
+        self.inner.clock.now()
+    }
+
+    fn sleep_until(&self, deadline: Nanos) -> impl Future<Output = ()> + 'static {
+        self.inner.timers.sleep_until(deadline)
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        self.inner.executor.spawn(task);
+    }
+
+    fn random(&self) -> u64 {
+        self.inner.rng.borrow_mut().next_u64()
+    }
+
+    /// From the kernel, because a 64-bit seed is not enough for 128 bits.
+    fn unique_id(&self) -> [u8; 16] {
+        entropy().expect("getrandom worked when the environment was made")
+    }
+}
+
+/// Random bytes from the kernel.
+fn entropy<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    // SAFETY: the kernel writes at most `N` bytes into the array.
+    let count = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), N, 0) };
+    // Up to 256 bytes come all at once or not at all.
+    if count == N as isize { Ok(bytes) } else { Err(io::Error::last_os_error()) }
+}

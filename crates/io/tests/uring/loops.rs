@@ -1,0 +1,96 @@
+//! Block devices, as loop devices on files. Needs root; says so and passes without.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use io::uring::{Access, OpenError, UringDrive, UringEnv, create_file};
+use io::{Drive, Durability};
+
+use crate::support::{TempDir, pattern};
+
+const SIZE: u64 = 8 << 20;
+
+/// A loop device, detached at the end.
+struct Loop {
+    device: PathBuf,
+    _dir: TempDir,
+}
+
+impl Loop {
+    /// `None`, with the reason printed, where loop devices can't be made.
+    fn new(options: &[&str]) -> Option<Loop> {
+        let dir = TempDir::new();
+        let file = dir.join("backing");
+        create_file(&file, SIZE).unwrap();
+        let output =
+            Command::new("losetup").args(["--find", "--show"]).args(options).arg(file).output();
+        match output {
+            Ok(output) if output.status.success() => {
+                let device = PathBuf::from(String::from_utf8(output.stdout).unwrap().trim());
+                Some(Loop { device, _dir: dir })
+            }
+            failed => {
+                println!("SKIPPED: losetup does not work here: {failed:?}");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").arg("--detach").arg(&self.device).status();
+    }
+}
+
+fn works(options: &[&str], align: u32) {
+    let Some(device) = Loop::new(options) else { return };
+    let env = UringEnv::new().unwrap();
+    let drive = UringDrive::open(&env, &device.device, Access::ReadWrite).unwrap();
+    let geometry = drive.geometry();
+    assert_eq!((geometry.size, geometry.align), (SIZE, align));
+    assert!(drive.is_direct());
+    let data = pattern(1 << 20, 1);
+    env.block_on(async {
+        drive.write(4096, data.clone(), Durability::Cached).await.unwrap();
+        drive.flush().await.unwrap();
+        drive.write(2 << 20, data.slice(4096..8192), Durability::Durable).await.unwrap();
+        assert!(drive.read(4096, 1 << 20).await.unwrap()[..] == data[..]);
+        assert!(drive.read(2 << 20, 4096).await.unwrap()[..] == data[4096..8192]);
+        drive.discard(4096, 65536).await.unwrap();
+        let kept = drive.read(4096 + 65536, 4096).await.unwrap();
+        assert!(kept[..] == data[65536..65536 + 4096]);
+    });
+}
+
+#[test]
+fn a_block_device_works() {
+    works(&["--direct-io=on"], 512);
+}
+
+#[test]
+fn a_block_device_with_large_sectors_works() {
+    works(&["--sector-size=4096"], 4096);
+}
+
+#[test]
+fn a_block_device_is_claimed() {
+    let Some(device) = Loop::new(&[]) else { return };
+    let env = UringEnv::new().unwrap();
+    let drive = UringDrive::open(&env, &device.device, Access::ReadWrite).unwrap();
+    let error = UringDrive::open(&env, &device.device, Access::ReadWrite).err().unwrap();
+    assert!(matches!(error, OpenError::InUse { .. }), "{error}");
+    let inspected = UringDrive::open(&env, &device.device, Access::ReadOnly).unwrap();
+    env.block_on(inspected.read(0, 4096)).unwrap();
+    drop(drive);
+    UringDrive::open(&env, &device.device, Access::ReadWrite).unwrap();
+}
+
+#[test]
+fn a_write_protected_block_device_can_only_be_inspected() {
+    let Some(device) = Loop::new(&["--read-only"]) else { return };
+    let env = UringEnv::new().unwrap();
+    let error = UringDrive::open(&env, &device.device, Access::ReadWrite).err().unwrap();
+    assert!(matches!(error, OpenError::ReadOnly { .. }), "{error}");
+    UringDrive::open(&env, &device.device, Access::ReadOnly).unwrap();
+}

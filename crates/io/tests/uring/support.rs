@@ -1,0 +1,67 @@
+//! Temporary directories, patterns, and running a part of a test in another process.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use io::uring::{Access, UringDrive, UringEnv, create_file};
+use io::{Buf, BufMut};
+
+/// Removed with everything in it at the end of the test.
+pub struct TempDir(PathBuf);
+
+impl TempDir {
+    pub fn new() -> TempDir {
+        TempDir::below(Path::new("/tmp"))
+    }
+
+    pub fn below(parent: &Path) -> TempDir {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let (process, number) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = parent.join(format!("steadyraid-io-test-{process}-{number}"));
+        fs::create_dir(&path).unwrap();
+        TempDir(path)
+    }
+
+    pub fn join(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// A new file, open as a drive.
+    pub fn drive(&self, env: &UringEnv, size: u64) -> UringDrive {
+        let path = self.join("drive");
+        create_file(&path, size).unwrap();
+        UringDrive::open(env, &path, Access::ReadWrite).unwrap()
+    }
+}
+
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Bytes that differ by seed and position.
+pub fn pattern(len: usize, seed: u64) -> Buf {
+    let mut buf = BufMut::with_len(len);
+    io::rng::Rng::new(seed).fill(&mut buf);
+    buf.freeze()
+}
+
+/// Runs the ignored test `name` of this program in a process of its own, on its main thread.
+pub fn in_child(name: &str, argument: &Path) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args([name, "--exact", "--ignored", "--nocapture", "--test-threads=1"])
+        .env(ARGUMENT, argument)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+const ARGUMENT: &str = "STEADYRAID_IO_TEST_ARGUMENT";
+
+/// What the parent gave to `in_child`; `None` when somebody runs ignored tests by hand.
+pub fn argument() -> Option<PathBuf> {
+    std::env::var_os(ARGUMENT).map(PathBuf::from)
+}
