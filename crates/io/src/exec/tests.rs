@@ -72,6 +72,7 @@ fn wakes_merge_and_a_wake_during_the_poll_counts() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "another thread is what is tested")]
 fn a_wake_from_another_thread_unparks() {
     let executor = Executor::new();
     let (sender, parked) = std::sync::mpsc::channel();
@@ -141,6 +142,7 @@ fn a_crash_drops_every_task_even_those_that_fight_back() {
 
 #[test]
 #[ignore = "a measurement: cargo test --release -p io wake_and_poll -- --ignored --nocapture"]
+#[expect(clippy::disallowed_methods, reason = "measures real time")]
 fn wake_and_poll_cost() {
     let executor = Executor::new();
     for _ in 0..64 {

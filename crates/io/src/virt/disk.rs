@@ -1,0 +1,213 @@
+//! A disk: its content, its faults, its counters. It outlives machines and power cuts.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use super::cache::{Cache, CutMode};
+use crate::buf::Buf;
+use crate::drive::{DriveErrorKind, Durability, Geometry, Operation};
+use crate::rng::{Rng, mix};
+
+/// Input/output error, what a drive with a bad sector answers.
+const EIO: i32 = 5;
+
+/// A handle on one virtual disk. Use it through [`VirtDrive`](super::VirtDrive).
+#[derive(Clone)]
+pub struct Disk {
+    state: Rc<RefCell<DiskState>>,
+}
+
+struct DiskState {
+    name: String,
+    geometry: Geometry,
+    /// Names the disk in traces.
+    id: u64,
+    cache: Cache,
+    /// Decides what is left of failed and abandoned writes.
+    rng: Rng,
+    counters: Counters,
+    failed: bool,
+    /// Armed by a test, each fires once.
+    faults: Vec<Fault>,
+    power_cycles: u64,
+}
+
+struct Fault {
+    operation: Operation,
+    /// So many operations are still to come, this one included.
+    countdown: u64,
+    kind: DriveErrorKind,
+}
+
+/// What a disk was asked for. Failed operations count, refused ones (disk gone) don't.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    pub reads: u64,
+    pub writes: u64,
+    pub flushes: u64,
+    pub discards: u64,
+    pub bytes_read: u64,
+    pub bytes_written: u64,
+}
+
+impl Disk {
+    /// An empty disk. `seed` decides garbage and torn writes.
+    pub fn new(name: impl Into<String>, size: u64, align: u32, seed: u64) -> Disk {
+        assert!(align.is_power_of_two() && align >= 512 && size.is_multiple_of(u64::from(align)));
+        let name = name.into();
+        let id = name.bytes().fold(0, |id, byte| mix(id ^ u64::from(byte) ^ 0x100));
+        let state = DiskState {
+            name,
+            geometry: Geometry { size, align, rotational: false },
+            id,
+            cache: Cache::new(mix(seed) ^ id),
+            rng: Rng::new(seed ^ id),
+            counters: Counters::default(),
+            failed: false,
+            faults: Vec::new(),
+            power_cycles: 0,
+        };
+        Disk { state: Rc::new(RefCell::new(state)) }
+    }
+
+    pub fn name(&self) -> String {
+        self.state.borrow().name.clone()
+    }
+
+    pub fn geometry(&self) -> Geometry {
+        self.state.borrow().geometry
+    }
+
+    pub fn counters(&self) -> Counters {
+        self.state.borrow().counters
+    }
+
+    /// Decides the fate of every write that isn't durable. Every drive attached before is dead
+    /// from then on: its operations fail with [`DriveErrorKind::Removed`].
+    pub fn power_cut(&self, rng: &mut Rng, mode: CutMode) {
+        let mut state = self.state.borrow_mut();
+        state.power_cycles += 1;
+        state.cache.power_cut(rng, mode);
+    }
+
+    /// Pulls the disk out (all operations fail, also those in flight) or puts it back.
+    pub fn set_failed(&self, failed: bool) {
+        self.state.borrow_mut().failed = failed;
+        if !failed {
+            self.settle();
+        }
+    }
+
+    pub fn is_failed(&self) -> bool {
+        self.state.borrow().failed
+    }
+
+    /// Lets the `n`th write from now fail (1 is the next), with any part of it done.
+    pub fn fail_nth_write(&self, n: u64) {
+        self.fail_nth(Operation::Write, n, DriveErrorKind::Os(EIO));
+    }
+
+    /// Lets the `n`th read from now fail (1 is the next).
+    pub fn fail_nth_read(&self, n: u64) {
+        self.fail_nth(Operation::Read, n, DriveErrorKind::Os(EIO));
+    }
+
+    pub fn fail_nth(&self, operation: Operation, n: u64, kind: DriveErrorKind) {
+        assert!(n > 0, "the next operation is number 1");
+        self.state.borrow_mut().faults.push(Fault { operation, countdown: n, kind });
+    }
+
+    /// Changes every byte of the range behind everybody's back.
+    pub fn corrupt(&self, offset: u64, len: u64, seed: u64) {
+        assert!(offset + len <= self.geometry().size, "corrupts what is there");
+        self.state.borrow_mut().cache.corrupt(offset, len, seed);
+    }
+
+    /// What a read would return now. Takes no time, never fails.
+    pub fn peek(&self, offset: u64, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        self.state.borrow().cache.read(offset, &mut bytes);
+        bytes
+    }
+
+    /// What a read would return after a power cut that loses all it can.
+    pub fn peek_durable(&self, offset: u64, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        self.state.borrow().cache.read_durable(offset, &mut bytes);
+        bytes
+    }
+
+    /// Number of writes whose fate a power cut would decide.
+    pub fn undecided_writes(&self) -> usize {
+        self.state.borrow().cache.undecided()
+    }
+
+    /// Memory the content takes.
+    pub fn stored_bytes(&self) -> u64 {
+        self.state.borrow().cache.stored_bytes()
+    }
+
+    pub(super) fn id(&self) -> u64 {
+        self.state.borrow().id
+    }
+
+    pub(super) fn power_cycles(&self) -> u64 {
+        self.state.borrow().power_cycles
+    }
+
+    /// Decides what became of writes whose machine crashed.
+    pub(super) fn settle(&self) {
+        let state = &mut *self.state.borrow_mut();
+        state.cache.settle(&mut state.rng);
+    }
+
+    /// Counts an operation; says if a fault was armed for it.
+    pub(super) fn count(&self, operation: Operation, len: u64) -> Option<DriveErrorKind> {
+        let state = &mut *self.state.borrow_mut();
+        let counters = &mut state.counters;
+        match operation {
+            Operation::Read => {
+                counters.reads += 1;
+                counters.bytes_read += len;
+            }
+            Operation::Write => {
+                counters.writes += 1;
+                counters.bytes_written += len;
+            }
+            Operation::Flush => counters.flushes += 1,
+            Operation::Discard => counters.discards += 1,
+        }
+        state.faults.iter_mut().filter(|fault| fault.operation == operation).for_each(|fault| {
+            fault.countdown -= 1;
+        });
+        let due = state.faults.iter().position(|fault| fault.countdown == 0)?;
+        Some(state.faults.swap_remove(due).kind)
+    }
+
+    pub(super) fn with_cache<T>(&self, act: impl FnOnce(&mut Cache) -> T) -> T {
+        act(&mut self.state.borrow_mut().cache)
+    }
+
+    pub(super) fn submit(&self, offset: u64, data: Buf) -> InFlight {
+        let id = self.with_cache(|cache| cache.submit(offset, data));
+        InFlight { disk: self.clone(), id }
+    }
+}
+
+/// A write in flight. Dropped without completion it stays undecided.
+pub(super) struct InFlight {
+    disk: Disk,
+    id: u64,
+}
+
+impl InFlight {
+    pub(super) fn complete(self, durability: Durability) {
+        self.disk.with_cache(|cache| cache.complete(self.id, durability));
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.disk.with_cache(|cache| cache.abandon(self.id));
+    }
+}

@@ -1,0 +1,170 @@
+//! Bytes by page, sparse, and for each sector the write it came from.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::rng::{Rng, mix};
+
+pub(super) const PAGE: u64 = 4096;
+/// What a drive writes wholly or not at all.
+pub(super) const SECTOR: u64 = 512;
+const SECTORS: usize = (PAGE / SECTOR) as usize;
+
+/// The order in which writes completed; 0 is before all of them.
+pub(super) type Version = u64;
+
+#[derive(Clone)]
+pub(super) struct Page {
+    pub bytes: Box<[u8; PAGE as usize]>,
+    pub versions: [Version; SECTORS],
+}
+
+/// Sparse content: zeroes, or garbage where it was discarded, until written.
+pub(super) struct Platter {
+    pages: BTreeMap<u64, Page>,
+    /// Discarded ranges of pages, start to end, disjoint.
+    discarded: BTreeMap<u64, u64>,
+    garbage_seed: u64,
+}
+
+/// What of a range of bytes lies in one page.
+#[derive(Clone, Copy)]
+pub(super) struct Part {
+    pub page: u64,
+    /// Where it starts and ends in the page.
+    pub start: usize,
+    pub end: usize,
+    /// Where it starts in the range.
+    done: usize,
+}
+
+impl Part {
+    /// Where it lies in the range.
+    pub(super) fn range(&self) -> Range<usize> {
+        self.done..self.done + self.end - self.start
+    }
+}
+
+/// Cuts a range of bytes at page boundaries.
+pub(super) fn by_page(offset: u64, len: u64) -> impl Iterator<Item = Part> {
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        let start = (offset + done) % PAGE;
+        let len = (PAGE - start).min(len - done);
+        let (page, end) = ((offset + done) / PAGE, (start + len) as usize);
+        let part = Part { page, start: start as usize, end, done: done as usize };
+        done += len;
+        (len > 0).then_some(part)
+    })
+}
+
+/// Removes the pages from `first` up to `end`, in time that depends on them alone.
+pub(super) fn remove_range(pages: &mut BTreeMap<u64, Page>, first: u64, end: u64) {
+    let inside: Vec<u64> = pages.range(first..end).map(|(&page, _)| page).collect();
+    for page in inside {
+        pages.remove(&page);
+    }
+}
+
+/// Which sectors of a page a write may change.
+#[derive(Clone, Copy)]
+pub(super) enum Rule {
+    /// Those that hold nothing newer; they are this version's from then on.
+    Newest(Version),
+    /// Those that hold something older, whose versions stay: for writes of undecided order,
+    /// each of which may overwrite the others.
+    Unordered(Version),
+}
+
+impl Page {
+    /// True if no sector of this page is newer than in `other`.
+    pub(super) fn is_covered_by(&self, other: &Page) -> bool {
+        self.versions.iter().zip(&other.versions).all(|(mine, theirs)| mine <= theirs)
+    }
+
+    /// Stores whole sectors from byte `start` on.
+    pub(super) fn store(&mut self, start: usize, data: &[u8], rule: Rule) {
+        let sector = SECTOR as usize;
+        assert!(start.is_multiple_of(sector) && data.len().is_multiple_of(sector));
+        for (index, bytes) in (start / sector..).zip(data.chunks(sector)) {
+            let version = &mut self.versions[index];
+            match rule {
+                Rule::Newest(new) if *version <= new => *version = new,
+                Rule::Unordered(new) if *version < new => {}
+                _ => continue,
+            }
+            self.bytes[index * sector..][..sector].copy_from_slice(bytes);
+        }
+    }
+}
+
+impl Platter {
+    pub(super) fn new(garbage_seed: u64) -> Platter {
+        Platter { pages: BTreeMap::new(), discarded: BTreeMap::new(), garbage_seed }
+    }
+
+    pub(super) fn get(&self, page: u64) -> Option<&Page> {
+        self.pages.get(&page)
+    }
+
+    pub(super) fn page_count(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// The page as it reads now, stored or not.
+    pub(super) fn load(&self, page: u64) -> Page {
+        self.pages.get(&page).cloned().unwrap_or_else(|| self.unwritten(page))
+    }
+
+    fn unwritten(&self, page: u64) -> Page {
+        let mut bytes = Box::new([0; PAGE as usize]);
+        if self.is_discarded(page) {
+            Rng::new(mix(self.garbage_seed ^ page)).fill(&mut bytes[..]);
+        }
+        Page { bytes, versions: [0; SECTORS] }
+    }
+
+    fn is_discarded(&self, page: u64) -> bool {
+        self.discarded.range(..=page).next_back().is_some_and(|(_, &end)| page < end)
+    }
+
+    pub(super) fn read(&self, part: Part, target: &mut [u8]) {
+        match self.pages.get(&part.page) {
+            Some(page) => target.copy_from_slice(&page.bytes[part.start..part.end]),
+            None if !self.is_discarded(part.page) => target.fill(0),
+            None => {
+                target.copy_from_slice(&self.unwritten(part.page).bytes[part.start..part.end]);
+            }
+        }
+    }
+
+    fn page_mut(&mut self, page: u64) -> &mut Page {
+        if !self.pages.contains_key(&page) {
+            let unwritten = self.unwritten(page);
+            self.pages.insert(page, unwritten);
+        }
+        self.pages.get_mut(&page).expect("stored above")
+    }
+
+    pub(super) fn store(&mut self, offset: u64, data: &[u8], rule: Rule) {
+        for part in by_page(offset, data.len() as u64) {
+            self.page_mut(part.page).store(part.start, &data[part.range()], rule);
+        }
+    }
+
+    /// Makes whole pages garbage by forgetting them.
+    pub(super) fn discard(&mut self, first: u64, end: u64) {
+        remove_range(&mut self.pages, first, end);
+        self.mark_discarded(first, end);
+    }
+
+    fn mark_discarded(&mut self, mut first: u64, mut end: u64) {
+        let touching = self.discarded.range(..=end).rev().map(|(&start, &end)| (start, end));
+        let merged: Vec<_> = touching.take_while(|&(_, end)| end >= first).collect();
+        for (start, stop) in merged {
+            self.discarded.remove(&start);
+            (first, end) = (first.min(start), end.max(stop));
+        }
+        self.discarded.insert(first, end);
+    }
+}
