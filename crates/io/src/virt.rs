@@ -29,6 +29,9 @@ pub use drive::{Latency, VirtDrive};
 const POLLS_PER_INSTANT_MAX: u64 = 50_000_000;
 
 /// The machine: tasks, timers, randomness, and a clock that only moves when all tasks wait.
+///
+/// Tasks and events hold the world they live in, so a world that is no longer wanted must be
+/// emptied by [`VirtEnv::crash`] to be freed.
 #[derive(Clone)]
 pub struct VirtEnv {
     world: Rc<World>,

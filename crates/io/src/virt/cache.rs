@@ -151,19 +151,9 @@ impl Cache {
         }
         self.corrupt(offset, first_page * PAGE - offset, 0);
         self.corrupt(end_page * PAGE, end - end_page * PAGE, 0);
-        self.forget_completed(first_page * PAGE, end_page * PAGE);
-        self.durable.discard(first_page, end_page);
+        self.last_version += 1;
+        self.durable.discard(first_page, end_page, self.last_version);
         remove_range(&mut self.newest, first_page, end_page);
-    }
-
-    /// No flush shall bring back what was discarded.
-    fn forget_completed(&mut self, start: u64, end: u64) {
-        self.completed.retain(|_, write| {
-            let len = write.data.len() as u64;
-            let inside = write.offset >= start && write.offset + len <= end;
-            self.completed_bytes -= if inside { len } else { 0 };
-            !inside
-        });
     }
 
     /// Changes every byte of the range, for those who read now and after a power cut. The

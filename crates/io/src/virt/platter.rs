@@ -22,8 +22,8 @@ pub(super) struct Page {
 /// Sparse content: zeroes, or garbage where it was discarded, until written.
 pub(super) struct Platter {
     pages: BTreeMap<u64, Page>,
-    /// Discarded ranges of pages, start to end, disjoint.
-    discarded: BTreeMap<u64, u64>,
+    /// Discarded ranges of pages, start to end and when, disjoint.
+    discarded: BTreeMap<u64, (u64, Version)>,
     garbage_seed: u64,
 }
 
@@ -118,20 +118,22 @@ impl Platter {
 
     fn unwritten(&self, page: u64) -> Page {
         let mut bytes = Box::new([0; PAGE as usize]);
-        if self.is_discarded(page) {
+        let discarded = self.discarded_at(page);
+        if discarded.is_some() {
             Rng::new(mix(self.garbage_seed ^ page)).fill(&mut bytes[..]);
         }
-        Page { bytes, versions: [0; SECTORS] }
+        Page { bytes, versions: [discarded.unwrap_or(0); SECTORS] }
     }
 
-    fn is_discarded(&self, page: u64) -> bool {
-        self.discarded.range(..=page).next_back().is_some_and(|(_, &end)| page < end)
+    fn discarded_at(&self, page: u64) -> Option<Version> {
+        let (_, &(end, version)) = self.discarded.range(..=page).next_back()?;
+        (page < end).then_some(version)
     }
 
     pub(super) fn read(&self, part: Part, target: &mut [u8]) {
         match self.pages.get(&part.page) {
             Some(page) => target.copy_from_slice(&page.bytes[part.start..part.end]),
-            None if !self.is_discarded(part.page) => target.fill(0),
+            None if self.discarded_at(part.page).is_none() => target.fill(0),
             None => {
                 target.copy_from_slice(&self.unwritten(part.page).bytes[part.start..part.end]);
             }
@@ -152,19 +154,21 @@ impl Platter {
         }
     }
 
-    /// Makes whole pages garbage by forgetting them.
-    pub(super) fn discard(&mut self, first: u64, end: u64) {
+    /// Makes whole pages garbage by forgetting them. To older writes it is as a newer one:
+    /// no flush brings back what was discarded.
+    pub(super) fn discard(&mut self, first: u64, end: u64, version: Version) {
         remove_range(&mut self.pages, first, end);
-        self.mark_discarded(first, end);
-    }
-
-    fn mark_discarded(&mut self, mut first: u64, mut end: u64) {
-        let touching = self.discarded.range(..=end).rev().map(|(&start, &end)| (start, end));
-        let merged: Vec<_> = touching.take_while(|&(_, end)| end >= first).collect();
-        for (start, stop) in merged {
+        let before = self.discarded.range(..end).rev().map(|(&start, &value)| (start, value));
+        let overlapping: Vec<_> = before.take_while(|&(_, (stop, _))| stop > first).collect();
+        for (start, (stop, old)) in overlapping {
             self.discarded.remove(&start);
-            (first, end) = (first.min(start), end.max(stop));
+            if start < first {
+                self.discarded.insert(start, (first, old));
+            }
+            if stop > end {
+                self.discarded.insert(end, (stop, old));
+            }
         }
-        self.discarded.insert(first, end);
+        self.discarded.insert(first, (end, version));
     }
 }
