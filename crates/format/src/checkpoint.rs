@@ -86,7 +86,8 @@ pub struct SlotHeader {
     pub pool: Uuid,
     pub shard: u16,
     pub key: ObjectKey,
-    /// The checkpoint this object was written for.
+    /// The checkpoint this object was written for. Never used twice: the next one is above any
+    /// seen in the area, whole checkpoint or not.
     pub seq: u64,
     pub part: u16,
     pub parts: u16,
@@ -100,11 +101,13 @@ fn slot_crc(slot: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&slot[..AT_CRC]), &slot[SLOT_HEADER_LEN..SLOT_LEN])
 }
 
-/// `SLOT_LEN` bytes. `header.len` is not looked at. Panics when the payload does not fit or the
-/// part is not one of the parts.
+/// `SLOT_LEN` bytes. `header.len` is not looked at. Panics when the payload does not fit, the
+/// part is not one of the parts, or another than the last is not full.
 pub fn encode_slot(header: &SlotHeader, payload: &[u8]) -> Vec<u8> {
     assert!(payload.len() <= SLOT_PAYLOAD, "{} bytes do not fit a slot", payload.len());
     assert!(header.part < header.parts, "part {} of {}", header.part, header.parts);
+    let full = header.part + 1 == header.parts || payload.len() == SLOT_PAYLOAD;
+    assert!(full, "part {} of {} is not full", header.part, header.parts);
     let mut slot = Vec::with_capacity(SLOT_LEN);
     let (kind, first, second) = header.key.parts();
     let mut w = Writer(&mut slot);

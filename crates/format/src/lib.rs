@@ -43,7 +43,7 @@ pub use object::{
     ChunkObject, ClassImage, ConfigObject, PatchedBlock, TupleImage, VolumeImage, ZoneObject,
 };
 pub use record::Record;
-pub use signature::{Foreign, Own, own_label, probe};
+pub use signature::{Foreign, Own, own_label, probe, probe_all};
 
 /// Version of every structure this crate writes. It reads no other: a change that old software
 /// would misread raises it, or takes an incompatible feature bit in the label.

@@ -62,7 +62,9 @@ impl ChunkObject {
         assert_eq!(self.entries.len(), CHUNK_BYTES, "a chunk has {CHUNK_ENTRIES} entries");
         let mut bytes = self.entries.clone();
         for (at, block) in self.patches.iter().enumerate() {
-            let place = usize::from(block.entry_in_chunk) * ENTRY_LEN;
+            let entry = usize::from(block.entry_in_chunk);
+            assert!(self.entry(entry).is_patched(), "entry {entry} has patches but no P bit");
+            let place = entry * ENTRY_LEN;
             bytes[place..place + ENTRY_LEN]
                 .copy_from_slice(&BmtEntry::patched(at as u64).to_bytes());
         }
@@ -285,5 +287,5 @@ impl ConfigObject {
 }
 
 fn join<P: AsRef<[u8]>>(parts: &[P]) -> Vec<u8> {
-    parts.iter().flat_map(|part| part.as_ref().iter().copied()).collect()
+    parts.iter().map(AsRef::as_ref).collect::<Vec<&[u8]>>().concat()
 }

@@ -1,0 +1,168 @@
+//! Labels: what is refused, which copy is believed, where they lie.
+
+use crate::samples::{self, DRIVES};
+use format::*;
+
+/// Makes the checksum right again after an edit.
+fn reseal(label: &mut [u8]) {
+    let crc = crc32c::crc32c(&label[..10]);
+    let crc = crc32c::crc32c_append(crc, &label[11..12]);
+    let crc = crc32c::crc32c_append(crc, &label[16..]);
+    label[12..16].copy_from_slice(&crc.to_le_bytes());
+}
+
+#[test]
+fn round_trip_of_every_copy() {
+    for copy in 0..4 {
+        let label = samples::label().encode(copy);
+        assert_eq!(label.len(), LABEL_LEN);
+        assert_eq!(Superblock::decode(&label), Ok((samples::label(), copy)));
+    }
+    let (a, b) = (samples::label().encode(0), samples::label().encode(3));
+    let differing = a.iter().zip(&b).filter(|(a, b)| a != b).count();
+    assert_eq!(differing, 1, "copies differ in their number alone");
+}
+
+#[test]
+fn the_largest_label_fits() {
+    let mut label = samples::label();
+    label.shards = 16;
+    label.checkpoint = vec![CheckpointRoot::default(); 16];
+    label.pool_name = "n".repeat(NAME_MAX);
+    label.members = vec![Member { drive: DRIVES[1], state: MemberState::Active, size: 1 }; 256];
+    label.index = 255;
+    assert_eq!(Superblock::decode(&label.encode(0)), Ok((label, 0)));
+}
+
+#[test]
+fn newer_versions_and_features_are_refused_clearly() {
+    let mut newer = samples::label().encode(0);
+    newer[8] = 2;
+    reseal(&mut newer);
+    let error = Superblock::decode(&newer).unwrap_err();
+    assert_eq!(error, FormatError::UnsupportedVersion { found: 2, supported: 1 });
+    assert!(error.to_string().contains("use a newer SteadyRAID"), "{error}");
+
+    let mut featured = samples::label().encode(0);
+    featured[32] = 0b101;
+    reseal(&mut featured);
+    let error = Superblock::decode(&featured).unwrap_err();
+    assert_eq!(error, FormatError::UnknownFeatures(0b101));
+    assert!(error.is_too_new());
+
+    let mut compatible = samples::label().encode(0);
+    compatible[24] = 0b101;
+    reseal(&mut compatible);
+    assert_eq!(Superblock::decode(&compatible).unwrap().0.features.compat, 1 << 63 | 0b101);
+}
+
+#[test]
+fn impossible_labels_are_refused() {
+    type Edit = (&'static str, fn(&mut Superblock));
+    let edits: &[Edit] = &[
+        ("pool name", |l| l.pool_name = "a b".to_owned()),
+        ("pool name", |l| l.pool_name = String::new()),
+        ("pool name", |l| l.pool_name = "n".repeat(64)),
+        ("index", |l| l.index = 3),
+        ("index", |l| l.index = 0),
+        ("scheme", |l| l.scheme = 2),
+        ("shards", |l| l.shards = 0),
+        ("checkpoint roots", |l| l.shards = 3),
+        ("members", |l| l.members.clear()),
+        ("block size", |l| l.block_size = 0),
+        ("block size", |l| l.block_size = 2 << 20),
+        ("block size", |l| l.block_size = 512),
+        ("zone bytes", |l| l.zone_bytes = 0),
+        ("zone bytes", |l| l.zone_bytes += 4096),
+        ("zones", |l| l.zone_count = 7),
+        ("zones", |l| l.zone_count = u32::MAX),
+        ("journal", |l| l.journal.offset = 4096),
+        ("journal", |l| l.journal.len += 1),
+        ("metadata", |l| l.journal.len += 4096),
+        ("metadata", |l| l.meta.offset -= 4096),
+        ("zone extent", |l| l.zones.len = !4095),
+        ("zone extent", |l| l.drive_size = 50 << 20),
+    ];
+    for (at, (expected, edit)) in edits.iter().enumerate() {
+        let mut label = samples::label();
+        edit(&mut label);
+        match label.validate() {
+            Err(FormatError::Invalid { field, .. }) => assert_eq!(field, *expected, "edit {at}"),
+            other => panic!("edit {at} ({expected}): {other:?}"),
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "must not be written")]
+fn impossible_labels_are_not_written() {
+    Superblock { shards: 0, ..samples::label() }.encode(0);
+}
+
+#[test]
+fn the_newest_whole_copy_is_believed() {
+    let generation = |generation| Ok((Superblock { generation, ..samples::label() }, 0));
+    let damaged = || Err(FormatError::BadChecksum { expected: 1, found: 2 });
+    let pick = |copies: Vec<Result<(Superblock, u8), FormatError>>| {
+        newest(copies.into_iter()).map(|label| label.generation)
+    };
+    assert_eq!(pick(vec![generation(4), damaged(), generation(5), generation(4)]), Ok(5));
+    assert_eq!(
+        pick(vec![Err(FormatError::BadMagic), damaged(), Err(FormatError::Truncated)]),
+        damaged().map(|_: (Superblock, u8)| 0),
+        "damage tells more than absence"
+    );
+    assert_eq!(pick(vec![Err(FormatError::Truncated); 2]), Err(FormatError::Truncated));
+    let newer = FormatError::UnsupportedVersion { found: 2, supported: 1 };
+    assert_eq!(
+        pick(vec![generation(4), Err(newer.clone())]),
+        Err(newer),
+        "old copies beside a newer one are stale, whatever generation they have"
+    );
+    let other = Superblock { drive: DRIVES[0], index: 0, ..samples::label() };
+    assert_eq!(
+        pick(vec![generation(4), Ok((other, 1))]),
+        Err(FormatError::MixedLabels { first: DRIVES[1], second: DRIVES[0] })
+    );
+}
+
+#[test]
+fn places_of_labels() {
+    const KIB: u64 = 1024;
+    const MIB: u64 = 1024 * KIB;
+    let end = 9 * MIB;
+    for size in [10 * MIB, 10 * MIB + 1, 11 * MIB - 1] {
+        assert_eq!(end_area(size), end);
+        let places = [64 * KIB, 512 * KIB, end + 64 * KIB, end + 512 * KIB];
+        assert_eq!(label_offsets(size), places);
+    }
+    assert_eq!(label_offsets(0), [64 * KIB, 512 * KIB, 64 * KIB, 512 * KIB], "and no panic");
+    let last = label_offsets(u64::MAX)[3];
+    assert!(last < u64::MAX - LABEL_LEN as u64);
+}
+
+#[test]
+fn names() {
+    for good in ["a", "A-z.0_9", &"n".repeat(63)] {
+        assert!(valid_name(good), "{good}");
+    }
+    for bad in ["", "a b", "a/b", "\u{e4}", "a\0", &"n".repeat(64)] {
+        assert!(!valid_name(bad), "{bad}");
+    }
+}
+
+#[test]
+fn uuids_as_text() {
+    let text = "00112233-4455-6677-8899-aabbccddeeff";
+    let uuid: Uuid = text.parse().unwrap();
+    assert_eq!(uuid.0[..3], [0x00, 0x11, 0x22]);
+    assert_eq!(uuid.to_string(), text);
+    assert_eq!(text.to_uppercase().parse(), Ok(uuid));
+    for bad in
+        ["", "00112233", &text.replace('-', "0"), &text.replace('f', "g"), &"\u{e4}".repeat(18)]
+    {
+        assert!(bad.parse::<Uuid>().is_err(), "{bad}");
+    }
+    let random = Uuid::from_random([0xff; 16]).to_string();
+    assert_eq!(random, "ffffffff-ffff-4fff-bfff-ffffffffffff");
+}

@@ -1,0 +1,11 @@
+//! Tests of the bytes on disk. One binary, so that it links once.
+
+mod constants;
+mod golden;
+mod hostile;
+mod journal;
+mod label;
+mod map;
+mod samples;
+mod signature;
+mod slot;
