@@ -44,8 +44,8 @@ fn a_file_is_claimed_against_other_processes() {
     assert!(told.contains("claimed it"), "{told}");
 }
 
+/// The other process of the test above; on its own it does nothing.
 #[test]
-#[ignore = "run by a_file_is_claimed_against_other_processes"]
 fn child_opens() {
     let Some(path) = argument() else { return };
     let env = UringEnv::new().unwrap();

@@ -1,6 +1,7 @@
-//! Block devices, as loop devices on files. Needs root; says so and passes without.
+//! What needs root: loop devices as block devices, and a filesystem without direct I/O.
+//! Without root these say that they skip, and pass.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use io::uring::{Access, OpenError, UringDrive, UringEnv, create_file};
@@ -93,4 +94,49 @@ fn a_write_protected_block_device_can_only_be_inspected() {
     let error = UringDrive::open(&env, &device.device, Access::ReadWrite).err().unwrap();
     assert!(matches!(error, OpenError::ReadOnly { .. }), "{error}");
     UringDrive::open(&env, &device.device, Access::ReadOnly).unwrap();
+}
+
+/// A mount, undone at the end.
+struct Mount<'a>(&'a Path);
+
+impl<'a> Mount<'a> {
+    fn new(kind: &str, at: &'a Path) -> Option<Mount<'a>> {
+        std::fs::create_dir(at).unwrap();
+        let result = Command::new("mount").args(["-t", kind, kind]).arg(at).output();
+        if result.as_ref().is_ok_and(|output| output.status.success()) {
+            return Some(Mount(at));
+        }
+        println!("SKIPPED: can't mount {kind}: {result:?}");
+        None
+    }
+}
+
+impl Drop for Mount<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(self.0).status();
+    }
+}
+
+#[test]
+fn a_filesystem_without_direct_io_goes_through_the_cache() {
+    let dir = TempDir::new();
+    let at = dir.join("ramfs");
+    let Some(_mount) = Mount::new("ramfs", &at) else { return };
+    let env = UringEnv::new().unwrap();
+    let path = at.join("drive");
+    create_file(&path, SIZE).unwrap();
+    let drive = UringDrive::open(&env, &path, Access::ReadWrite).unwrap();
+    if drive.is_direct() {
+        println!("SKIPPED: ramfs has direct I/O here");
+        return;
+    }
+    let data = pattern(16384, 2).slice(1..8193);
+    env.block_on(async {
+        drive.write(512, data.clone(), Durability::Durable).await.unwrap();
+        drive.flush().await.unwrap();
+        assert!(drive.read(512, 8192).await.unwrap()[..] == data[..]);
+        // Can't be done there, which is a success that does nothing.
+        drive.discard(0, SIZE).await.unwrap();
+        drive.discard(0, SIZE).await.unwrap();
+    });
 }

@@ -49,10 +49,10 @@ pub fn pattern(len: usize, seed: u64) -> Buf {
     buf.freeze()
 }
 
-/// Runs the ignored test `name` of this program in a process of its own, on its main thread.
+/// Runs the test `name` of this program in a process of its own.
 pub fn in_child(name: &str, argument: &Path) -> Child {
     Command::new(std::env::current_exe().unwrap())
-        .args([name, "--exact", "--ignored", "--nocapture", "--test-threads=1"])
+        .args([name, "--exact", "--nocapture", "--test-threads=1"])
         .env(ARGUMENT, argument)
         .stdout(Stdio::piped())
         .spawn()
@@ -61,7 +61,7 @@ pub fn in_child(name: &str, argument: &Path) -> Child {
 
 const ARGUMENT: &str = "STEADYRAID_IO_TEST_ARGUMENT";
 
-/// What the parent gave to `in_child`; `None` when somebody runs ignored tests by hand.
+/// What the parent gave to `in_child`; `None` in a test that nobody's child runs.
 pub fn argument() -> Option<PathBuf> {
     std::env::var_os(ARGUMENT).map(PathBuf::from)
 }
