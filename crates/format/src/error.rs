@@ -1,4 +1,5 @@
-//! What can be wrong with bytes. The caller knows which drive and offset they came from and says so.
+//! What can be wrong with bytes. The caller knows which drive and offset they came from, and says
+//! so.
 
 use crate::ids::Uuid;
 use thiserror::Error;

@@ -1,5 +1,5 @@
 //! The bytes of one of everything, as text beside this file. A difference is a change of the
-//! format. `STEADYRAID_BLESS=1 cargo test -p format golden` writes them anew.
+//! format; the failing test prints what the file should then be.
 
 use crate::samples;
 use format::*;
@@ -17,26 +17,24 @@ fn dump(bytes: &[u8]) -> String {
     text
 }
 
-#[expect(clippy::disallowed_methods, reason = "golden files are files; this is a test")]
-fn check(name: &str, actual: &str) {
-    let path = format!("{}/tests/all/golden/{name}", env!("CARGO_MANIFEST_DIR"));
-    if std::env::var("STEADYRAID_BLESS").is_ok() {
-        std::fs::write(&path, actual).unwrap();
-    }
-    let expected = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(expected == actual, "the format changed; {path} should then be:\n{actual}");
+fn check(expected: &str, name: &str, actual: &str) {
+    assert!(expected == actual, "the format changed; golden/{name} should then be:\n{actual}");
 }
 
 #[test]
 fn label() {
-    check("label.txt", &dump(&samples::label().encode(2)));
+    check(include_str!("golden/label.txt"), "label.txt", &dump(&samples::label().encode(2)));
 }
 
 #[test]
 fn journal_block() {
     let mut block = BlockBuilder::new();
     assert!(samples::records()[..2].iter().all(|record| block.push(record)));
-    check("journal.txt", &dump(&block.finish(&samples::journal_header())));
+    check(
+        include_str!("golden/journal.txt"),
+        "journal.txt",
+        &dump(&block.finish(&samples::journal_header())),
+    );
 }
 
 #[test]
@@ -48,12 +46,16 @@ fn records() {
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         writeln!(text, "{record}\n    {hex}").unwrap();
     }
-    check("records.txt", &text);
+    check(include_str!("golden/records.txt"), "records.txt", &text);
 }
 
 #[test]
 fn slot() {
-    check("slot.txt", &dump(&encode_slot(&samples::slot_header(), b"payload")));
+    check(
+        include_str!("golden/slot.txt"),
+        "slot.txt",
+        &dump(&encode_slot(&samples::slot_header(), b"payload")),
+    );
 }
 
 #[test]
@@ -71,7 +73,7 @@ fn objects() {
     assert_eq!(first.len(), SLOT_PAYLOAD);
     write!(text, "chunk, start of first part: {}", dump(&first[..32])).unwrap();
     write!(text, "chunk, end of first part: {}", dump(&first[SLOT_PAYLOAD - 16..])).unwrap();
-    check("objects.txt", &text);
+    check(include_str!("golden/objects.txt"), "objects.txt", &text);
 }
 
 #[test]
@@ -88,5 +90,5 @@ fn map_entries() {
     for patch in samples::chunk().patches.into_iter().flat_map(|block| block.patches) {
         writeln!(text, "patch {} at {}: {:02x?}", patch.range, patch.place, patch.pack()).unwrap();
     }
-    check("entries.txt", &text);
+    check(include_str!("golden/entries.txt"), "entries.txt", &text);
 }
