@@ -4,8 +4,9 @@ use std::fmt;
 
 use crate::geometry::Layout;
 
-/// How often pairs of drives meet in a stripe, over one template. A failed drive's stripes are rebuilt from the drives it
-/// meets: `ratio` is how much more the busiest one of them works than the average.
+/// How often pairs of drives meet in a stripe, over one template. A failed drive's stripes are
+/// rebuilt from the drives it meets: `ratio` is how much more the busiest one of them works than
+/// the average.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct Balance {
     /// Stripes that the pair of drives that meets least has in common.
@@ -16,7 +17,8 @@ pub struct Balance {
     pub mean: f64,
     /// `max / mean`; 1 is perfect.
     pub ratio: f64,
-    /// The fewest blocks that any drive takes when another one fails and is rebuilt into spare space.
+    /// The fewest blocks that any drive takes when another one fails and is rebuilt into spare
+    /// space.
     pub spare_min: u32,
     /// The most blocks that any drive takes; the mean is w. Both are 0 if the layout has no spare.
     pub spare_max: u32,
@@ -37,8 +39,9 @@ impl Balance {
     }
 }
 
-/// Two drives at distance d meet once in a row for every two of its positions at distance d, whatever the column. So counting
-/// distances inside the rows of column 0 counts meetings of all pairs of drives.
+/// Two drives at distance d meet once in a row for every two of its positions at distance d,
+/// whatever the column. So counting distances inside the rows of column 0 counts meetings of all
+/// pairs of drives.
 fn count_differences(layout: &Layout) -> (Vec<u32>, Vec<u32>) {
     let (mut met, mut spared) = (vec![0; layout.drives()], vec![0; layout.drives()]);
     for row in 0..layout.rows() {
@@ -70,8 +73,8 @@ impl fmt::Display for Balance {
         }
         write!(
             f,
-            "drives are equally full; two drives share {} to {} stripes of a template, so that in a rebuild the \
-             busiest drive reads {:.1} % more than the average",
+            "drives are equally full; two drives share {} to {} stripes of a template, so that in a \
+             rebuild the busiest drive reads {:.1} % more than the average",
             self.min,
             self.max,
             (self.ratio - 1.0) * 100.0

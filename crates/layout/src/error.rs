@@ -44,7 +44,7 @@ impl fmt::Display for LayoutError {
             ),
             Self::WidthUnderParity { width, parity } => write!(
                 f,
-                "a stripe of {width} blocks is too narrow for {parity} parity: it needs at least {}",
+                "a stripe of {width} blocks is too narrow for {parity} parity: it needs {} or more",
                 parity + 1
             ),
             Self::WidthOutOfRange { width } => {
@@ -55,7 +55,7 @@ impl fmt::Display for LayoutError {
             }
             Self::TooManyMissing { missing, parity } => write!(
                 f,
-                "{missing} blocks of a stripe are missing, {parity} parity can recompute only {parity}"
+                "{missing} blocks of a stripe are missing, its parity can recompute only {parity}"
             ),
             Self::MemberCount { members, width } => {
                 write!(f, "{members} members given for a stripe of {width} blocks")

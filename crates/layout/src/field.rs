@@ -1,14 +1,15 @@
 //! Multiplication in the finite field GF(n), for the Latin squares of RAID+ (FusionRAID §4.1).
 //!
-//! An element of GF(p^m) is a polynomial of degree below m over the integers modulo p. It's stored as one number whose
-//! base-p digits are the coefficients, so elements are numbered 0..n like drives:
+//! An element of GF(p^m) is a polynomial of degree below m over the integers modulo p. It's stored
+//! as one number whose base-p digits are the coefficients, so elements are numbered 0..n like
+//! drives:
 //!
 //! ```text
 //! n = 27 = 3^3:   x^2 + 2  ->  digits 1 0 2  ->  1*9 + 0*3 + 2 = 11
 //! ```
 //!
-//! Products are reduced by the irreducible polynomial with the smallest number. Which one that is must never change: pools
-//! on disk depend on it.
+//! Products are reduced by the irreducible polynomial with the smallest number. Which one that is
+//! must never change: pools on disk depend on it.
 
 /// The field with `prime`^`degree` elements.
 pub(crate) struct Field {

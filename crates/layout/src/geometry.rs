@@ -1,7 +1,8 @@
-//! Stripe shapes, and the declustered layout: which drive and block holds a position of a stripe (FusionRAID §4.1).
+//! Stripe shapes, and the declustered layout: which drive and block holds a position of a stripe
+//! (FusionRAID §4.1).
 //!
-//! A layout is a few *base rows*, each w different drives and a spare, shifted through all n columns by the addition of a
-//! [group](crate::group):
+//! A layout is a few *base rows*, each w different drives and a spare, shifted through all n
+//! columns by the addition of a group:
 //!
 //! ```text
 //!              column 0     column 1     column 2   ...   column n-1
@@ -11,12 +12,15 @@
 //! row n-2
 //! ```
 //!
-//! A shift is a permutation of the drives, so in a row every position visits every drive exactly once. Hence block
-//! `row * w + position` of each drive belongs to exactly one stripe, and whole rows fill all drives equally.
+//! A shift is a permutation of the drives, so in a row every position visits every drive exactly
+//! once. Hence block `row * w + position` of each drive belongs to exactly one stripe, and whole
+//! rows fill all drives equally.
 //!
-//! * [`LayoutKind::Mols`] (n a prime power): base row r is `0, r, 2r, ..` in GF(n), which makes position i the Latin square
-//!   `L_i(r, c) = i*r + c` of RAID+. Any two drives meet in exactly w(w-1) of the n(n-1) stripes of a template.
-//! * [`LayoutKind::Permuted`] (other n): base rows found by a [search](crate::permuted); drives meet almost equally often.
+//! * [`LayoutKind::Mols`] (n a prime power): base row r is `0, r, 2r, ..` in GF(n), which makes
+//!   position i the Latin square `L_i(r, c) = i*r + c` of RAID+. Any two drives meet in exactly
+//!   w(w-1) of the n(n-1) stripes of a template.
+//! * [`LayoutKind::Permuted`] (other n): base rows found by a search; drives
+//!   meet almost equally often.
 //!
 //! Nothing here may ever change what it answers: pools on disk depend on it.
 
@@ -118,7 +122,8 @@ pub struct Layout {
     width: usize,
     kind: LayoutKind,
     group: Group,
-    /// `rows` times `columns_of(n, width)` drives: the stripe and, unless w = n, the spare of column 0.
+    /// `rows` times `base_columns(n, w)` drives: the stripe and, unless w = n, the spare of
+    /// column 0.
     base: Vec<u8>,
 }
 
@@ -189,14 +194,15 @@ impl Layout {
         stripe / self.drives() as u32 * self.width as u32 + pos as u32
     }
 
-    /// A drive that isn't in the stripe, for rebuilding one of its blocks. Spares of one failed drive's stripes spread
-    /// over all other drives. None if the stripe uses every drive.
+    /// A drive that isn't in the stripe, for rebuilding one of its blocks. Spares of one failed
+    /// drive's stripes spread over all other drives. None if the stripe uses every drive.
     pub fn spare(&self, stripe: u32) -> Option<DriveIndex> {
         (self.width < self.drives()).then(|| self.square(stripe, self.width))
     }
 
-    /// Which stripe and position lives at a block of a drive: the inverse of [`drive`](Self::drive) and
-    /// [`block_on_drive`](Self::block_on_drive). The block must be one that some stripe number can reach.
+    /// Which stripe and position lives at a block of a drive: the inverse of [`drive`](Self::drive)
+    /// and [`block_on_drive`](Self::block_on_drive). The block must be one that some stripe number
+    /// can reach.
     pub fn at(&self, drive: DriveIndex, block: u32) -> (u32, usize) {
         assert!(drive.index() < self.drives(), "there is no drive {drive}");
         let (row, pos) = (block / self.width as u32, block as usize % self.width);
@@ -209,8 +215,8 @@ impl Layout {
         Balance::of(self)
     }
 
-    /// Fingerprint of the whole table. It's recorded on disk, so that a program whose algorithm differs refuses the pool
-    /// instead of reading wrong blocks.
+    /// Fingerprint of the whole table. It's recorded on disk, so that a program whose algorithm
+    /// differs refuses the pool instead of reading wrong blocks.
     pub fn digest(&self) -> u32 {
         let n = self.drives() as u16;
         let header =

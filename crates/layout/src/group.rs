@@ -1,10 +1,13 @@
-//! The commutative groups a layout is developed over: "column c" means "add c to every drive of column 0".
+//! The commutative groups a layout is developed over: "column c" means "add c to every drive of
+//! column 0".
 //!
-//! Drives are numbered 0..n and the group decides what adding means, so that every addition is a permutation of the drives:
+//! Drives are numbered 0..n and the group decides what adding means, so that every addition is a
+//! permutation of the drives:
 //!
 //! * n prime, or any n without a field: the integers modulo n;
 //! * n = 2^m: XOR;
-//! * n = p^m with p odd: the base-p digits, each modulo p, from a table (59 KiB at most, for 243 drives).
+//! * n = p^m with p odd: the base-p digits, each modulo p, from a table (59 KiB at most, for 243
+//!   drives).
 //!
 //! The numbering must never change: pools on disk depend on it.
 

@@ -1,11 +1,14 @@
 //! Which drive, which offset, which bytes: the pure arithmetic under a pool.
 //!
-//! * [`geometry`]: stripe shapes, and the declustered layout that spreads stripes over n drives (FusionRAID §4.1, RAID+).
-//! * [`pairing`]: matching the data blocks of p+1 stripes into slots for replicated writes (FusionRAID §4.2).
+//! * [`geometry`]: stripe shapes, and the declustered layout that spreads stripes over n drives
+//!   (FusionRAID §4.1, RAID+).
+//! * [`pairing`]: matching the data blocks of p+1 stripes into slots for replicated writes
+//!   (FusionRAID §4.2).
 //! * [`parity`]: P and Q, and getting lost members back.
 //!
-//! Nothing here does I/O, keeps state between calls, reads a clock or draws a random number: equal arguments give equal
-//! answers on every machine and in every release. Pools on disk depend on that; golden tests hold it.
+//! Nothing here does I/O, keeps state between calls, reads a clock or draws a random number: equal
+//! arguments give equal answers on every machine and in every release. Pools on disk depend on
+//! that; golden tests hold it.
 
 mod balance;
 mod error;

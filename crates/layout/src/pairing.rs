@@ -1,7 +1,8 @@
 //! Matching the data blocks of p+1 stripes into slots, for replicated writes (FusionRAID §4.2).
 //!
-//! A slot is p+1 blocks, one of each stripe, on p+1 different drives. Every data position of every stripe is in exactly
-//! one slot, so that after conversion one of the stripes is complete and the others are free:
+//! A slot is p+1 blocks, one of each stripe, on p+1 different drives. Every data position of every
+//! stripe is in exactly one slot, so that after conversion one of the stripes is complete and the
+//! others are free:
 //!
 //! ```text
 //!              slot 0  slot 1  slot 2  slot 3
@@ -9,7 +10,8 @@
 //! stripe 1       B       C       A       E      common drives cycled diagonally: A-B, B-C, C-A
 //! ```
 //!
-//! Everything is deterministic; the order of results is held by a golden test because recovery repeats it.
+//! Everything is deterministic; the order of results is held by a golden test because recovery
+//! repeats it.
 
 use crate::geometry::{DRIVES_MAX, DriveIndex};
 
@@ -19,13 +21,15 @@ pub const COPIES_MAX: usize = 3;
 /// The positions of a slot's blocks, one a stripe; [`NO_POSITION`] beyond the number of stripes.
 pub type Slot = [u8; COPIES_MAX];
 
-/// Fills the rest of a [`Slot`] of fewer than three stripes. A stripe has at most 255 data positions, so it's never one.
+/// Fills the rest of a [`Slot`] of fewer than three stripes. A stripe has at most 255 data
+/// positions, so it's never one.
 pub const NO_POSITION: u8 = u8::MAX;
 
-/// Matches the data positions of two or three stripes. `stripes[j]` lists the drives of stripe j's k data positions.
+/// Matches the data positions of two or three stripes. `stripes[j]` lists the drives of stripe j's
+/// k data positions.
 ///
-/// Slot t uses position t of stripe 0 and `slots[t][j]` of stripe j, all on different drives. None if there is no such
-/// matching, which can only be with k below 4.
+/// Slot t uses position t of stripe 0 and `slots[t][j]` of stripe j, all on different drives. None
+/// if there is no such matching, which can only be with k below 4.
 pub fn match_slots(stripes: &[&[DriveIndex]]) -> Option<Vec<Slot>> {
     assert!((2..=COPIES_MAX).contains(&stripes.len()), "a tuple has 2 or 3 stripes");
     let data = stripes[0].len();
@@ -46,8 +50,8 @@ pub fn match_slots(stripes: &[&[DriveIndex]]) -> Option<Vec<Slot>> {
     })
 }
 
-/// The paper's rule for two stripes: common drives are cycled, the others paired in order. For each position of `a` the
-/// position of `b`. None only if both are the same single drive.
+/// The paper's rule for two stripes: common drives are cycled, the others paired in order. For each
+/// position of `a` the position of `b`. None only if both are the same single drive.
 fn pair(a: &[DriveIndex], b: &[DriveIndex]) -> Option<Vec<usize>> {
     let in_b = places(b);
     let (mut common, mut others): (Vec<usize>, Vec<usize>) =
@@ -59,7 +63,8 @@ fn pair(a: &[DriveIndex], b: &[DriveIndex]) -> Option<Vec<usize>> {
     }
     let in_a = places(a);
     let mut free = (0..b.len()).filter(|u| in_a[b[*u].index()].is_none());
-    // Where in b each member of the cycle is; the ordinary one, if any, stands for an ordinary position of b.
+    // Where in b each member of the cycle is; the ordinary one, if any, stands for an ordinary
+    // position of b.
     let seats: Vec<usize> = common
         .iter()
         .map(|t| in_b[a[*t].index()].or_else(|| free.next()))
@@ -74,8 +79,9 @@ fn pair(a: &[DriveIndex], b: &[DriveIndex]) -> Option<Vec<usize>> {
 
 /// Adds a third stripe to matched pairs, if that can be done without changing them.
 ///
-/// With the pairs fixed, a drive of `c` is barred from at most two slots and a slot bars at most two drives of `c`. From
-/// k = 4 on both sides have at least k/2 choices, so Hall's theorem promises a matching.
+/// With the pairs fixed, a drive of `c` is barred from at most two slots and a slot bars at most
+/// two drives of `c`. From k = 4 on both sides have at least k/2 choices, so Hall's theorem
+/// promises a matching.
 fn add_third(
     a: &[DriveIndex],
     b: &[DriveIndex],
@@ -97,8 +103,9 @@ fn add_third(
     Some(matched)
 }
 
-/// Gives `slot` a position, moving earlier slots to other positions if need be (an augmenting path). Positions are tried
-/// from the slot's own number on, which keeps neighbours together where nothing is in the way.
+/// Gives `slot` a position, moving earlier slots to other positions if need be (an augmenting
+/// path). Positions are tried from the slot's own number on, which keeps neighbours together where
+/// nothing is in the way.
 fn augment(
     slot: usize,
     fits: &impl Fn(usize, usize) -> bool,
@@ -123,8 +130,8 @@ fn augment(
     false
 }
 
-/// All permutations of 0..k in lexicographic order, for the k below 4 where the rule of pairs can be a dead end; from 4
-/// on, none are needed.
+/// All permutations of 0..k in lexicographic order, for the k below 4 where the rule of pairs can
+/// be a dead end; from 4 on, none are needed.
 fn permutations(k: usize) -> impl Iterator<Item = Vec<usize>> {
     const ORDERS: [[usize; 3]; 6] =
         [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
@@ -183,9 +190,10 @@ pub fn common_drives(a: &[DriveIndex], b: &[DriveIndex]) -> usize {
     DriveSet::of(a).common(&DriveSet::of(b))
 }
 
-/// Chooses `copies` (2 or 3) of the candidates that have the fewest drives in common, pair by pair, and whose first
-/// `data` positions can be matched; the first such choice in order. FusionRAID §4.2 draws four random candidates for two
-/// copies; six serve for three. Candidates list all drives of a stripe, parity included. None if no choice can be matched.
+/// Chooses `copies` (2 or 3) of the candidates that have the fewest drives in common, pair by pair,
+/// and whose first `data` positions can be matched; the first such choice in order. FusionRAID §4.2
+/// draws four random candidates for two copies; six serve for three. Candidates list all drives of
+/// a stripe, parity included. None if no choice can be matched.
 pub fn choose_stripes<S: AsRef<[DriveIndex]>>(
     candidates: &[S],
     copies: usize,

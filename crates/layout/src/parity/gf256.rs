@@ -1,4 +1,5 @@
-//! Arithmetic of single elements of GF(2^8), polynomial 0x11d, generator g = 2: for the few constants of a recovery.
+//! Arithmetic of single elements of GF(2^8), polynomial 0x11d, generator g = 2: for the few
+//! constants of a recovery.
 
 /// `g^exponent`.
 pub(super) fn power(exponent: usize) -> u8 {

@@ -1,9 +1,10 @@
-//! The inner loops. Plain loops over bytes that the compiler vectorises, compiled a second time for AVX2 and chosen at run
-//! time, so that a binary for any x86-64 still uses the wide registers.
+//! The inner loops. Plain loops over bytes that the compiler vectorises, compiled a second time for
+//! AVX2 and chosen at run time, so that a binary for any x86-64 still uses the wide registers.
 
 use super::gf256::double;
 
-/// Makes a function from an `#[inline(always)]` body that runs the body compiled for the best instructions at hand.
+/// Makes a function from an `#[inline(always)]` body that runs the body compiled for the best
+/// instructions at hand.
 macro_rules! dispatch {
     ($(#[$doc:meta])* $name:ident => $body:ident <$n:ident> ($($arg:ident : $type:ty),*)) => {
         $(#[$doc])*
@@ -15,7 +16,8 @@ macro_rules! dispatch {
                     $body($($arg),*);
                 }
                 if is_x86_feature_detected!("avx2") {
-                    // SAFETY: the only thing that makes `wide` unsafe to call is a processor without AVX2.
+                    // SAFETY: the only thing that makes `wide` unsafe to call is a processor
+                    // without AVX2.
                     return unsafe { wide($($arg),*) };
                 }
             }

@@ -1,7 +1,8 @@
-//! P and Q of a stripe, as every RAID-6 has them: P is the XOR of the data, Q the sum of `g^i * d_i` over GF(2^8).
+//! P and Q of a stripe, as every RAID-6 has them: P is the XOR of the data, Q the sum of `g^i *
+//! d_i` over GF(2^8).
 //!
-//! Buffers are walked in tiles small enough for the first-level cache, so that each byte of data comes from memory once
-//! however many passes the arithmetic takes.
+//! Buffers are walked in tiles small enough for the first-level cache, so that each byte of data
+//! comes from memory once however many passes the arithmetic takes.
 
 mod gf256;
 mod kernels;
@@ -18,7 +19,8 @@ pub fn xor_into(dst: &mut [u8], src: &[u8]) {
     kernels::xor(dst, [src]);
 }
 
-/// Computes P, or P and Q, of a stripe's data. All slices must be of one length; at most 255 of data.
+/// Computes P, or P and Q, of a stripe's data. All slices must be of one length; at most 255 of
+/// data.
 pub fn compute(data: &[&[u8]], parity: &mut [&mut [u8]]) {
     assert!(data.len() <= 255, "Q can't tell more than 255 data positions apart");
     assert!(data.iter().all(|d| d.len() == parity[0].len()), "data and parity differ in length");

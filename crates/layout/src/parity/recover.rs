@@ -20,9 +20,9 @@ use crate::geometry::StripeShape;
 /// Stands in for lost data.
 static ZEROES: [u8; TILE] = [0; TILE];
 
-/// Recomputes missing members. `members` are the w blocks in stripe order (data, then P, then Q), None where one is lost
-/// or wasn't read; at most p may be. `wanted` names the members to recompute and where they go; a member that is missing
-/// but not wanted may be left out.
+/// Recomputes missing members. `members` are the w blocks in stripe order (data, then P, then Q),
+/// None where one is lost or wasn't read; at most p may be. `wanted` names the members to recompute
+/// and where they go; a member that is missing but not wanted may be left out.
 pub fn reconstruct(
     shape: StripeShape,
     members: &[Option<&[u8]>],
