@@ -1,0 +1,120 @@
+//! `create`: makes a pool of drives. Everything that can be refused is refused before the
+//! first byte is written.
+
+use std::fmt::Write;
+
+use engine::{CreatePlan, CreateSpec};
+use io::uring::UringEnv;
+
+use crate::drives::gate;
+use crate::drives::target::{self, Target};
+use crate::error::Outcome;
+use crate::exit::Exit;
+use crate::explain;
+use crate::render::print;
+use crate::size::Size;
+use crate::wall_clock;
+
+/// Make a pool of drives
+///
+/// The drives' contents are lost. Drives that hold something known (a filesystem, a partition
+/// table, another pool) are refused unless --force is given; drives in use are always refused.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  steadyraid create tank /dev/nvme0n1 /dev/nvme1n1 /dev/nvme2n1 /dev/nvme3n1
+  steadyraid create --dry-run --parity 2 tank /dev/nvme?n1
+  steadyraid create test d0.img:1G d1.img:1G d2.img:1G d3.img:1G")]
+pub struct Args {
+    /// Name of the pool: 1 to 63 letters, digits, '.', '_' or '-'
+    pool: String,
+    /// How data is laid out: small writes are replicated, then turned into RAID stripes
+    #[arg(long, default_value = "fusion", value_parser = ["fusion"])]
+    scheme: String,
+    /// Drives that may die without loss: 1 (RAID5) or 2 (RAID6)
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
+    parity: u8,
+    /// Blocks in a stripe, parity included [default: six data blocks, or what the drives allow]
+    #[arg(long, value_name = "W")]
+    width: Option<u16>,
+    /// Size of a block: a power of two from 4K to 1M
+    #[arg(long, value_name = "SIZE", default_value = "64K")]
+    block_size: Size,
+    /// Overwrite what is on the drives, even filesystems and other pools
+    #[arg(long)]
+    force: bool,
+    /// Say what would be done, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Block devices or files; PATH:SIZE makes a file that doesn't exist
+    #[arg(required = true, value_name = "DRIVE")]
+    drives: Vec<String>,
+}
+
+pub fn run(args: &Args) -> Outcome<Exit> {
+    let spec = spec(args)?;
+    let targets = target::resolve(&args.drives)?;
+    let env = super::environment()?;
+    env.block_on(create(&env, args, &spec, targets))
+}
+
+fn spec(args: &Args) -> Outcome<CreateSpec> {
+    let block_size = u32::try_from(args.block_size.0).map_err(|_| {
+        let error = engine::CreateError::BlockSize(args.block_size.0);
+        explain::create(format!("pool {}", args.pool), &error)
+    })?;
+    Ok(CreateSpec {
+        parity: args.parity,
+        width: args.width,
+        block_size,
+        created_secs: wall_clock::now_secs(),
+        ..CreateSpec::new(&args.pool)
+    })
+}
+
+async fn create(
+    env: &UringEnv,
+    args: &Args,
+    spec: &CreateSpec,
+    targets: Vec<Target>,
+) -> Outcome<Exit> {
+    let object = format!("pool {}", spec.name);
+    let refuse = |error| explain::create(&object, &error);
+    let opened = target::open_existing(env, &targets)?;
+    let plan = engine::plan_create(&opened.geometries(), spec).map_err(refuse)?;
+    gate::blank_or_forced(&opened, args.force).await?;
+    if args.dry_run {
+        print(&format!("{}nothing was written (--dry-run)\n", describe(&spec.name, &plan)));
+        return Ok(Exit::Ok);
+    }
+    let made = opened.make_files(env)?;
+    let plan = engine::create(env, made.drives(), spec).await.map_err(refuse)?;
+    made.keep();
+    print(&format!("{}created\n", describe(&spec.name, &plan)));
+    Ok(Exit::Ok)
+}
+
+/// The plan, before and after.
+fn describe(name: &str, plan: &CreatePlan) -> String {
+    let mut text = String::new();
+    let mut line = |label: &str, value: String| {
+        let _ = writeln!(text, "{label:>9}: {value}");
+    };
+    let level = if plan.parity == 1 { "RAID5" } else { "RAID6" };
+    let data = plan.width.saturating_sub(u16::from(plan.parity));
+    let block = Size(u64::from(plan.block_size));
+    line("pool", format!("{name}, {} drives, {} together", plan.drives, Size(plan.raw_bytes)));
+    line("stripes", format!("{level} {data}+{}, blocks of {block}", plan.parity));
+    line("layout", plan.layout.clone());
+    line("usable", Size(plan.usable_bytes).to_string());
+    if plan.unused_bytes > 0 {
+        let unused = Size(plan.unused_bytes);
+        line("unused", format!("{unused}: larger drives are used like the smallest"));
+    } else {
+        line("unused", "nothing".to_owned());
+    }
+    line("zones", format!("{} of {} on each drive", plan.zones, Size(plan.zone_bytes)));
+    let (journal, metadata) = (Size(plan.journal_bytes), Size(plan.metadata_bytes));
+    line("metadata", format!("{journal} journal and {metadata} checkpoints on each drive"));
+    text
+}

@@ -1,0 +1,79 @@
+//! The command line. One file per verb: its arguments, then what it does.
+
+pub mod create;
+pub mod inspect;
+pub mod list;
+pub mod reach;
+pub mod serve;
+pub mod status;
+pub mod volume;
+
+use clap::{Parser, Subcommand};
+use io::uring::UringEnv;
+
+use crate::error::{Failure, Outcome};
+use crate::exit::Exit;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done, all is well
+  1  the answer is negative: a pool is degraded or failed, nothing was found
+  2  the command or configuration makes no sense; nothing was touched
+  3  refused or failed
+
+Sizes: K, M, G, T (also KiB, MiB, GiB, TiB) are powers of 1024.
+
+Examples:
+  steadyraid create tank /dev/nvme0n1 /dev/nvme1n1 /dev/nvme2n1 /dev/nvme3n1
+  steadyraid volume create tank/vm1 500G --drives /dev/nvme?n1
+  steadyraid serve /dev/nvme?n1
+  steadyraid status";
+
+/// A RAID engine in user space: pools of drives, redundant volumes, served as NBD.
+#[derive(Parser, Debug)]
+#[command(name = "steadyraid", version, about, max_term_width = 100, after_help = EXIT_CODES)]
+pub struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand, Debug)]
+enum Verb {
+    Create(create::Args),
+    #[command(subcommand)]
+    Volume(volume::Verb),
+    Serve(serve::Args),
+    Status(status::Args),
+    List(list::Args),
+    Inspect(inspect::Args),
+}
+
+impl Cli {
+    pub fn run(self) -> Outcome<Exit> {
+        match self.verb {
+            Verb::Create(args) => create::run(&args),
+            Verb::Volume(verb) => volume::run(&verb),
+            Verb::Serve(args) => serve::run(args),
+            Verb::Status(args) => status::run(&args),
+            Verb::List(args) => list::run(&args),
+            Verb::Inspect(args) => inspect::run(&args),
+        }
+    }
+}
+
+/// The real world, for verbs that touch drives.
+fn environment() -> Outcome<UringEnv> {
+    UringEnv::new().map_err(|error| {
+        Failure::new("io_uring", error).hint("Linux 5.19 or later is needed, with io_uring allowed")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Cli::command().debug_assert();
+    }
+}

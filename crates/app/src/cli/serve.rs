@@ -1,0 +1,80 @@
+//! `serve`: its command line, and how that combines with a configuration file.
+
+use std::path::PathBuf;
+
+use io::net::Address;
+
+use crate::control::ControlArgs;
+use crate::error::{Failure, Outcome};
+use crate::exit::Exit;
+use crate::runtime_dir;
+use crate::serve::address::NbdAddress;
+use crate::serve::config::Config;
+use crate::serve::mem_pool::MemPool;
+use crate::serve::{self, Options};
+
+/// Open pools and serve their volumes over NBD, as exports named POOL/VOL
+///
+/// Finds the pools on the drives given, opens them (degraded, if no more drives are missing
+/// than a pool can do without) and says 'ready'. SIGTERM or SIGINT stop it: requests that have
+/// arrived are carried out, then pools are closed.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  steadyraid serve /dev/nvme0n1 /dev/nvme1n1 /dev/nvme2n1 /dev/nvme3n1
+  steadyraid serve --nbd unix:/run/vm.sock --nbd tcp:127.0.0.1:10809 /dev
+  steadyraid serve --mem-pool demo:6:1G:vm=2G
+  steadyraid serve --config /etc/steadyraid.toml")]
+pub struct Args {
+    /// Where NBD clients connect: unix:PATH or tcp:IP:PORT, loopback only. May be given
+    /// several times [default: unix:nbd.sock in the runtime directory]
+    #[arg(long, value_name = "ADDRESS")]
+    nbd: Vec<NbdAddress>,
+    /// Read options from a TOML file; what is given here replaces what it says
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Make a pool in memory, for as long as the server runs: NAME:DRIVES:SIZE[:VOL=SIZE]...
+    #[arg(long, value_name = "SPEC")]
+    mem_pool: Vec<MemPool>,
+    #[command(flatten)]
+    control: ControlArgs,
+    /// Block devices, files, or directories to search for drives of pools
+    #[arg(value_name = "DRIVE|DIR")]
+    drives: Vec<PathBuf>,
+}
+
+pub fn run(args: Args) -> Outcome<Exit> {
+    let options = options(args)?;
+    let env = super::environment()?;
+    let exit = env.block_on(serve::run(&env, &options));
+    // Background tasks of pools hold drives, and would keep their claims.
+    env.drop_tasks();
+    exit
+}
+
+fn options(args: Args) -> Outcome<Options> {
+    let config = args.config.as_deref().map_or(Ok(Config::default()), Config::read)?;
+    let control = args.control.control.or(config.control);
+    let mut options = Options {
+        drives: or(args.drives, config.drives),
+        mem_pools: or(args.mem_pool, config.mem_pools),
+        nbd: or(args.nbd, config.nbd),
+        control: control.clone().unwrap_or_else(runtime_dir::control_socket),
+    };
+    if options.drives.is_empty() && options.mem_pools.is_empty() {
+        return Err(Failure::usage("serve", "nothing to serve")
+            .hint("name drives or directories to search, or --mem-pool"));
+    }
+    let default_nbd = options.nbd.is_empty();
+    if default_nbd {
+        options.nbd.push(NbdAddress(Address::Unix(runtime_dir::nbd_socket())));
+    }
+    if default_nbd || control.is_none() {
+        runtime_dir::ensure()?;
+    }
+    Ok(options)
+}
+
+fn or<T>(given: Vec<T>, otherwise: Vec<T>) -> Vec<T> {
+    if given.is_empty() { otherwise } else { given }
+}

@@ -1,0 +1,60 @@
+//! `status`: how a pool is, why, and what to do about it.
+
+use serde::Serialize;
+
+use super::reach::Reach;
+use crate::control::{Answer, Request};
+use crate::error::{Failure, Outcome};
+use crate::exit::Exit;
+use crate::pools;
+use crate::render::view::{Health, Pool};
+use crate::render::{human, json, print};
+
+/// Show how pools are: state, reason, action, space, drives, volumes, counters
+///
+/// Asks the server; with --drives it opens a pool that is not being served, read-only.
+/// Exit code 1 if a pool is degraded or failed.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  steadyraid status
+  steadyraid status tank --json
+  steadyraid status --drives /dev/nvme?n1")]
+pub struct Args {
+    /// Only this pool
+    pool: Option<String>,
+    #[command(flatten)]
+    reach: Reach,
+    /// A JSON document instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    pools: Vec<Pool>,
+}
+
+pub fn run(args: &Args) -> Outcome<Exit> {
+    let pools = find(args.pool.as_deref(), &args.reach)?;
+    let healthy = pools.iter().all(|pool| pool.state == Health::Online);
+    if args.json {
+        print(&json::document(&Report { pools }));
+    } else {
+        print(&pools.iter().map(human::pool).collect::<Vec<_>>().join("\n"));
+    }
+    Ok(if healthy { Exit::Ok } else { Exit::Negative })
+}
+
+/// The pools asked for: at least one.
+pub fn find(name: Option<&str>, reach: &Reach) -> Outcome<Vec<Pool>> {
+    if reach.unserved() {
+        let env = super::environment()?;
+        return env.block_on(pools::status_unserved(&env, &reach.drives, name));
+    }
+    let request = Request::Status { pool: name.map(str::to_owned) };
+    match reach.control.ask(&request)? {
+        Answer::Pools(pools) => Ok(pools),
+        _ => Err(Failure::new("server", "answered something else than it was asked")),
+    }
+}

@@ -1,0 +1,75 @@
+//! Drives before they belong to a pool: what a path is, whether we may have it, what is on it.
+//!
+//! [`target`] drives to make a pool of, [`gate`] what may be overwritten, [`scan`] finding
+//! pools on drives that have them.
+
+pub mod gate;
+pub mod scan;
+pub mod target;
+
+use std::fs::Metadata;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+
+use io::uring::{Access, OpenError, RealDrive, UringDrive, UringEnv};
+
+use crate::error::{Failure, Outcome};
+use crate::explain;
+
+/// What makes two paths the same drive, whatever links lead there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Identity {
+    Device(u64),
+    File { filesystem: u64, inode: u64 },
+}
+
+impl Identity {
+    pub fn of(metadata: &Metadata) -> Identity {
+        if metadata.file_type().is_block_device() {
+            Identity::Device(metadata.rdev())
+        } else {
+            Identity::File { filesystem: metadata.dev(), inode: metadata.ino() }
+        }
+    }
+}
+
+pub fn open(env: &UringEnv, path: &Path, access: Access) -> Outcome<RealDrive> {
+    match UringDrive::open(env, path, access) {
+        Ok(drive) => Ok(drive.into()),
+        Err(error) => Err(refused(path, &error)),
+    }
+}
+
+/// The same for every verb: a drive that can't be opened, or made.
+pub fn refused(path: &Path, error: &OpenError) -> Failure {
+    let failure = |what: &str| Failure::new(path.display(), what);
+    match error {
+        OpenError::Missing { .. } => failure("no such file or device")
+            .hint("check the name and that the drive is attached; PATH:SIZE makes a file"),
+        OpenError::Denied { .. } => {
+            failure("permission denied").hint("run as root, or give this user access to it")
+        }
+        OpenError::ReadOnly { .. } => failure("is read-only").hint("make it writable"),
+        OpenError::NotADrive { kind, .. } => {
+            failure(&format!("is a {kind}; a drive is a block device or a regular file"))
+        }
+        OpenError::InUse { .. } => failure(
+            "is in use (mounted, swap, a member of md or LVM, or \
+                                            served)",
+        )
+        .hint("unmount or stop what uses it; --force does not help against this"),
+        OpenError::Locked { .. } => failure(explain::IN_USE).hint(
+            "if that is a server of this pool, ask it with --control instead of --drives; or \
+             stop it first",
+        ),
+        OpenError::Exists { .. } => failure("exists already").hint("choose another name"),
+        OpenError::NoSpace { size, .. } => {
+            failure(&format!("no space for {} on its filesystem", crate::size::Size(*size)))
+                .hint("free some space, or ask for less")
+        }
+        OpenError::Alignment { align, .. } => {
+            failure(&format!("takes transfers of {align} bytes only; at most 4096 is supported"))
+        }
+        OpenError::Os { action, source, .. } => failure(&format!("can't {action}: {source}")),
+    }
+}

@@ -1,0 +1,170 @@
+//! Finding pools on drives and in directories, by the labels alone. Nothing is claimed or
+//! written, so this also works on drives that are being served.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use engine::{Label, read_label};
+use format::{MemberState, Superblock, Uuid};
+use io::uring::{Access, UringEnv};
+
+use super::{Identity, open};
+use crate::error::{Failure, Outcome};
+use crate::explain;
+use crate::render::view::{Health, Listed};
+
+/// Most drives a pool can lose and still be opened, whatever its parity.
+const MISSING_MAX: usize = 2;
+
+/// The drives found of one pool.
+pub struct Group {
+    pub pool: Uuid,
+    pub name: String,
+    /// The label written last.
+    newest: Superblock,
+    pub paths: Vec<PathBuf>,
+    found: BTreeSet<Uuid>,
+}
+
+impl Group {
+    fn new(label: Superblock) -> Group {
+        Group {
+            pool: label.pool,
+            name: label.pool_name.clone(),
+            newest: label,
+            paths: Vec::new(),
+            found: BTreeSet::new(),
+        }
+    }
+
+    fn add(&mut self, path: PathBuf, label: Superblock) {
+        self.paths.push(path);
+        self.found.insert(label.drive);
+        if label.generation > self.newest.generation {
+            self.name = label.pool_name.clone();
+            self.newest = label;
+        }
+    }
+
+    /// Drives of the pool that are here and were well when it was last open.
+    fn present(&self) -> usize {
+        let here = self.newest.members.iter().filter(|member| {
+            member.state == MemberState::Active && self.found.contains(&member.drive)
+        });
+        here.count()
+    }
+
+    /// True for the name or UUID an operator may have written.
+    pub fn is_called(&self, name: &str) -> bool {
+        self.name == name || self.pool.to_string() == name
+    }
+}
+
+impl From<&Group> for Listed {
+    fn from(group: &Group) -> Listed {
+        let (drives, present) = (group.newest.members.len(), group.present());
+        let state = match drives - present {
+            0 => Health::Online,
+            missing if missing <= MISSING_MAX => Health::Degraded,
+            _ => Health::Failed,
+        };
+        Listed {
+            name: group.name.clone(),
+            uuid: group.pool.to_string(),
+            state,
+            served: false,
+            drives: drives as u32,
+            drives_present: present as u32,
+            volumes: None,
+        }
+    }
+}
+
+/// Pools on `sources`, which are drives or directories of drives. Drives that were named but
+/// can't be used are warned about on standard error: a pool may do without them.
+pub async fn groups(env: &UringEnv, sources: &[PathBuf]) -> Outcome<Vec<Group>> {
+    let mut groups: BTreeMap<Uuid, Group> = BTreeMap::new();
+    for Source { path, named } in expand(sources)? {
+        let label = match look(env, &path).await {
+            Ok(Some(label)) => label,
+            Ok(None) if !named => continue,
+            Ok(None) => {
+                let what = "is not a SteadyRAID drive, and is left out";
+                warn(&Failure::new(path.display(), what).hint(inspect_hint(&path)));
+                continue;
+            }
+            Err(_) if !named => continue,
+            Err(failure) => {
+                warn(&failure);
+                continue;
+            }
+        };
+        groups.entry(label.pool).or_insert_with(|| Group::new(label.clone())).add(path, label);
+    }
+    Ok(groups.into_values().collect())
+}
+
+pub fn warn(failure: &Failure) {
+    let text = failure.to_string();
+    eprintln!("warning{}", text.strip_prefix("error").unwrap_or(&text));
+}
+
+fn inspect_hint(path: &Path) -> String {
+    format!("'steadyraid inspect {}' shows what is on it", path.display())
+}
+
+struct Source {
+    path: PathBuf,
+    /// Given by the operator, not found in a directory.
+    named: bool,
+}
+
+/// Every drive once. A drive named twice is a mistake; one that is also found in a directory,
+/// or there under several links, is not.
+fn expand(sources: &[PathBuf]) -> Outcome<Vec<Source>> {
+    let (mut drives, mut seen) = (Vec::new(), BTreeSet::new());
+    let (directories, named): (Vec<_>, Vec<_>) = sources.iter().partition(|path| path.is_dir());
+    for path in named {
+        // What can't be looked at can't be compared; opening it says what is wrong.
+        if let Ok(metadata) = fs::metadata(path)
+            && !seen.insert(Identity::of(&metadata))
+        {
+            return Err(Failure::new(path.display(), "is given twice, maybe by another name")
+                .hint("give every drive once"));
+        }
+        drives.push(Source { path: path.clone(), named: true });
+    }
+    for directory in directories {
+        for path in entries(directory)? {
+            let Ok(metadata) = fs::metadata(&path) else { continue };
+            if !metadata.is_dir() && seen.insert(Identity::of(&metadata)) {
+                drives.push(Source { path, named: false });
+            }
+        }
+    }
+    Ok(drives)
+}
+
+/// What a directory holds, by name, so that results don't depend on the filesystem.
+fn entries(directory: &Path) -> Outcome<Vec<PathBuf>> {
+    let refuse = |error| Failure::new(directory.display(), format!("can't list it: {error}"));
+    let entries = fs::read_dir(directory).map_err(refuse)?;
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    Ok(paths)
+}
+
+/// The label on a drive; `None` if it isn't ours.
+async fn look(env: &UringEnv, path: &Path) -> Outcome<Option<Superblock>> {
+    let drive = open(env, path, Access::ReadOnly)?;
+    match read_label(&drive).await {
+        Ok(Label::Ours(label)) => Ok(Some(*label)),
+        Ok(Label::Empty | Label::Foreign(_)) => Ok(None),
+        Ok(Label::Unreadable(what)) => {
+            Err(Failure::new(path.display(), format!("is a SteadyRAID drive, but {what}"))
+                .hint(inspect_hint(path)))
+        }
+        Err(error) => Err(explain::drive(path.display(), &error)),
+    }
+}

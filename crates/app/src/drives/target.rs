@@ -1,0 +1,211 @@
+//! Drives named for `create`: checked, opened and, for `PATH:SIZE`, made.
+//!
+//! Each step undoes nothing because it has done nothing, until [`Opened::make_files`]; files
+//! made there are removed again unless the pool is made.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use io::uring::{Access, RealDrive, UringEnv, create_file};
+use io::{Drive, Geometry};
+
+use super::{Identity, open, refused};
+use crate::error::{Failure, Outcome};
+use crate::size::Size;
+
+/// A drive as it was named.
+pub enum Target {
+    Existing(PathBuf),
+    NewFile { path: PathBuf, size: Size },
+}
+
+impl Target {
+    fn path(&self) -> &Path {
+        match self {
+            Target::Existing(path) | Target::NewFile { path, .. } => path,
+        }
+    }
+}
+
+/// Looks at every name; opens nothing yet.
+pub fn resolve(names: &[String]) -> Outcome<Vec<Target>> {
+    let targets = names.iter().map(|name| parse(name)).collect::<Outcome<Vec<_>>>()?;
+    refuse_duplicates(&targets)?;
+    refuse_overfull(&targets)?;
+    Ok(targets)
+}
+
+fn parse(name: &str) -> Outcome<Target> {
+    if fs::symlink_metadata(name).is_ok() {
+        return Ok(Target::Existing(name.into()));
+    }
+    let Some((path, size)) = name.rsplit_once(':') else {
+        return Err(Failure::new(name, "no such file or device")
+            .hint(format!("write '{name}:SIZE' to make a file of that size")));
+    };
+    let size: Size = size.parse().map_err(|what| Failure::usage(name, what))?;
+    if path == "mem" {
+        return Err(Failure::usage(name, "memory lives only as long as the process that has it")
+            .hint("'steadyraid serve --mem-pool NAME:DRIVES:SIZE' makes and serves such a pool"));
+    }
+    if fs::symlink_metadata(path).is_ok() {
+        return Err(Failure::new(path, "exists already")
+            .hint("leave ':SIZE' off to use it at the size it has, or remove it first"));
+    }
+    Ok(Target::NewFile { path: path.into(), size })
+}
+
+/// The directory a file will be made in.
+fn parent(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn refuse_duplicates(targets: &[Target]) -> Outcome<()> {
+    let mut seen: BTreeMap<(Identity, Option<PathBuf>), &Path> = BTreeMap::new();
+    for target in targets {
+        let path = target.path();
+        if let Some(first) = seen.insert(identity(target)?, path) {
+            let what = match first == path {
+                true => "is given twice".to_owned(),
+                false => format!("is the same drive as {}", first.display()),
+            };
+            return Err(Failure::new(path.display(), what).hint("give every drive once"));
+        }
+    }
+    Ok(())
+}
+
+/// A file to be made is known by its directory and name.
+fn identity(target: &Target) -> Outcome<(Identity, Option<PathBuf>)> {
+    let look = |path: &Path| {
+        fs::metadata(path).map_err(|error| Failure::new(path.display(), error.kind()))
+    };
+    match target {
+        Target::Existing(path) => Ok((Identity::of(&look(path)?), None)),
+        Target::NewFile { path, .. } => {
+            let name = path
+                .file_name()
+                .map(PathBuf::from)
+                .ok_or_else(|| Failure::usage(path.display(), "is no name for a file"))?;
+            Ok((Identity::of(&look(parent(path))?), Some(name)))
+        }
+    }
+}
+
+/// Files are filled when they are made. Finding out half-way that there is no room would first
+/// fill the filesystem for everyone else.
+fn refuse_overfull(targets: &[Target]) -> Outcome<()> {
+    let mut wanted: BTreeMap<u64, u64> = BTreeMap::new();
+    for target in targets {
+        let Target::NewFile { path, size } = target else { continue };
+        let os = |error: std::io::Error| Failure::new(path.display(), error);
+        let filesystem = fs::metadata(parent(path)).map_err(os)?.dev();
+        let sum = wanted.entry(filesystem).or_default();
+        *sum = sum.saturating_add(size.0);
+        let room = rustix::fs::statvfs(parent(path)).map_err(|error| os(error.into()))?;
+        let free = room.f_bavail.saturating_mul(room.f_frsize);
+        if *sum > free {
+            let what = format!("no space: its filesystem has {} free", Size(free));
+            let hint = "free some space, or ask for less";
+            return Err(Failure::new(path.display(), what).hint(hint));
+        }
+    }
+    Ok(())
+}
+
+/// Targets with those that exist opened (and claimed).
+pub struct Opened {
+    slots: Vec<(PathBuf, Slot)>,
+}
+
+enum Slot {
+    Existing(RealDrive),
+    New(Size),
+}
+
+pub fn open_existing(env: &UringEnv, targets: &[Target]) -> Outcome<Opened> {
+    let slot = |target: &Target| {
+        let slot = match target {
+            Target::Existing(path) => Slot::Existing(open_to_write(env, path)?),
+            Target::NewFile { size, .. } => Slot::New(*size),
+        };
+        Ok((target.path().to_owned(), slot))
+    };
+    Ok(Opened { slots: targets.iter().map(slot).collect::<Outcome<_>>()? })
+}
+
+fn open_to_write(env: &UringEnv, path: &Path) -> Outcome<RealDrive> {
+    if path.is_dir() {
+        return Err(Failure::new(
+            path.display(),
+            "is a directory; a drive is a block device or a \
+                                                 regular file",
+        )
+        .hint(format!("'{}/NAME:SIZE' makes a file in it", path.display())));
+    }
+    open(env, path, Access::ReadWrite)
+}
+
+impl Opened {
+    /// What the plan is made from. New files will have the alignment their filesystem gives
+    /// them; sizes decide the plan.
+    pub fn geometries(&self) -> Vec<(String, Geometry)> {
+        let geometry = |slot: &Slot| match slot {
+            Slot::Existing(drive) => drive.geometry(),
+            Slot::New(size) => Geometry { size: size.0, align: 4096, rotational: false },
+        };
+        self.slots.iter().map(|(path, slot)| (path.display().to_string(), geometry(slot))).collect()
+    }
+
+    /// The drives that have contents to lose.
+    pub fn existing(&self) -> impl Iterator<Item = (&Path, &RealDrive)> {
+        self.slots.iter().filter_map(|(path, slot)| match slot {
+            Slot::Existing(drive) => Some((path.as_path(), drive)),
+            Slot::New(_) => None,
+        })
+    }
+
+    /// Makes the missing files and opens them: every drive of the new pool, in order.
+    pub fn make_files(self, env: &UringEnv) -> Outcome<Made> {
+        let mut made = Made { drives: Vec::new(), files: Vec::new() };
+        for (path, slot) in self.slots {
+            let drive = match slot {
+                Slot::Existing(drive) => drive,
+                Slot::New(size) => {
+                    create_file(&path, size.0).map_err(|error| refused(&path, &error))?;
+                    made.files.push(path.clone());
+                    open(env, &path, Access::ReadWrite)?
+                }
+            };
+            made.drives.push(drive);
+        }
+        Ok(made)
+    }
+}
+
+/// All drives, open; files made here go again with this value unless it is told to keep them.
+pub struct Made {
+    drives: Vec<RealDrive>,
+    files: Vec<PathBuf>,
+}
+
+impl Made {
+    pub fn drives(&self) -> &[RealDrive] {
+        &self.drives
+    }
+
+    pub fn keep(mut self) {
+        self.files.clear();
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        for path in &self.files {
+            // Best effort: the error that led here is the one to report.
+            let _ = fs::remove_file(path);
+        }
+    }
+}

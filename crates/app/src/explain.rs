@@ -1,0 +1,91 @@
+//! The engine's refusals, with the object they are about and a way out.
+
+use std::fmt::Display;
+
+use engine::{CreateError, OpenError, VolumeError};
+use io::DriveError;
+
+use crate::error::Failure;
+use crate::size::Size;
+
+pub const IN_USE: &str = "in use by another process";
+
+/// `create` was refused, or `volume create` for the shape it asked for.
+pub fn create(object: impl Display, error: &CreateError) -> Failure {
+    match error {
+        CreateError::Name(_)
+        | CreateError::Parity(_)
+        | CreateError::BlockSize(_)
+        | CreateError::ReplicatedPercent(_) => Failure::usage(object, error),
+        CreateError::Layout(error) => {
+            Failure::usage(object, error).hint("give more drives, or a smaller --width or --parity")
+        }
+        CreateError::DriveTooSmall { name, size, least } => Failure::new(
+            name,
+            format!("{} is too small, this pool needs {} a drive", Size(*size), Size(*least)),
+        )
+        .hint("use a larger drive, or a smaller --block-size or --width"),
+        CreateError::Drive { name, error } => drive(name, error),
+        CreateError::WidthForZone { .. } | CreateError::TooLarge => Failure::new(object, error),
+        CreateError::Open(error) => open(error),
+    }
+}
+
+/// A drive that doesn't answer.
+pub fn drive(name: impl Display, error: &DriveError) -> Failure {
+    Failure::new(name, error).hint("the kernel's log ('dmesg') may say why")
+}
+
+/// A pool could not be opened.
+pub fn open(error: &OpenError) -> Failure {
+    match error {
+        OpenError::NoDrives => Failure::usage("drives", error),
+        OpenError::Drive { name, error } => drive(name, error),
+        OpenError::NotOurs { name, what } => {
+            Failure::new(name, format!("not a SteadyRAID drive ({what})"))
+                .hint(format!("'steadyraid inspect {name}' shows what is on it"))
+        }
+        OpenError::OtherPool { name, found, found_uuid, expected, expected_uuid } => Failure::new(
+            name,
+            format!("belongs to pool {found} ({found_uuid}), not to {expected} ({expected_uuid})"),
+        ),
+        OpenError::Duplicate { first, second, uuid } => {
+            Failure::new(second, format!("is a copy of {first} (both say they are drive {uuid})"))
+                .hint("leave one of them out: the one that was not copied later")
+        }
+        OpenError::TooManyMissing { pool, missing, drives, tolerated, list } => Failure::new(
+            format!("pool {pool}"),
+            format!("{missing} of {drives} drives are missing, at most {tolerated} may be"),
+        )
+        .hint(format!("give these drives too: {list}")),
+        OpenError::Damaged { pool, what } => Failure::new(format!("pool {pool}"), what)
+            .hint("restore the missing drives or a backup"),
+        OpenError::Format(error) => Failure::new("drives", error),
+        OpenError::Layout(error) => Failure::new("drives", error),
+    }
+}
+
+/// A verb on the volume `object` (`POOL/VOL`) was refused.
+pub fn volume(object: &str, error: &VolumeError) -> Failure {
+    match error {
+        VolumeError::Name(_) => Failure::usage(object, error),
+        VolumeError::Size(bytes) => {
+            let what = format!("a size of {bytes} bytes is not a positive multiple of 512");
+            Failure::usage(object, what)
+        }
+        VolumeError::Exists(_) => Failure::new(object, "exists already"),
+        VolumeError::NotFound(_) => Failure::new(object, "no such volume")
+            .hint("'steadyraid volume list' shows what exists"),
+        VolumeError::ShrinkBelowData { size, used, .. } => Failure::new(
+            object,
+            format!("holds data beyond {} (up to {})", Size(*size), Size(*used)),
+        )
+        .hint("discard that data first (blkdiscard, fstrim), or choose a larger size"),
+        VolumeError::InUse(_) => {
+            Failure::new(object, "is in use").hint("disconnect its clients first")
+        }
+        VolumeError::Shape(error) => create(object, error),
+        VolumeError::Request(error) => Failure::new(object, error),
+        VolumeError::TooMany(_) => Failure::new(object, error),
+    }
+}

@@ -1,0 +1,115 @@
+//! Open pools: getting one from its drives, and carrying out requests on it. The same code
+//! serves verbs with `--drives` and the control socket.
+
+use std::path::PathBuf;
+
+use engine::OpenOptions;
+use io::uring::{Access, RealDrive, UringEnv};
+
+use crate::control::{Answer, Request};
+use crate::drives;
+use crate::drives::scan::{self, Group};
+use crate::error::{Failure, Outcome};
+use crate::explain;
+use crate::render::view;
+use crate::size::Size;
+
+pub type Pool = engine::Pool<UringEnv>;
+
+/// Claims the drives of a group and opens the pool on them.
+pub async fn open(env: &UringEnv, group: &Group, read_only: bool) -> Outcome<Pool> {
+    // Also claimed to be looked at: a pool that is being written to has no state to show.
+    let claim = |path: &PathBuf| drives::open(env, path, Access::ReadWrite);
+    let claimed = group.paths.iter().map(claim).collect::<Outcome<Vec<_>>>()?;
+    open_drives(env, claimed, read_only).await
+}
+
+pub async fn open_drives(env: &UringEnv, drives: Vec<RealDrive>, read_only: bool) -> Outcome<Pool> {
+    let options = OpenOptions { read_only };
+    engine::Pool::open(env, drives, options).await.map_err(|error| explain::open(&error))
+}
+
+/// Views of the pools on these drives: at least one.
+pub async fn status_unserved(
+    env: &UringEnv,
+    sources: &[PathBuf],
+    name: Option<&str>,
+) -> Outcome<Vec<view::Pool>> {
+    let mut views = Vec::new();
+    for group in matching(env, sources, name).await? {
+        let pool = open(env, &group, true).await?;
+        views.push(view::Pool::from(&pool.status()));
+    }
+    Ok(views)
+}
+
+/// Opens the pool that `request` is about, carries it out, closes the pool.
+pub async fn change_unserved(
+    env: &UringEnv,
+    sources: &[PathBuf],
+    request: &Request,
+) -> Outcome<Answer> {
+    let groups = matching(env, sources, request.pool()).await?;
+    let [group] = groups.as_slice() else {
+        let what = format!("{} pools have this name on these drives", groups.len());
+        return Err(Failure::new(request.pool().unwrap_or("pool"), what)
+            .hint("give the UUID instead of the name ('steadyraid list --drives' shows it)"));
+    };
+    let pool = open(env, group, false).await?;
+    let answer = apply(&pool, request).await;
+    let closed = pool.close().await;
+    let answer = answer?;
+    closed.map_err(|error| Failure::new(format!("pool {}", pool.name()), error))?;
+    Ok(answer)
+}
+
+async fn matching(env: &UringEnv, sources: &[PathBuf], name: Option<&str>) -> Outcome<Vec<Group>> {
+    let mut groups = scan::groups(env, sources).await?;
+    if groups.is_empty() {
+        return Err(Failure::new("--drives", "no SteadyRAID pool was found there"));
+    }
+    if let Some(name) = name {
+        groups.retain(|group| group.is_called(name));
+        if groups.is_empty() {
+            return Err(Failure::new(name, "no such pool on these drives")
+                .hint("'steadyraid list --drives' shows what is there"));
+        }
+    }
+    Ok(groups)
+}
+
+impl Request {
+    /// The pool a request is about, by name or UUID; `None` for all.
+    pub fn pool(&self) -> Option<&str> {
+        match self {
+            Request::Status { pool } => pool.as_deref(),
+            Request::VolumeCreate { pool, .. }
+            | Request::VolumeResize { pool, .. }
+            | Request::VolumeDelete { pool, .. } => Some(pool),
+        }
+    }
+}
+
+/// Carries out a request on the pool it is about.
+pub async fn apply(pool: &Pool, request: &Request) -> Outcome<Answer> {
+    let (volume, result, done) = match request {
+        Request::Status { .. } => return Ok(Answer::Pools(vec![(&pool.status()).into()])),
+        Request::VolumeCreate { volume, size, parity, width, .. } => (
+            volume,
+            pool.volume_create(volume, *size, *parity, *width).await,
+            format!("of {} created", Size(*size)),
+        ),
+        Request::VolumeResize { volume, size, .. } => {
+            let result = pool.volume_resize(volume, *size).await;
+            (volume, result, format!("resized to {}", Size(*size)))
+        }
+        Request::VolumeDelete { volume, .. } => {
+            (volume, pool.volume_delete(volume).await, "deleted".to_owned())
+        }
+    };
+    let object = format!("{}/{volume}", pool.name());
+    match result {
+        Ok(()) => Ok(Answer::Done(format!("volume {object} {done}"))),
+        Err(error) => Err(explain::volume(&object, &error)),
+    }
+}

@@ -1,0 +1,209 @@
+//! The text forms of `status`, `list` and `volume list`.
+
+use std::fmt::Write;
+
+use super::table::{Columns, printable};
+use super::view::{Drive, Health, Listed, Pool, Volume};
+use crate::size::Size;
+
+/// The report on one pool.
+pub fn pool(pool: &Pool) -> String {
+    let mut text = String::new();
+    let mut line = |label: &str, value: &str| {
+        let _ = writeln!(text, "{label:>9}: {}", printable(value));
+    };
+    line("pool", &format!("{} ({})", pool.name, pool.uuid));
+    line("state", &state_line(pool));
+    if let Some(reason) = &pool.reason {
+        line("reason", reason);
+    }
+    if let Some(action) = &pool.action {
+        line("action", action);
+    }
+    line("scheme", &scheme_line(pool));
+    line("layout", &pool.layout);
+    line("space", &space_line(pool));
+    line("drives", &drive_space_line(pool));
+    line("journal", &format!("{} % full", pool.journal_fill_percent));
+    line("memory", &memory_line(pool));
+    line("opened", &recovery_line(pool));
+    let _ = write!(text, "\n{}", drives(&pool.drives));
+    let _ = write!(text, "\n{}", pool_volumes(&pool.volumes));
+    let _ = write!(text, "\n{}", counters(pool));
+    text
+}
+
+fn state_line(pool: &Pool) -> String {
+    let read_only = if pool.read_only { " (opened read-only, not served)" } else { "" };
+    format!("{}{read_only}", pool.state.name().to_uppercase())
+}
+
+fn scheme_line(pool: &Pool) -> String {
+    let level = if pool.parity == 1 { "RAID5" } else { "RAID6" };
+    format!(
+        "{}, {level} {}+{}, blocks of {}, replicated area {} %, {} conversion",
+        pool.scheme,
+        pool.width.saturating_sub(u16::from(pool.parity)),
+        pool.parity,
+        Size(u64::from(pool.block_size)),
+        pool.replicated_percent,
+        pool.conversion,
+    )
+}
+
+fn space_line(pool: &Pool) -> String {
+    let space = &pool.space;
+    let percent = percent(space.used, space.usable);
+    format!("{} of {} used ({percent} %)", Size(space.used), Size(space.usable))
+}
+
+fn drive_space_line(pool: &Pool) -> String {
+    let space = &pool.space;
+    format!(
+        "{}: {} replicated, {} RAID, {} in limbo, {} free",
+        Size(space.total),
+        Size(space.replicated),
+        Size(space.raid),
+        Size(space.limbo),
+        Size(space.free),
+    )
+}
+
+fn memory_line(pool: &Pool) -> String {
+    let memory = &pool.memory;
+    let tables = memory.map_bytes + memory.space_bytes + memory.tuple_bytes;
+    format!(
+        "{} of tables, {} of {} for {} patches",
+        Size(tables),
+        Size(memory.patch_bytes),
+        Size(memory.patch_budget_bytes),
+        memory.patches,
+    )
+}
+
+fn recovery_line(pool: &Pool) -> String {
+    let recovery = &pool.recovery;
+    let millis = (recovery.load_nanos + recovery.replay_nanos) / 1_000_000;
+    if recovery.clean {
+        return format!("after a clean stop, in {millis} ms");
+    }
+    format!(
+        "after a crash, in {millis} ms: {} records replayed, {} verified, {} dropped, {} copies \
+         healed",
+        recovery.records_replayed,
+        recovery.records_verified,
+        recovery.records_dropped,
+        recovery.copies_healed,
+    )
+}
+
+fn percent(part: u64, whole: u64) -> u64 {
+    (u128::from(part) * 100).checked_div(u128::from(whole)).unwrap_or(0) as u64
+}
+
+fn drives(drives: &[Drive]) -> String {
+    let heading = ["#", "DRIVE", "STATE", "SIZE", "READ", "WRITTEN", "READ-ERR", "WRITE-ERR"];
+    let mut columns = Columns::new(&heading, &[0, 3, 4, 5, 6, 7]);
+    for drive in drives {
+        let counters = &drive.counters;
+        let name = if drive.name.is_empty() { &drive.uuid } else { &drive.name };
+        columns.row(vec![
+            drive.index.to_string(),
+            name.clone(),
+            drive.state.clone(),
+            Size(drive.size).to_string(),
+            Size(counters.read_bytes).to_string(),
+            Size(counters.write_bytes).to_string(),
+            counters.read_errors.to_string(),
+            counters.write_errors.to_string(),
+        ]);
+    }
+    columns.render(2)
+}
+
+fn pool_volumes(volumes: &[Volume]) -> String {
+    if volumes.is_empty() {
+        return "  no volumes\n".to_owned();
+    }
+    let mut columns = Columns::new(&VOLUME_HEADING, &[1, 2]);
+    volumes.iter().for_each(|volume| columns.row(volume_row(volume, volume.name.clone())));
+    columns.render(2)
+}
+
+/// The table of `volume list`: names are those of the exports, POOL/VOL.
+pub fn volumes(pools: &[Pool]) -> String {
+    if pools.iter().all(|pool| pool.volumes.is_empty()) {
+        return "no volumes\n".to_owned();
+    }
+    let mut columns = Columns::new(&VOLUME_HEADING, &[1, 2]);
+    for pool in pools {
+        for volume in &pool.volumes {
+            columns.row(volume_row(volume, format!("{}/{}", pool.name, volume.name)));
+        }
+    }
+    columns.render(0)
+}
+
+const VOLUME_HEADING: [&str; 4] = ["VOLUME", "SIZE", "USED", "SHAPE"];
+
+fn volume_row(volume: &Volume, name: String) -> Vec<String> {
+    vec![
+        name,
+        Size(volume.size).to_string(),
+        Size(volume.mapped_bytes).to_string(),
+        shape(volume.width, volume.parity),
+    ]
+}
+
+/// `5+1`: data blocks and parity blocks of a stripe.
+pub fn shape(width: u16, parity: u8) -> String {
+    format!("{}+{parity}", width.saturating_sub(u16::from(parity)))
+}
+
+fn counters(pool: &Pool) -> String {
+    let counters = &pool.counters;
+    let mut columns = Columns::new(&["SINCE OPENING", "COUNT", "BYTES"], &[1, 2]);
+    let mut row = |name: &str, count: u64, bytes: Option<u64>| {
+        let bytes = bytes.map_or("-".to_owned(), |bytes| Size(bytes).to_string());
+        columns.row(vec![name.to_owned(), count.to_string(), bytes]);
+    };
+    row("reads", counters.reads, Some(counters.read_bytes));
+    row("  rebuilt from parity", counters.reconstructed_reads, None);
+    row("writes", counters.writes, Some(counters.write_bytes));
+    row("  replicated", counters.replicated_writes, None);
+    row("  patches", counters.patch_writes, None);
+    row("  whole stripes", counters.stripe_writes, None);
+    row("  waits for space", counters.space_waits, None);
+    row("flushes", counters.flushes, None);
+    row("discards", counters.trims, None);
+    row("conversions", counters.conversions, None);
+    row("stripes compacted", counters.compacted_stripes, Some(counters.relocated_bytes));
+    row("blocks merged", counters.merged_blocks, None);
+    row("journal blocks", counters.journal_blocks, Some(counters.journal_bytes));
+    row("checkpoints", counters.checkpoints, Some(counters.checkpoint_bytes));
+    columns.render(2)
+}
+
+/// The table of `list`.
+pub fn list(pools: &[Listed]) -> String {
+    if pools.is_empty() {
+        return "no pools\n".to_owned();
+    }
+    let heading = ["POOL", "STATE", "DRIVES", "VOLUMES", "SERVED", "UUID"];
+    let mut columns = Columns::new(&heading, &[3]);
+    for pool in pools {
+        let state = match (pool.state, pool.served) {
+            (Health::Failed, false) => "incomplete",
+            (state, _) => state.name(),
+        };
+        columns.row(vec![
+            pool.name.clone(),
+            state.to_owned(),
+            format!("{} of {}", pool.drives_present, pool.drives),
+            pool.volumes.map_or("?".to_owned(), |count| count.to_string()),
+            if pool.served { "yes" } else { "no" }.to_owned(),
+            pool.uuid.clone(),
+        ]);
+    }
+    columns.render(0)
+}

@@ -1,0 +1,245 @@
+//! The shapes behind `--json`, the control socket and the tables. Field names are an
+//! interface: they are listed in docs/cli.md and only ever added to within a version.
+
+use engine::{ConversionPolicy, DriveState, PoolStatus};
+use serde::{Deserialize, Serialize};
+
+/// Version of every JSON document the program writes.
+pub const VERSION: u32 = 1;
+
+/// A struct of plain values with the same names as the engine's, and the copy into it.
+macro_rules! mirror {
+    ($(#[$doc:meta])* $name:ident = $from:ty { $($field:ident: $type:ty),* $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+        #[serde(default)]
+        pub struct $name {
+            $(pub $field: $type),*
+        }
+
+        impl From<&$from> for $name {
+            fn from(from: &$from) -> $name {
+                $name { $($field: from.$field.clone()),* }
+            }
+        }
+    };
+}
+
+mirror! {
+    /// Drive space by what it is used for, in bytes; `used` and `usable` are user bytes.
+    Space = engine::SpaceStatus {
+        total: u64, replicated: u64, raid: u64, limbo: u64, free: u64, used: u64, usable: u64,
+    }
+}
+
+mirror! {
+    /// Operations on one drive since the pool was opened.
+    DriveCounters = engine::DriveCounters {
+        reads: u64, writes: u64, flushes: u64, read_bytes: u64, write_bytes: u64,
+        read_errors: u64, write_errors: u64,
+    }
+}
+
+mirror! {
+    /// What the pool did since it was opened.
+    Counters = engine::Counters {
+        reads: u64, read_bytes: u64, writes: u64, write_bytes: u64, flushes: u64, trims: u64,
+        replicated_writes: u64, patch_writes: u64, stripe_writes: u64,
+        reconstructed_reads: u64, conversions: u64, compacted_stripes: u64,
+        relocated_bytes: u64, merged_blocks: u64, journal_blocks: u64, journal_bytes: u64,
+        checkpoints: u64, checkpoint_bytes: u64, space_waits: u64,
+    }
+}
+
+mirror! {
+    /// Memory that the pool's tables take.
+    Memory = engine::MemoryStatus {
+        map_bytes: u64, space_bytes: u64, tuple_bytes: u64, patch_bytes: u64, patches: u64,
+        patch_budget_bytes: u64,
+    }
+}
+
+mirror! {
+    /// What opening the pool had to do.
+    Recovery = engine::RecoveryReport {
+        clean: bool, objects_loaded: u64, blocks_replayed: u64, records_replayed: u64,
+        records_verified: u64, records_dropped: u64, copies_healed: u64, load_nanos: u64,
+        replay_nanos: u64,
+    }
+}
+
+mirror! {
+    /// A volume; `mapped_bytes` is how much of it holds data.
+    Volume = engine::VolumeInfo {
+        name: String, size: u64, width: u16, parity: u8, mapped_bytes: u64,
+    }
+}
+
+/// How well a pool, or a drive of it, is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Health {
+    Online,
+    Degraded,
+    Failed,
+}
+
+impl Health {
+    pub fn name(self) -> &'static str {
+        match self {
+            Health::Online => "online",
+            Health::Degraded => "degraded",
+            Health::Failed => "failed",
+        }
+    }
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Drive {
+    pub index: u16,
+    pub uuid: String,
+    /// Path, or `mem:N`; empty when the drive is missing.
+    pub name: String,
+    /// `active`, `missing` or `failed`.
+    pub state: String,
+    pub size: u64,
+    pub counters: DriveCounters,
+}
+
+/// Everything that is known of an open pool.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Pool {
+    pub name: String,
+    pub uuid: String,
+    pub state: Health,
+    /// Why the state is not `online`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// What to do about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub action: Option<String>,
+    pub scheme: String,
+    pub block_size: u32,
+    pub parity: u8,
+    pub width: u16,
+    pub layout: String,
+    /// `lazy` or `eager`.
+    pub conversion: String,
+    pub replicated_percent: u8,
+    pub journal_fill_percent: u8,
+    /// Drives that may still die before data is lost.
+    pub redundancy_margin: u8,
+    pub read_only: bool,
+    pub space: Space,
+    pub drives: Vec<Drive>,
+    pub volumes: Vec<Volume>,
+    pub counters: Counters,
+    pub memory: Memory,
+    pub recovery: Recovery,
+}
+
+impl From<&PoolStatus> for Pool {
+    fn from(status: &PoolStatus) -> Pool {
+        let (state, reason, action) = diagnosis(status);
+        Pool {
+            name: status.name.clone(),
+            uuid: status.uuid.to_string(),
+            state,
+            reason,
+            action,
+            scheme: status.scheme.to_owned(),
+            block_size: status.block_size,
+            parity: status.parity,
+            width: status.width,
+            layout: status.layout.clone(),
+            conversion: conversion_name(status.conversion).to_owned(),
+            replicated_percent: status.replicated_percent,
+            journal_fill_percent: status.journal_fill_percent,
+            redundancy_margin: status.redundancy_margin,
+            read_only: status.read_only,
+            space: (&status.space).into(),
+            drives: status.drives.iter().map(Drive::from).collect(),
+            volumes: status.volumes.iter().map(Volume::from).collect(),
+            counters: (&status.counters).into(),
+            memory: (&status.memory).into(),
+            recovery: (&status.recovery).into(),
+        }
+    }
+}
+
+impl From<&engine::DriveStatus> for Drive {
+    fn from(drive: &engine::DriveStatus) -> Drive {
+        Drive {
+            index: drive.index,
+            uuid: drive.uuid.to_string(),
+            name: drive.name.clone(),
+            state: drive.state.to_string(),
+            size: drive.size,
+            counters: (&drive.counters).into(),
+        }
+    }
+}
+
+fn conversion_name(policy: ConversionPolicy) -> &'static str {
+    match policy {
+        ConversionPolicy::Lazy => "lazy",
+        ConversionPolicy::Eager => "eager",
+    }
+}
+
+/// State, reason and action of a pool: the first three lines an operator reads.
+fn diagnosis(status: &PoolStatus) -> (Health, Option<String>, Option<String>) {
+    if let Some(reason) = &status.failed {
+        let action = "writes are refused; repair the drives named above, then stop and start the \
+                      server";
+        return (Health::Failed, Some(reason.clone()), Some(action.to_owned()));
+    }
+    let gone: Vec<String> = status
+        .drives
+        .iter()
+        .filter(|drive| drive.state != DriveState::Active)
+        .map(|drive| format!("drive {} ({}) is {}", drive.index, drive.uuid, drive.state))
+        .collect();
+    if gone.is_empty() {
+        return (Health::Online, None, None);
+    }
+    let action = match status.redundancy_margin {
+        0 => "no redundancy is left: back up what matters, then stop the server, bring the drive \
+              back and start it again"
+            .to_owned(),
+        margin => format!(
+            "stop the server, bring the drive back and start it again; {margin} more may die \
+             before data is lost"
+        ),
+    };
+    (Health::Degraded, Some(gone.join(", ")), Some(action))
+}
+
+/// A pool as `list` knows it: served, or found on drives without opening it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Listed {
+    pub name: String,
+    pub uuid: String,
+    pub state: Health,
+    pub served: bool,
+    pub drives: u32,
+    pub drives_present: u32,
+    /// Unknown (absent) unless the pool is served.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volumes: Option<u32>,
+}
+
+impl From<&Pool> for Listed {
+    fn from(pool: &Pool) -> Listed {
+        let present = pool.drives.iter().filter(|drive| drive.state == "active").count();
+        Listed {
+            name: pool.name.clone(),
+            uuid: pool.uuid.clone(),
+            state: pool.state,
+            served: true,
+            drives: pool.drives.len() as u32,
+            drives_present: present as u32,
+            volumes: Some(pool.volumes.len() as u32),
+        }
+    }
+}

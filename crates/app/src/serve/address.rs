@@ -1,0 +1,83 @@
+//! Where NBD clients connect: `unix:PATH` or `tcp:IP:PORT`.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::str::FromStr;
+
+use io::net::Address;
+use serde::Deserialize;
+
+/// An address that is safe to listen on.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct NbdAddress(pub Address);
+
+impl FromStr for NbdAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<NbdAddress, String> {
+        match text.split_once(':') {
+            Some(("unix", "")) => Err(format!("'{text}' names no path")),
+            Some(("unix", path)) => Ok(NbdAddress(Address::Unix(path.into()))),
+            Some(("tcp", address)) => tcp(address).map(|tcp| NbdAddress(Address::Tcp(tcp))),
+            _ => Err(format!("'{text}' is neither unix:PATH nor tcp:127.0.0.1:PORT")),
+        }
+    }
+}
+
+impl TryFrom<String> for NbdAddress {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<NbdAddress, String> {
+        text.parse()
+    }
+}
+
+fn tcp(text: &str) -> Result<SocketAddr, String> {
+    let address: SocketAddr = text.parse().map_err(|_| {
+        format!("'{text}' is not an IP address with a port, like 127.0.0.1:10809 or [::1]:10809")
+    })?;
+    if address.ip().is_loopback() {
+        return Ok(address);
+    }
+    // The protocol as we speak it has neither encryption nor passwords.
+    Err(format!(
+        "{} is not a loopback address: anybody who reaches it could read and write every volume; \
+         listen on 127.0.0.1 or [::1] and tunnel it (ssh -L, WireGuard), or use unix:PATH",
+        address.ip()
+    ))
+}
+
+/// As clients write it.
+impl fmt::Display for NbdAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Address::Unix(path) => write!(f, "unix:{}", path.display()),
+            Address::Tcp(address) => write!(f, "tcp:{address}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_back_as_written() {
+        for text in ["unix:/run/x.sock", "tcp:127.0.0.1:10809", "tcp:[::1]:0", "tcp:127.9.9.9:1"] {
+            let address: NbdAddress = text.parse().expect(text);
+            assert_eq!(address.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_others_could_reach_is_refused() {
+        for text in ["tcp:0.0.0.0:10809", "tcp:192.168.1.1:10809", "tcp:[::]:10809"] {
+            let error = text.parse::<NbdAddress>().expect_err(text);
+            assert!(error.contains("not a loopback address"), "{error}");
+        }
+        for text in ["", "unix:", "tcp:", "tcp:localhost:1", "tcp:127.0.0.1", "/run/x", "udp:x"] {
+            text.parse::<NbdAddress>().expect_err(text);
+        }
+    }
+}

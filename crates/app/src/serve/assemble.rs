@@ -1,0 +1,56 @@
+//! From drives to open pools. A pool that can't be opened doesn't keep others from being
+//! served.
+
+use io::uring::UringEnv;
+
+use super::Options;
+use crate::drives::scan;
+use crate::error::{Failure, Outcome};
+use crate::pools::{self, Pool};
+
+/// The pools that can be served; `None` if there is none, after saying why.
+pub async fn pools(env: &UringEnv, options: &Options) -> Outcome<Option<Vec<Pool>>> {
+    let mut pools: Vec<Pool> = Vec::new();
+    let groups = scan::groups(env, &options.drives).await?;
+    if groups.is_empty() && options.mem_pools.is_empty() {
+        return Err(Failure::new("serve", "no SteadyRAID pool was found on the drives given")
+            .hint(
+                "'steadyraid create' makes one; 'steadyraid inspect DRIVE' shows what is there",
+            ));
+    }
+    for group in &groups {
+        let opened = match name_is_free(&pools, &group.name) {
+            Ok(()) => pools::open(env, group, false).await,
+            Err(failure) => Err(failure),
+        };
+        match opened {
+            Ok(pool) => pools.push(pool),
+            Err(failure) => eprintln!("{}", of_pool(&group.name, failure)),
+        }
+    }
+    let mut drives = 0;
+    for mem_pool in &options.mem_pools {
+        name_is_free(&pools, mem_pool.name())?;
+        pools.push(mem_pool.make(env, drives).await?);
+        drives += mem_pool.drives();
+    }
+    Ok((!pools.is_empty()).then_some(pools))
+}
+
+/// Exports are named POOL/VOL, so two pools of one name can't be told apart.
+fn name_is_free(pools: &[Pool], name: &str) -> Outcome<()> {
+    if pools.iter().all(|pool| pool.name() != name) {
+        return Ok(());
+    }
+    Err(Failure::new(format!("pool {name}"), "another pool of this name is being served")
+        .hint("serve it with a server of its own, with other --nbd and --control"))
+}
+
+/// A failure of a drive, said as the pool's.
+fn of_pool(name: &str, failure: Failure) -> Failure {
+    let object = format!("pool {name}");
+    if failure.object == object {
+        return failure;
+    }
+    Failure { object, what: format!("{}: {}", failure.object, failure.what), ..failure }
+}

@@ -1,0 +1,77 @@
+//! The configuration file: the same options as `serve`'s, in TOML.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::address::NbdAddress;
+use super::mem_pool::MemPool;
+use crate::error::{Failure, Outcome};
+
+/// What a file may say. An unknown key is a typing mistake, so it is refused.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Config {
+    pub drives: Vec<PathBuf>,
+    pub nbd: Vec<NbdAddress>,
+    pub control: Option<PathBuf>,
+    pub mem_pools: Vec<MemPool>,
+}
+
+impl Config {
+    pub fn read(path: &Path) -> Outcome<Config> {
+        let text = fs::read_to_string(path)
+            .map_err(|error| Failure::usage(path.display(), format!("can't read it: {error}")))?;
+        Config::parse(&text).map_err(|what| {
+            Failure::usage(path.display(), what)
+                .hint("docs/cli.md lists the keys: drives, nbd, control, mem-pools")
+        })
+    }
+
+    fn parse(text: &str) -> Result<Config, String> {
+        toml::from_str(text).map_err(|error| {
+            let message = error.message().trim_end();
+            match error.span() {
+                Some(span) => format!("line {}: {message}", line(text, span.start)),
+                None => message.to_owned(),
+            }
+        })
+    }
+}
+
+/// Number of the line that byte `at` is in.
+fn line(text: &str, at: usize) -> usize {
+    1 + text.bytes().take(at).filter(|&byte| byte == b'\n').count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_file_is_read() {
+        let config = Config::parse(
+            "drives = ['/dev/a', '/srv/pool']\nnbd = ['tcp:127.0.0.1:10809']\n\
+             control = '/run/c.sock'\nmem-pools = ['demo:4:64M']\n",
+        );
+        let config = config.expect("well-formed");
+        assert_eq!((config.drives.len(), config.nbd.len(), config.mem_pools.len()), (2, 1, 1));
+        assert_eq!(Config::parse(""), Ok(Config::default()));
+    }
+
+    #[test]
+    fn mistakes_are_refused_with_their_line() {
+        let cases = [
+            ("drives = []\nnbds = []\n", "line 2: unknown field `nbds`"),
+            ("\n\nnbd = ['tcp:0.0.0.0:1']", "line 3: 0.0.0.0 is not a loopback address"),
+            ("drives = 5", "line 1: invalid type"),
+            ("drives = [\n", "line "),
+            ("mem-pools = ['x']", "line 1: 'x' is not NAME:DRIVES"),
+        ];
+        for (text, expected) in cases {
+            let error = Config::parse(text).expect_err(text);
+            assert!(error.starts_with(expected), "{error:?} for {text:?}");
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! `serve`: pools opened, volumes exported, requests answered, until a signal says stop.
+//!
+//! ```text
+//! NBD client ── accept ── export::Server ── exports ── engine::Pool ── drives
+//! steadyraid ── accept ── control ────────── pools ───────┘
+//! ```
+//! One thread runs it all. The order matters: sockets are bound before a pool is opened,
+//! because that is the cheaper thing to find impossible; and pools are closed only when no
+//! request can reach them any more.
+
+pub mod address;
+mod assemble;
+pub mod config;
+mod control;
+mod exports;
+pub mod mem_pool;
+mod notify;
+
+use std::cell::Cell;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::rc::Rc;
+
+use export::{Limits, Server};
+use futures_util::future::{Either, select};
+use io::net::{Address, Listener, NetError, Stream};
+use io::signal::Signals;
+use io::sync::Event;
+use io::uring::UringEnv;
+use io::{Env, Nanos};
+
+use self::address::NbdAddress;
+use self::control::Control;
+use self::exports::Catalogue;
+use self::mem_pool::MemPool;
+use crate::error::{Failure, Outcome};
+use crate::exit::Exit;
+use crate::render::print;
+use crate::render::view::{Health, Pool as PoolView};
+use crate::size::Size;
+
+/// Pause after a failed accept. It fails for lack of descriptors or memory: trying again at
+/// once would only burn the processor that others need to finish.
+const ACCEPT_PAUSE: Nanos = Nanos::from_millis(100);
+
+/// What is to be served, and where.
+pub struct Options {
+    pub drives: Vec<PathBuf>,
+    pub mem_pools: Vec<MemPool>,
+    pub nbd: Vec<NbdAddress>,
+    pub control: PathBuf,
+}
+
+pub async fn run(env: &UringEnv, options: &Options) -> Outcome<Exit> {
+    let signals = Signals::new(env).map_err(|error| Failure::new("signals", error))?;
+    let nbd = options.nbd.iter().map(|address| bind(env, &address.0));
+    let nbd = nbd.collect::<Outcome<Vec<Listener>>>()?;
+    let control_socket = bind(env, &Address::Unix(options.control.clone()))?;
+    let Some(pools) = assemble::pools(env, options).await? else { return Ok(Exit::Failed) };
+
+    let catalogue = Catalogue::new(pools);
+    let server = Server::new(env.clone(), catalogue.clone(), Limits::default());
+    let control = Control::new(env.clone(), catalogue.clone());
+    let stop = Stop::default();
+    announce(&catalogue, &nbd, &control_socket);
+    for listener in nbd {
+        let (task, server) = (env.clone(), server.clone());
+        let take = move |stream| serve_client(&task, &server, stream);
+        env.spawn(accept(env.clone(), listener, stop.clone(), take));
+    }
+    let talk = control.clone();
+    env.spawn(accept(env.clone(), control_socket, stop.clone(), move |stream| talk.take(stream)));
+    print("ready\n");
+    notify::send("READY=1");
+
+    signals.next().await;
+    notify::send("STOPPING=1");
+    stop.now();
+    server.shut_down();
+    let wind_up = async {
+        server.stopped().await;
+        control.idle().await;
+        close(&catalogue).await
+    };
+    match select(pin!(wind_up), pin!(signals.next())).await {
+        Either::Left((exit, _)) => {
+            print("stopped\n");
+            Ok(exit)
+        }
+        Either::Right(_) => {
+            Err(Failure::new("serve", "stopped by a second signal, pools not closed")
+                .hint("nothing that was flushed is lost; the next start takes longer"))
+        }
+    }
+}
+
+/// Checkpoints every pool and marks it clean.
+async fn close(catalogue: &Catalogue) -> Exit {
+    let mut exit = Exit::Ok;
+    for pool in catalogue.pools() {
+        if let Err(error) = pool.close().await {
+            eprintln!("{}", Failure::new(format!("pool {}", pool.name()), error));
+            exit = exit.worst(Exit::Failed);
+        }
+    }
+    exit
+}
+
+fn bind(env: &UringEnv, address: &Address) -> Outcome<Listener> {
+    Listener::bind(env, address).map_err(|error| match error {
+        NetError::InUse { address } => Failure::new(address, "another process listens there").hint(
+            "if that is a server of yours, use or stop it; or choose with --nbd and --control",
+        ),
+        NetError::NotASocket { path } => Failure::new(path.display(), "exists and is not a socket")
+            .hint("choose another path for the socket"),
+        NetError::PathTooLong { path, max } => Failure::usage(
+            path.display(),
+            format!("is longer than the {max} bytes a socket path may have"),
+        ),
+        NetError::NobodyThere { address } => Failure::new(address, "nobody listens there"),
+        NetError::Os { address, action, source } => {
+            Failure::new(address, format!("can't {action} it: {source}"))
+        }
+    })
+}
+
+fn serve_client(env: &UringEnv, server: &Server<UringEnv, Catalogue>, stream: Stream) {
+    let server = server.clone();
+    env.spawn(async move {
+        if let Err(error) = server.serve(stream).await {
+            eprintln!("warning: NBD client: {error}");
+        }
+    });
+}
+
+/// Hands every connection to `take` until told to stop; the socket goes with the listener.
+async fn accept(env: UringEnv, listener: Listener, stop: Stop, take: impl Fn(Stream)) {
+    loop {
+        match select(pin!(listener.accept()), pin!(stop.told())).await {
+            Either::Left((Ok(stream), _)) => take(stream),
+            Either::Left((Err(error), _)) => {
+                eprintln!("warning: {}: can't accept a connection: {error}", listener.address());
+                env.sleep_until(env.now() + ACCEPT_PAUSE).await;
+            }
+            Either::Right(_) => return,
+        }
+    }
+}
+
+/// Tells the accepting tasks that it is over.
+#[derive(Clone, Default)]
+struct Stop {
+    told: Rc<Cell<bool>>,
+    event: Event,
+}
+
+impl Stop {
+    fn now(&self) {
+        self.told.set(true);
+        self.event.notify_all();
+    }
+
+    async fn told(&self) {
+        while !self.told.get() {
+            self.event.wait().await;
+        }
+    }
+}
+
+/// One line for each pool, export and address. Trouble goes to standard error as well.
+fn announce(catalogue: &Catalogue, nbd: &[Listener], control: &Listener) {
+    for pool in catalogue.pools() {
+        let view = PoolView::from(&pool.status());
+        let usable = Size(view.space.usable);
+        let (state, drives) = (view.state.name(), view.drives.len());
+        print(&format!("pool {}: {state}, {drives} drives, {usable} usable\n", view.name));
+        if view.state != Health::Online {
+            say_loudly(&view);
+        }
+    }
+    for listing in export::Exports::list(catalogue) {
+        print(&format!("export {}: {}\n", listing.name, listing.description));
+    }
+    for listener in nbd {
+        print(&format!("nbd {}\n", NbdAddress(listener.address().clone())));
+    }
+    print(&format!("control {}\n", control.address()));
+}
+
+fn say_loudly(pool: &PoolView) {
+    let state = pool.state.name().to_uppercase();
+    let reason = pool.reason.as_deref().unwrap_or("for an unknown reason");
+    eprintln!("warning: pool {}: {state}: {reason}", pool.name);
+    if let Some(action) = &pool.action {
+        eprintln!("hint: {action}");
+    }
+}
