@@ -93,8 +93,9 @@ fn latin_squares_are_perfect() {
     }
 }
 
-/// The bound: no pair of drives meets more than one time too often up to 64 drives, or 2 % too
-/// often beyond, whichever is more. One too often is the least that imperfection can be.
+/// The bound: no pair of drives meets more than one time plus 2 % too often; one time is the least
+/// that imperfection can be. Up to 20 drives whatever can be perfect is. A spare takes at most two
+/// blocks plus an eighth more than its share.
 fn check_permuted(n: usize, w: usize) {
     let layout = Layout::new(n, w).unwrap();
     assert_eq!(layout.kind(), LayoutKind::Permuted);
@@ -104,7 +105,7 @@ fn check_permuted(n: usize, w: usize) {
     let mean = (w * (w - 1)) as u32;
     assert!(balance.max <= mean + 1 + mean / 50, "{layout:?}: {balance:?}");
     let never_perfect = n % 4 == 2 && w % 4 == 3;
-    if n <= 24 {
+    if n <= 20 {
         assert_eq!(balance.is_perfect(), !never_perfect, "{layout:?}: {balance:?}");
     }
     if w < n {
