@@ -73,8 +73,8 @@ impl fmt::Display for Balance {
         }
         write!(
             f,
-            "drives are equally full; two drives share {} to {} stripes of a template, so that in a \
-             rebuild the busiest drive reads {:.1} % more than the average",
+            "drives are equally full; two drives share {} to {} stripes of a template, so that in \
+             a rebuild the busiest drive reads {:.1} % more than the average",
             self.min,
             self.max,
             (self.ratio - 1.0) * 100.0

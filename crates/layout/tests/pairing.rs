@@ -4,7 +4,8 @@ use layout::pairing::NO_POSITION;
 use layout::{DriveIndex, Layout, Slot, choose_stripes, common_drives, match_slots};
 use proptest::prelude::*;
 
-/// Every data position of every stripe once, slot t at position t of stripe 0, drives all different.
+/// Every data position of every stripe once, slot t at position t of stripe 0, all on
+/// different drives.
 fn check(stripes: &[&[DriveIndex]], slots: &[Slot]) {
     let k = stripes[0].len();
     assert_eq!(slots.len(), k);
