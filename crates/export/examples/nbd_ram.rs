@@ -4,10 +4,10 @@
 
 use export::ram::{RamExports, RamVolume};
 use export::{Limits, Server};
+use io::Env;
 use io::net::{Address, Listener};
 use io::signal::Signals;
 use io::uring::UringEnv;
-use io::Env;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);

@@ -19,8 +19,8 @@ pub const OPTIONS_MAX: u32 = 256;
 pub const REQUEST_BYTES_MAX: u32 = 32 << 20;
 
 /// Receive buffer of a connection: 32 pipelined writes of 4 KiB fit, so a deep queue of small
-/// writes costs one system call.
-pub const INBOX_BYTES: usize = 160 << 10;
+/// writes costs one system call. A power of two, as buffers are.
+pub const INBOX_BYTES: usize = 256 << 10;
 
 /// A write's remaining payload is received straight into its own buffer when it is at least
 /// this long; shorter rests come through the receive buffer, which may bring the requests
@@ -41,7 +41,7 @@ pub const FAREWELL: Nanos = Nanos::from_millis(100);
 /// Bounds an administrator or a test may want different.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections at once. Each has a receive buffer of [`INBOX_BYTES`]: 40 MiB together.
+    /// Connections at once. Each has a receive buffer of [`INBOX_BYTES`]: 64 MiB together.
     pub connections: usize,
     /// Requests of one connection between their arrival and the end of sending their reply.
     /// Deeper queues only add latency: 128 small requests already keep a shard busy.

@@ -10,11 +10,14 @@ use crate::volume::{Exports, Extent, Listing, Volume, VolumeError};
 /// Unit of allocation; also the longest piece of a read.
 const CHUNK: u64 = 64 << 10;
 
+/// `None` is a hole.
+type Chunk = Option<Box<[u8]>>;
+
 #[derive(Clone)]
 pub struct RamVolume {
     size: u64,
     read_only: bool,
-    chunks: Rc<RefCell<Vec<Option<Box<[u8]>>>>>,
+    chunks: Rc<RefCell<Vec<Chunk>>>,
 }
 
 impl RamVolume {

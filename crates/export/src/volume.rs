@@ -61,8 +61,7 @@ pub trait Volume: Clone + 'static {
     }
 
     /// Pieces in order, together `len` bytes.
-    fn read(&self, offset: u64, len: u32)
-    -> impl Future<Output = Result<Vec<Buf>, VolumeError>>;
+    fn read(&self, offset: u64, len: u32) -> impl Future<Output = Result<Vec<Buf>, VolumeError>>;
 
     /// `data` lies in memory at the same distance from a page boundary as `offset` does on
     /// the volume, so whole pages of the volume are whole pages of memory.

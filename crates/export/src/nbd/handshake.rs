@@ -115,7 +115,11 @@ impl<X: Exports> Handshake<X> {
         self.info(request, to).map_or(Step::NextOption, Step::Transmit)
     }
 
-    fn info(&self, request: &InfoRequest<'_>, to: &mut Replies<'_>) -> Option<Agreement<X::Volume>> {
+    fn info(
+        &self,
+        request: &InfoRequest<'_>,
+        to: &mut Replies<'_>,
+    ) -> Option<Agreement<X::Volume>> {
         let name = self.resolve(request.name);
         let Some(agreement) = self.agree(&name) else {
             to.error(ReplyKind::UnknownExport, "there is no such export");
@@ -153,7 +157,7 @@ impl<X: Exports> Handshake<X> {
             return to.error(ReplyKind::UnknownExport, "there is no such export");
         }
         let matches = |query: &&str| *query == "base:" || *query == CONTEXT_NAME;
-        if request.queries.is_empty() || request.queries.iter().any(|query| matches(query)) {
+        if request.queries.is_empty() || request.queries.iter().any(matches) {
             to.context(0);
         }
         to.ack();

@@ -78,11 +78,7 @@ impl<S: ByteStream> Link<S> {
         }
     }
 
-    pub async fn recv(
-        &self,
-        buf: BufMut,
-        range: Range<usize>,
-    ) -> (BufMut, std::io::Result<usize>) {
+    pub async fn recv(&self, buf: BufMut, range: Range<usize>) -> (BufMut, std::io::Result<usize>) {
         self.stream.recv(buf, range).await
     }
 

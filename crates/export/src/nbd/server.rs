@@ -75,6 +75,11 @@ impl<E: Env, X: Exports> Server<E, X> {
         self.shared.connections.get()
     }
 
+    /// Payload bytes of requests that are not answered yet.
+    pub fn bytes_in_flight(&self) -> u64 {
+        self.shared.limits.bytes - self.shared.bytes.available() as u64
+    }
+
     /// Requests that have arrived are carried out, later ones are refused, then connections
     /// are closed. [`Server::stopped`] waits for that.
     pub fn shut_down(&self) {
@@ -156,13 +161,22 @@ impl<E: Env, X: Exports> Server<E, X> {
     }
 }
 
-/// Our reason for closing explains whatever error the closing then caused.
+/// Our reason for closing explains whatever error the closing then caused. A client that was
+/// gone before it had our last reply has left like any other.
 fn explain(
     outcome: Result<(), ConnectionError>,
     closed: Option<Closed>,
 ) -> Result<(), ConnectionError> {
+    use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
     match closed {
-        None => outcome,
+        None => match outcome {
+            Err(ConnectionError::Io(error))
+                if matches!(error.kind(), BrokenPipe | ConnectionReset) =>
+            {
+                Ok(())
+            }
+            outcome => outcome,
+        },
         Some(Closed::HandshakeTimeout) => Err(ConnectionError::HandshakeTimeout),
         Some(Closed::Stalled) => Err(ConnectionError::Stalled),
         Some(Closed::Shutdown) => Ok(()),

@@ -62,10 +62,7 @@ impl<E: Env, S: ByteStream, V: Volume> Session<E, S, V> {
         outcome
     }
 
-    async fn receive_requests(
-        self: &Rc<Self>,
-        inbox: &mut Inbox,
-    ) -> Result<(), ConnectionError> {
+    async fn receive_requests(self: &Rc<Self>, inbox: &mut Inbox) -> Result<(), ConnectionError> {
         while let Some(header) = inbox.array(&self.link).await? {
             let request = request::parse(&header)?;
             match request.command {
