@@ -1,1 +1,34 @@
-//! The array: carries out plans over injected drives and clock
+//! The array: carries out plans over injected drives and clock.
+//!
+//! Verbs are files: `read`, `write`, `trim`, `convert`, `compact`, `checkpoint`, `recover`. What
+//! they work on: `map` (where blocks are), `space` and `tuple` (what drives hold), `journal`
+//! (what happened), `array` (the drives). `pool` is the way in.
+//!
+//! Nothing here opens files, prints, reads a clock or spawns threads: the world is [`io::Env`].
+
+pub mod api;
+mod array;
+mod background;
+mod checkpoint;
+mod compact;
+mod convert;
+mod geometry;
+mod journal;
+mod label;
+pub mod limits;
+mod locks;
+mod map;
+mod pool;
+mod read;
+mod reads;
+mod recover;
+mod shard;
+mod space;
+mod trim;
+mod tuple;
+mod write;
+
+pub use api::*;
+pub use checkpoint::MetaSlots;
+pub use label::{Label, read_label};
+pub use pool::{Pool, Volume, create, plan_create};

@@ -1,0 +1,310 @@
+//! The plain values that cross the engine's edge: what is asked, what is answered.
+
+use std::fmt;
+
+use format::{FormatError, Uuid};
+use io::DriveError;
+use layout::LayoutError;
+
+/// When replicated data becomes RAID data (FusionRAID §4.2, "policies").
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ConversionPolicy {
+    /// When the replicated area is over its size or free space is short. Hot blocks die as
+    /// replicas and are never converted.
+    #[default]
+    Lazy,
+    /// As soon as a tuple is full.
+    Eager,
+}
+
+/// What `create` is asked for. Defaults are what an operator never has to touch.
+#[derive(Clone, Debug)]
+pub struct CreateSpec {
+    pub name: String,
+    /// Drives that may die: 1 (RAID5) or 2 (RAID6).
+    pub parity: u8,
+    /// Stripe width; by default six data blocks plus parity, or all drives if fewer.
+    pub width: Option<u16>,
+    /// Stripe unit in bytes: a power of two, 4 KiB to 1 MiB.
+    pub block_size: u32,
+    /// Share of the pool's stripes that may hold replicated data, in percent.
+    pub replicated_percent: u8,
+    pub conversion: ConversionPolicy,
+    /// Seconds since the epoch, recorded for people.
+    pub created_secs: u64,
+}
+
+impl CreateSpec {
+    pub const BLOCK_SIZE_DEFAULT: u32 = 64 << 10;
+    pub const REPLICATED_PERCENT_DEFAULT: u8 = 10;
+
+    pub fn new(name: &str) -> CreateSpec {
+        CreateSpec {
+            name: name.to_owned(),
+            parity: 1,
+            width: None,
+            block_size: CreateSpec::BLOCK_SIZE_DEFAULT,
+            replicated_percent: CreateSpec::REPLICATED_PERCENT_DEFAULT,
+            conversion: ConversionPolicy::Lazy,
+            created_secs: 0,
+        }
+    }
+}
+
+/// What `create` would do, for `--dry-run` and for the report afterwards. Sizes in bytes.
+#[derive(Clone, Debug)]
+pub struct CreatePlan {
+    pub width: u16,
+    pub parity: u8,
+    pub block_size: u32,
+    pub drives: usize,
+    pub zone_bytes: u64,
+    pub zones: u32,
+    /// Sum of the drives' sizes.
+    pub raw_bytes: u64,
+    /// What volumes can hold at this shape.
+    pub usable_bytes: u64,
+    /// Capacity of larger drives that this pool can't use.
+    pub unused_bytes: u64,
+    /// Journal on each drive.
+    pub journal_bytes: u64,
+    /// Checkpoint area on each drive.
+    pub metadata_bytes: u64,
+    /// One sentence: which layout, how balanced.
+    pub layout: String,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum CreateError {
+    #[error("pool name '{0}': use 1 to 63 letters, digits, '.', '_' or '-'")]
+    Name(String),
+    #[error("{0}")]
+    Layout(#[from] LayoutError),
+    #[error("parity {0}: use 1 (RAID5) or 2 (RAID6)")]
+    Parity(u8),
+    #[error("block size {0}: use a power of two from 4 KiB to 1 MiB")]
+    BlockSize(u64),
+    #[error("replicated area of {0} %: use 2 to 50")]
+    ReplicatedPercent(u8),
+    #[error("drive {name}: {size} bytes is too small; this pool needs at least {least} bytes a drive")]
+    DriveTooSmall { name: String, size: u64, least: u64 },
+    #[error("drive {name}: {error}")]
+    Drive { name: String, error: DriveError },
+    #[error("stripes of {width} blocks of {block_size} bytes don't fit a zone of {zone_bytes} bytes: use a smaller width")]
+    WidthForZone { width: u16, block_size: u32, zone_bytes: u64 },
+    #[error("pool too large: block numbers have 38 bits; use larger blocks")]
+    TooLarge,
+    #[error("the new pool does not open: {0}")]
+    Open(Box<OpenError>),
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenOptions {
+    /// Look, don't touch: nothing is written, not even recovery.
+    pub read_only: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("no drives given")]
+    NoDrives,
+    #[error("drive {name}: {error}")]
+    Drive { name: String, error: DriveError },
+    #[error("drive {name}: not a SteadyRAID drive ({what})")]
+    NotOurs { name: String, what: String },
+    #[error("drive {name} belongs to pool {found} ({found_uuid}), not to {expected} ({expected_uuid})")]
+    OtherPool { name: String, found: String, found_uuid: Uuid, expected: String, expected_uuid: Uuid },
+    #[error("drives {first} and {second} are copies of one another (drive {uuid}): remove one")]
+    Duplicate { first: String, second: String, uuid: Uuid },
+    #[error("pool {pool}: {missing} of {drives} drives are missing, at most {tolerated} may be; missing: {list}")]
+    TooManyMissing { pool: String, missing: usize, drives: usize, tolerated: usize, list: String },
+    #[error("pool {pool}: {what}; restore the missing drives or a backup")]
+    Damaged { pool: String, what: String },
+    #[error("{0}")]
+    Format(#[from] FormatError),
+    #[error("{0}")]
+    Layout(#[from] LayoutError),
+}
+
+/// Why a verb on volumes was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum VolumeError {
+    #[error("volume name '{0}': use 1 to 63 letters, digits, '.', '_' or '-'")]
+    Name(String),
+    #[error("volume {0} exists already")]
+    Exists(String),
+    #[error("no volume {0}")]
+    NotFound(String),
+    #[error("volume size {0} bytes: must be a positive multiple of 512")]
+    Size(u64),
+    #[error("volume {name} holds data beyond {size} bytes (up to {used}): discard that first, or delete the volume")]
+    ShrinkBelowData { name: String, size: u64, used: u64 },
+    #[error("volume {0} is in use: disconnect its clients first")]
+    InUse(String),
+    #[error("{0}")]
+    Shape(#[from] CreateError),
+    #[error("{0}")]
+    Request(#[from] RequestError),
+    #[error("a pool holds at most {0} volumes and classes")]
+    TooMany(usize),
+}
+
+/// Why a read, write, flush or discard failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RequestError {
+    #[error("no space: the pool is over-committed and full")]
+    NoSpace,
+    #[error("input/output error: {0}")]
+    Io(String),
+    #[error("outside the volume, or not a multiple of 512 bytes")]
+    OutOfRange,
+    #[error("the pool is open read-only")]
+    ReadOnly,
+    #[error("the pool is closed")]
+    Closed,
+}
+
+#[derive(Clone, Debug)]
+pub struct VolumeInfo {
+    pub id: u32,
+    pub name: String,
+    pub size: u64,
+    pub width: u16,
+    pub parity: u8,
+    /// Bytes of the volume that hold data.
+    pub mapped_bytes: u64,
+}
+
+/// A run of a volume's bytes that hold data, or read as zeroes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VolumeExtent {
+    pub len: u64,
+    pub allocated: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DriveState {
+    Active,
+    Missing,
+    Failed,
+}
+
+impl fmt::Display for DriveState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            DriveState::Active => "active",
+            DriveState::Missing => "missing",
+            DriveState::Failed => "failed",
+        })
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct DriveStatus {
+    pub index: u16,
+    pub uuid: Uuid,
+    /// Path or `mem:N`; empty when missing.
+    pub name: String,
+    pub state: DriveState,
+    pub size: u64,
+    pub counters: DriveCounters,
+}
+
+/// Operations on one drive since the pool was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DriveCounters {
+    pub reads: u64,
+    pub writes: u64,
+    pub flushes: u64,
+    pub read_bytes: u64,
+    pub write_bytes: u64,
+    pub read_errors: u64,
+    pub write_errors: u64,
+}
+
+/// Space of the pool by what it is used for, in bytes of drive space.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpaceStatus {
+    pub total: u64,
+    pub replicated: u64,
+    pub raid: u64,
+    /// Dead but not yet reusable.
+    pub limbo: u64,
+    pub free: u64,
+    /// User bytes that are mapped, and how many can be at the pool's own shape.
+    pub used: u64,
+    pub usable: u64,
+}
+
+/// What the engine did since the pool was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    pub reads: u64,
+    pub read_bytes: u64,
+    pub writes: u64,
+    pub write_bytes: u64,
+    pub flushes: u64,
+    pub trims: u64,
+    pub replicated_writes: u64,
+    pub patch_writes: u64,
+    pub stripe_writes: u64,
+    pub reconstructed_reads: u64,
+    pub conversions: u64,
+    pub compacted_stripes: u64,
+    pub relocated_bytes: u64,
+    pub merged_blocks: u64,
+    pub journal_blocks: u64,
+    pub journal_bytes: u64,
+    pub checkpoints: u64,
+    pub checkpoint_bytes: u64,
+    pub space_waits: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryStatus {
+    pub map_bytes: u64,
+    pub space_bytes: u64,
+    pub tuple_bytes: u64,
+    pub patch_bytes: u64,
+    pub patches: u64,
+    pub patch_budget_bytes: u64,
+}
+
+/// What opening had to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecoveryReport {
+    pub clean: bool,
+    pub objects_loaded: u64,
+    pub blocks_replayed: u64,
+    pub records_replayed: u64,
+    pub records_verified: u64,
+    pub records_dropped: u64,
+    pub copies_healed: u64,
+    pub load_nanos: u64,
+    pub replay_nanos: u64,
+}
+
+#[derive(Clone, Debug)]
+pub struct PoolStatus {
+    pub name: String,
+    pub uuid: Uuid,
+    pub scheme: &'static str,
+    pub block_size: u32,
+    pub parity: u8,
+    pub width: u16,
+    pub layout: String,
+    pub read_only: bool,
+    /// Why the pool refuses writes, if it does.
+    pub failed: Option<String>,
+    pub drives: Vec<DriveStatus>,
+    pub volumes: Vec<VolumeInfo>,
+    pub space: SpaceStatus,
+    pub counters: Counters,
+    pub memory: MemoryStatus,
+    pub recovery: RecoveryReport,
+    pub replicated_percent: u8,
+    pub conversion: ConversionPolicy,
+    pub journal_fill_percent: u8,
+    /// Drives that may still die before data is lost: parity less the drives gone.
+    pub redundancy_margin: u8,
+}

@@ -1,0 +1,222 @@
+//! The drives of a pool, as the engine uses them: counted, flushed when dirty, failed once.
+//!
+//! A drive that fails a write or a flush is *failed* for good: what it holds can no longer be
+//! trusted to be current. A failed read only counts; the bytes may be had elsewhere.
+
+use std::cell::{Cell, RefCell};
+
+use format::Uuid;
+use futures_util::future::join_all;
+use io::sync::Event;
+use io::{Buf, Drive, DriveError, DriveErrorKind, Durability, Operation};
+use layout::DriveIndex;
+
+use crate::api::{DriveCounters, DriveState};
+
+pub struct Member<D> {
+    drive: RefCell<Option<D>>,
+    pub uuid: Uuid,
+    pub size: u64,
+    state: Cell<DriveState>,
+    counters: Cell<DriveCounters>,
+    /// Operations on their way; reads of replicated blocks prefer the drive with fewer.
+    outstanding: Cell<u32>,
+    /// Cached writes completed, and how many of them a completed flush covers.
+    completed: Cell<u64>,
+    flushed: Cell<u64>,
+    /// `completed` at the start of the flush that is running.
+    flushing: Cell<Option<u64>>,
+    flush_done: Event,
+}
+
+pub struct Array<D> {
+    members: Vec<Member<D>>,
+    /// A failure the superblocks don't tell of yet.
+    unrecorded: Cell<bool>,
+    pub failed_event: Event,
+}
+
+impl<D: Drive> Array<D> {
+    pub fn new(drives: Vec<(Uuid, u64, DriveState, Option<D>)>) -> Array<D> {
+        let member = |(uuid, size, state, drive)| Member {
+            drive: RefCell::new(drive),
+            uuid,
+            size,
+            state: Cell::new(state),
+            counters: Cell::default(),
+            outstanding: Cell::new(0),
+            completed: Cell::new(0),
+            flushed: Cell::new(0),
+            flushing: Cell::new(None),
+            flush_done: Event::new(),
+        };
+        Array {
+            members: drives.into_iter().map(member).collect(),
+            unrecorded: Cell::new(false),
+            failed_event: Event::new(),
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.members.len()
+    }
+
+    pub fn member(&self, index: DriveIndex) -> &Member<D> {
+        &self.members[usize::from(index.0)]
+    }
+
+    pub fn indexes(&self) -> impl Iterator<Item = DriveIndex> + use<D> {
+        (0..self.members.len() as u16).map(DriveIndex)
+    }
+
+    pub fn is_active(&self, index: DriveIndex) -> bool {
+        self.member(index).state.get() == DriveState::Active
+    }
+
+    pub fn active(&self) -> Vec<DriveIndex> {
+        self.indexes().filter(|&index| self.is_active(index)).collect()
+    }
+
+    pub fn gone(&self) -> usize {
+        self.members.len() - self.active().len()
+    }
+
+    fn handle(&self, index: DriveIndex, operation: Operation) -> Result<D, DriveError> {
+        let member = self.member(index);
+        let gone = DriveError { operation, offset: 0, len: 0, kind: DriveErrorKind::Removed };
+        if member.state.get() != DriveState::Active {
+            return Err(gone);
+        }
+        member.drive.borrow().clone().ok_or(gone)
+    }
+
+    pub async fn read(
+        &self,
+        index: DriveIndex,
+        offset: u64,
+        len: usize,
+    ) -> Result<Buf, DriveError> {
+        let drive = self.handle(index, Operation::Read)?;
+        let member = self.member(index);
+        member.outstanding.set(member.outstanding.get() + 1);
+        let result = drive.read(offset, len).await;
+        member.outstanding.set(member.outstanding.get() - 1);
+        let mut counters = member.counters.get();
+        counters.reads += 1;
+        counters.read_bytes += len as u64;
+        counters.read_errors += u64::from(result.is_err());
+        member.counters.set(counters);
+        result
+    }
+
+    pub async fn write(
+        &self,
+        index: DriveIndex,
+        offset: u64,
+        data: Buf,
+        durability: Durability,
+    ) -> Result<(), DriveError> {
+        let drive = self.handle(index, Operation::Write)?;
+        let member = self.member(index);
+        let len = data.len() as u64;
+        member.outstanding.set(member.outstanding.get() + 1);
+        let result = drive.write(offset, data, durability).await;
+        member.outstanding.set(member.outstanding.get() - 1);
+        let mut counters = member.counters.get();
+        counters.writes += 1;
+        counters.write_bytes += len;
+        counters.write_errors += u64::from(result.is_err());
+        member.counters.set(counters);
+        if durability == Durability::Cached {
+            member.completed.set(member.completed.get() + 1);
+        }
+        if result.is_err() {
+            self.fail(index);
+        }
+        result
+    }
+
+    pub async fn discard(&self, index: DriveIndex, offset: u64, len: u64) {
+        if let Ok(drive) = self.handle(index, Operation::Discard) {
+            // A hint: a drive that refuses it loses nothing.
+            let _ = drive.discard(offset, len).await;
+        }
+    }
+
+    pub fn fail(&self, index: DriveIndex) {
+        let member = self.member(index);
+        if member.state.replace(DriveState::Failed) == DriveState::Active {
+            self.unrecorded.set(true);
+            self.failed_event.notify_all();
+        }
+    }
+
+    /// True once after each new failure, for whoever writes it into the superblocks.
+    pub fn take_unrecorded(&self) -> bool {
+        self.unrecorded.replace(false)
+    }
+
+    pub fn has_unrecorded(&self) -> bool {
+        self.unrecorded.get()
+    }
+
+    /// Makes every cached write that has completed by now durable. A drive that can't flush
+    /// fails; its copies are then the other drives' business.
+    pub async fn flush_dirty(&self) {
+        join_all(self.indexes().filter(|&index| self.is_dirty(index)).map(|i| self.flush(i))).await;
+    }
+
+    fn is_dirty(&self, index: DriveIndex) -> bool {
+        let member = self.member(index);
+        self.is_active(index) && member.flushed.get() < member.completed.get()
+    }
+
+    /// Flushes one drive, sharing a running flush where that covers what is asked.
+    async fn flush(&self, index: DriveIndex) {
+        let member = self.member(index);
+        let target = member.completed.get();
+        while member.flushed.get() < target && self.is_active(index) {
+            if member.flushing.get().is_some() {
+                member.flush_done.wait().await;
+                continue;
+            }
+            let covered = member.completed.get();
+            member.flushing.set(Some(covered));
+            let result = match self.handle(index, Operation::Flush) {
+                Ok(drive) => drive.flush().await,
+                Err(error) => Err(error),
+            };
+            member.flushing.set(None);
+            let mut counters = member.counters.get();
+            counters.flushes += 1;
+            member.counters.set(counters);
+            match result {
+                Ok(()) => member.flushed.set(covered),
+                Err(_) => self.fail(index),
+            }
+            member.flush_done.notify_all();
+        }
+    }
+
+    pub fn is_any_dirty(&self) -> bool {
+        self.indexes().any(|index| self.is_dirty(index))
+    }
+}
+
+impl<D: Drive> Member<D> {
+    pub fn state(&self) -> DriveState {
+        self.state.get()
+    }
+
+    pub fn counters(&self) -> DriveCounters {
+        self.counters.get()
+    }
+
+    pub fn outstanding(&self) -> u32 {
+        self.outstanding.get()
+    }
+
+    pub fn name(&self) -> String {
+        self.drive.borrow().as_ref().map_or_else(String::new, Drive::name)
+    }
+}

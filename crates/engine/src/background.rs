@@ -1,0 +1,179 @@
+//! Background tasks of a shard: making space, and keeping the journal short.
+//!
+//! Two tasks, because the first needs room in the journal that only the second can make:
+//! * space: converts, compacts, merges, flushes dead stripes free (`policy::background` says
+//!   what and when);
+//! * sync: flushes what has been unflushed for a while, checkpoints when the journal fills.
+
+use std::rc::Rc;
+
+use format::ClassId;
+use futures_util::future::{Either, select};
+use io::Env;
+use policy::background::{Facts, Work, next_work};
+
+use crate::api::{ConversionPolicy, RequestError};
+use crate::geometry::Class;
+use crate::limits::{
+    BACKGROUND_INTERVAL, CHECKPOINT_AT_PERCENT, CONVERT_BATCH, RESERVE_STRIPES, SYNC_INTERVAL,
+};
+use crate::shard::Shard;
+
+impl<E: Env> Shard<E> {
+    /// Facts about a class for the policy.
+    pub fn facts(&self, id: ClassId) -> Facts {
+        let state = self.state.borrow();
+        let class = state.space.class(id);
+        let width = class.width() as u64;
+        let (replicated, _, limbo, _) = state.space.blocks();
+        Facts {
+            free: state.space.free_stripes(id),
+            total: u64::from(class.stripes_per_zone) * u64::from(self.geometry.zone_count),
+            limbo: limbo / width,
+            replicated: replicated / width,
+            replicated_percent: state.settings.replicated_percent,
+            eager: state.settings.conversion == ConversionPolicy::Eager,
+            reserve: RESERVE_STRIPES,
+        }
+    }
+
+    pub fn start_background(self: &Rc<Self>) {
+        let space = self.clone();
+        self.spawn_task(async move { space.space_task().await });
+        let sync = self.clone();
+        self.spawn_task(async move { sync.sync_task().await });
+    }
+
+    fn spawn_task(self: &Rc<Self>, task: impl Future<Output = ()> + 'static) {
+        self.tasks.set(self.tasks.get() + 1);
+        let shard = self.clone();
+        self.env.spawn(async move {
+            task.await;
+            shard.tasks.set(shard.tasks.get() - 1);
+            shard.closed.notify_all();
+        });
+    }
+
+    /// Stops the background tasks and waits for them.
+    pub async fn stop_background(&self) {
+        self.closing.set(true);
+        while self.tasks.get() > 0 {
+            self.work.notify_all();
+            self.space_freed.notify_all();
+            self.closed.wait().await;
+        }
+    }
+
+    fn stopping(&self) -> bool {
+        self.closing.get() || self.failure.borrow().is_some()
+    }
+
+    /// Until there may be work, or a tick has passed.
+    async fn pause(&self) {
+        let tick = self.env.sleep_until(self.env.now() + BACKGROUND_INTERVAL);
+        let event = self.work.wait();
+        match select(Box::pin(event), Box::pin(tick)).await {
+            Either::Left(_) | Either::Right(_) => {}
+        }
+    }
+
+    async fn space_task(&self) {
+        while !self.stopping() {
+            self.pause().await;
+            if self.stopping() {
+                break;
+            }
+            // A failed step has set `failure`, or will be tried again at the next tick.
+            let _ = self.make_space().await;
+        }
+    }
+
+    async fn make_space(&self) -> Result<(), RequestError> {
+        self.release_limbo();
+        let classes: Vec<Rc<Class>> = self.state.borrow().space.classes().cloned().collect();
+        for class in classes {
+            while self.step(&class).await? && !self.stopping() {
+                self.env.yield_now().await;
+            }
+        }
+        self.merge_crowded().await
+    }
+
+    /// One piece of work for a class; false when there is none, or none that gains anything.
+    async fn step(&self, class: &Rc<Class>) -> Result<bool, RequestError> {
+        let convertible = self.state.borrow().space.tuple_count() > 0;
+        match next_work(&self.facts(class.id), convertible, true) {
+            Work::Rest => Ok(false),
+            Work::Flush => {
+                self.flush().await?;
+                Ok(self.release_limbo() > 0)
+            }
+            Work::Convert => Ok(self.convert_batch().await? > 0),
+            Work::Compact => {
+                if self.compact_class(class).await? > 0 {
+                    return Ok(true);
+                }
+                // Nothing with enough holes: the replicas are what can still shrink.
+                let gained = convertible && self.convert_batch().await? > 0;
+                if !gained && self.state.borrow().space.limbo_len() > 0 {
+                    self.flush().await?;
+                    return Ok(self.release_limbo() > 0);
+                }
+                Ok(gained)
+            }
+        }
+    }
+
+    /// Merges blocks in too many pieces, and under memory pressure any patched blocks.
+    async fn merge_crowded(&self) -> Result<(), RequestError> {
+        loop {
+            let mut blocks = {
+                let mut state = self.state.borrow_mut();
+                if state.map.crowded() > 0 { state.map.take_crowded() } else { Vec::new() }
+            };
+            if blocks.is_empty() {
+                blocks = self.over_budget();
+            }
+            if blocks.is_empty() || self.stopping() {
+                return Ok(());
+            }
+            for batch in blocks.chunks(CONVERT_BATCH) {
+                self.merge_blocks(batch).await?;
+            }
+        }
+    }
+
+    /// Patched blocks to merge because patches take more memory than they may: of a sample,
+    /// those with the most pieces, which give back most for one block written.
+    fn over_budget(&self) -> Vec<(format::VolumeId, u64)> {
+        let mut state = self.state.borrow_mut();
+        if state.map.patches() * 10 <= state.settings.patch_budget * 9 / 10 {
+            return Vec::new();
+        }
+        let mut hand = state.merge_hand;
+        let mut sample = state.map.patched_sample(&mut hand, CONVERT_BATCH * 4);
+        state.merge_hand = hand;
+        sample.sort_by_key(|&(.., pieces)| std::cmp::Reverse(pieces));
+        sample.truncate(CONVERT_BATCH);
+        sample.into_iter().map(|(volume, block, _)| (volume, block)).collect()
+    }
+
+    async fn sync_task(&self) {
+        let mut synced = self.env.now();
+        while !self.stopping() {
+            self.pause().await;
+            if self.stopping() {
+                break;
+            }
+            if self.journal.fill_percent() >= CHECKPOINT_AT_PERCENT {
+                let _ = self.checkpoint(false).await;
+                synced = self.env.now();
+            }
+            let due = self.env.now().saturating_sub(synced) >= SYNC_INTERVAL;
+            if due && (self.journal.is_dirty() || self.array.is_any_dirty()) {
+                let _ = self.flush().await;
+                synced = self.env.now();
+            }
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! Checkpoints: the maps on disk, changed parts only, so that the journal can be forgotten.
+//!
+//! ```text
+//!  1 note which journal blocks are settled          (everything before is in the maps)
+//!  2 write each changed object to free slots        (the old version stays where it is)
+//!  3 commit the journal, flush the drives
+//!  4 superblocks name the new sequence              <- the moment it counts
+//!  5 free the old slots, forget the journal before 1
+//! ```
+//! Writes go on meanwhile: an object may hold more than its moment's worth, and replaying the
+//! journal from 1 over it ends in the same map (see `ARCHITECTURE.md`, Durability).
+//!
+//! Slot s has its copies on drives s, s+1, s+2 (mod n), rows c*(s/n) + copy of their areas.
+
+use std::collections::BTreeMap;
+
+use format::{
+    ChunkObject, ClassImage, ConfigObject, ObjectKey, SLOT_LEN, VolumeImage, encode_object,
+    fingerprint,
+};
+use futures_util::future::join_all;
+use io::{Buf, Durability, Env};
+use layout::{DriveIndex, LayoutKind};
+
+use crate::api::{ConversionPolicy, RequestError};
+use crate::limits::{CHECKPOINT_WRITES_MAX, METADATA_COPIES};
+use crate::shard::{Settings, Shard, State};
+
+pub const SETTING_REPLICATED_PERCENT: u16 = 1;
+pub const SETTING_CONVERSION: u16 = 2;
+pub const SETTING_PATCH_BUDGET: u16 = 3;
+
+/// An object of the last checkpoint and where its parts are.
+pub struct Stored {
+    pub seq: u64,
+    pub slots: Vec<u32>,
+}
+
+/// The slots of the metadata area.
+pub struct MetaSlots {
+    drives: usize,
+    copies: usize,
+    total: u32,
+    free: Vec<u32>,
+    pub objects: BTreeMap<ObjectKey, Stored>,
+    pub seq: u64,
+}
+
+impl MetaSlots {
+    pub fn new(drives: usize, area: u64) -> MetaSlots {
+        let copies = METADATA_COPIES.min(drives);
+        let rows = area / SLOT_LEN as u64;
+        let total = (rows / copies as u64 * drives as u64) as u32;
+        MetaSlots { drives, copies, total, free: Vec::new(), objects: BTreeMap::new(), seq: 0 }
+    }
+
+    pub fn rows(&self) -> u64 {
+        u64::from(self.total) / self.drives as u64 * self.copies as u64
+    }
+
+    /// Chunks the map may have: half of the slots, since a checkpoint that changes all of them
+    /// needs as many again, less a share for patches and zones.
+    pub fn chunks_max(&self) -> u64 {
+        u64::from(self.total) / 3
+    }
+
+    pub fn capacity(&self) -> u32 {
+        self.total
+    }
+
+    /// (drive, byte in the area) of each copy of a slot.
+    pub fn places(&self, slot: u32) -> Vec<(DriveIndex, u64)> {
+        let (row, column) = (slot as usize / self.drives, slot as usize % self.drives);
+        (0..self.copies)
+            .map(|copy| {
+                let drive = DriveIndex(((column + copy) % self.drives) as u16);
+                (drive, ((row * self.copies + copy) * SLOT_LEN) as u64)
+            })
+            .collect()
+    }
+
+    /// The slot one of whose copies is in `row` of `drive`.
+    pub fn slot_at(&self, drive: DriveIndex, row: u64) -> u32 {
+        let copy = row as usize % self.copies;
+        let column = (usize::from(drive.0) + self.drives - copy) % self.drives;
+        (row as usize / self.copies * self.drives + column) as u32
+    }
+
+    /// After loading: everything that no object uses is free.
+    pub fn rebuild_free(&mut self) {
+        let mut used = vec![false; self.total as usize];
+        for stored in self.objects.values() {
+            stored.slots.iter().for_each(|&slot| used[slot as usize] = true);
+        }
+        self.free = (0..self.total).rev().filter(|&slot| !used[slot as usize]).collect();
+    }
+
+    pub fn root(&self) -> (u64, u64) {
+        let print = |(key, stored): (&ObjectKey, &Stored)| fingerprint(key, stored.seq);
+        let combined = self.objects.iter().map(print).fold(0, |sum, print| sum ^ print);
+        (self.objects.len() as u64, combined)
+    }
+}
+
+impl<E: Env> Shard<E> {
+    /// Writes what changed since the last checkpoint. With `clean` the superblock also says
+    /// that nothing needs replaying.
+    pub async fn checkpoint(&self, clean: bool) -> Result<(), RequestError> {
+        let _turn = self.checkpoint_turn.lock().await;
+        self.check_usable()?;
+        self.journal.seal();
+        let start = self.journal.settled() + 1;
+        let (keys, seq) = self.changed_objects();
+        let mut obsolete: Vec<u32> = Vec::new();
+        let mut written: Vec<(ObjectKey, Option<Stored>)> = Vec::new();
+        for key in keys {
+            let Some(parts) = self.export(key) else {
+                written.push((key, None));
+                continue;
+            };
+            let slots = match self.write_object(key, seq, &parts).await {
+                Ok(slots) => slots,
+                Err(error) => return Err(self.fail(&error)),
+            };
+            written.push((key, Some(Stored { seq, slots })));
+        }
+        self.flush().await?;
+        let (objects, fingerprint) = {
+            let mut state = self.state.borrow_mut();
+            state.meta.seq = seq;
+            for (key, stored) in written {
+                let old = match stored {
+                    Some(stored) => state.meta.objects.insert(key, stored),
+                    None => state.meta.objects.remove(&key),
+                };
+                obsolete.extend(old.into_iter().flat_map(|old| old.slots));
+            }
+            state.meta.root()
+        };
+        self.labels
+            .update(&self.array, |label| {
+                let root = &mut label.checkpoint[0];
+                *root = format::CheckpointRoot { seq, journal_start: start, objects, fingerprint };
+                label.clean = clean;
+            })
+            .await;
+        self.state.borrow_mut().meta.free.extend(obsolete);
+        self.journal.forget_before(start);
+        self.count(|counters| counters.checkpoints += 1);
+        Ok(())
+    }
+
+    fn changed_objects(&self) -> (Vec<ObjectKey>, u64) {
+        let mut state = self.state.borrow_mut();
+        let mut keys: Vec<ObjectKey> = Vec::new();
+        for (volume, chunk) in state.map.take_dirty() {
+            keys.push(ObjectKey::Chunk { volume, chunk });
+        }
+        keys.extend(state.space.take_dirty_zones().into_iter().map(|zone| ObjectKey::Zone { zone }));
+        let gone = |key: &&ObjectKey| match key {
+            ObjectKey::Chunk { volume, .. } => !state.volumes.contains_key(volume),
+            _ => false,
+        };
+        let dropped: Vec<ObjectKey> = state.meta.objects.keys().filter(gone).copied().collect();
+        keys.extend(dropped);
+        if std::mem::take(&mut state.config_dirty) {
+            keys.push(ObjectKey::Config);
+        }
+        (keys, state.meta.seq + 1)
+    }
+
+    /// Payload parts of an object as it is now; `None` if it no longer exists.
+    fn export(&self, key: ObjectKey) -> Option<Vec<Vec<u8>>> {
+        let state = self.state.borrow();
+        match key {
+            ObjectKey::Chunk { volume, chunk } => {
+                state.volumes.get(&volume)?;
+                let (entries, patches) = state.map.export_chunk(volume, chunk)?;
+                Some(ChunkObject { entries, patches }.encode())
+            }
+            ObjectKey::Zone { zone } => {
+                state.space.class_of_zone(zone)?;
+                Some(state.space.export_zone(zone).encode())
+            }
+            ObjectKey::Config => Some(export_config(&state).encode()),
+        }
+    }
+
+    async fn write_object(
+        &self,
+        key: ObjectKey,
+        seq: u64,
+        parts: &[Vec<u8>],
+    ) -> Result<Vec<u32>, String> {
+        let slots: Vec<u32> = {
+            let mut state = self.state.borrow_mut();
+            let left = state.meta.free.len().checked_sub(parts.len());
+            let left = left.ok_or("the metadata area is full: merge patches or add drives")?;
+            state.meta.free.split_off(left)
+        };
+        let pool = self.labels.pool();
+        let images = encode_object(pool, 0, key, seq, parts);
+        let area = self.labels.meta().offset;
+        let mut writes = Vec::new();
+        for (image, &slot) in images.iter().zip(&slots) {
+            let bytes = Buf::from_slice(image);
+            self.count(|counters| counters.checkpoint_bytes += SLOT_LEN as u64);
+            for (drive, at) in self.state.borrow().meta.places(slot) {
+                writes.push((drive, area + at, bytes.clone()));
+            }
+        }
+        while !writes.is_empty() {
+            let rest = writes.split_off(writes.len().min(CHECKPOINT_WRITES_MAX));
+            let batch = std::mem::replace(&mut writes, rest);
+            let write = |(drive, at, bytes)| self.array.write(drive, at, bytes, Durability::Cached);
+            // Copies on lost drives are missing; the others carry the object.
+            join_all(batch.into_iter().map(write)).await;
+        }
+        Ok(slots)
+    }
+}
+
+fn export_config(state: &State) -> ConfigObject {
+    let classes = state.space.classes().map(|class| ClassImage {
+        id: class.id,
+        width: class.shape.width,
+        parity: class.shape.parity,
+        layout_kind: layout_kind(class.layout.kind()),
+        layout_digest: class.layout.digest(),
+    });
+    let volumes = state.volumes.values().map(|volume| VolumeImage {
+        id: volume.id,
+        name: volume.name.clone(),
+        size: volume.size,
+        class: volume.class,
+    });
+    ConfigObject {
+        classes: classes.collect(),
+        volumes: volumes.collect(),
+        next_volume: state.next_volume,
+        settings: settings_pairs(&state.settings),
+    }
+}
+
+pub fn layout_kind(kind: LayoutKind) -> u8 {
+    match kind {
+        LayoutKind::Mols => 1,
+        LayoutKind::Permuted => 2,
+    }
+}
+
+fn settings_pairs(settings: &Settings) -> Vec<(u16, u64)> {
+    let eager = u64::from(settings.conversion == ConversionPolicy::Eager);
+    vec![
+        (SETTING_REPLICATED_PERCENT, u64::from(settings.replicated_percent)),
+        (SETTING_CONVERSION, eager),
+        (SETTING_PATCH_BUDGET, settings.patch_budget),
+    ]
+}
+
+/// Takes over a stored setting; unknown ones are of a compatible later version.
+pub fn apply_setting(settings: &mut Settings, key: u16, value: u64) {
+    match key {
+        SETTING_REPLICATED_PERCENT => settings.replicated_percent = value.min(50) as u8,
+        SETTING_CONVERSION if value == 1 => settings.conversion = ConversionPolicy::Eager,
+        SETTING_CONVERSION => settings.conversion = ConversionPolicy::Lazy,
+        SETTING_PATCH_BUDGET => settings.patch_budget = value,
+        _ => {}
+    }
+}

@@ -1,0 +1,317 @@
+//! Compaction: live data moves out of stripes full of holes into new full stripes.
+//!
+//! ```text
+//!  victims            one scan of the map               new stripe            relocate records
+//!  [a.][..][b.] ───>  who lies in a victim? ───> gather [a b c d e f][P] ──> flush ──> map
+//!  [..][c.][d.]       (no reverse map in memory)                                └> victims die
+//! ```
+//! Pieces keep their page alignment where they have one, so that reading a page stays one
+//! page; sub-page pieces are packed tightly, so that space is what `live` says it is.
+//!
+//! A relocation is compare-and-swap: what was overwritten meanwhile stays where it went.
+
+use std::rc::Rc;
+
+use format::{Place, Record, SectorRange, StripeId, VolumeId};
+use futures_util::future::join_all;
+use io::{Buf, BufMut, Durability, Env};
+use rustc_hash::FxHashSet;
+
+use crate::api::RequestError;
+use crate::geometry::Class;
+use crate::limits::{COMPACT_BATCH, COMPACT_BYTES_MAX, SCAN_STEP_CHUNKS};
+use crate::map::{Deltas, Pieces};
+use crate::shard::{Claim, Shard};
+use crate::write::parity_of;
+
+/// A piece to be moved. `at`: sector it must have in its block (merging), if any.
+#[derive(Clone, Copy, Debug)]
+struct Move {
+    volume: VolumeId,
+    block: u64,
+    range: SectorRange,
+    from: Place,
+}
+
+/// A piece with its new place in the destination: block of the plan, sector in that block.
+struct Planned {
+    piece: Move,
+    block: usize,
+    sector: u16,
+}
+
+/// Fills destination blocks with pieces.
+struct Packer {
+    block_sectors: u16,
+    planned: Vec<Planned>,
+    blocks: usize,
+    /// (block, next sector) still open for page-aligned and for other pieces.
+    aligned: Option<(usize, u16)>,
+    tight: Option<(usize, u16)>,
+}
+
+impl Packer {
+    fn new(block_sectors: u16) -> Packer {
+        Packer { block_sectors, planned: Vec::new(), blocks: 0, aligned: None, tight: None }
+    }
+
+    fn push(&mut self, piece: Move) {
+        let whole_pages = piece.range.start % 8 == 0 && piece.range.len % 8 == 0;
+        let lane = if whole_pages { &mut self.aligned } else { &mut self.tight };
+        let room = self.block_sectors;
+        let (block, sector) = match *lane {
+            Some((block, next)) if next + piece.range.len <= room => (block, next),
+            _ => {
+                self.blocks += 1;
+                (self.blocks - 1, 0)
+            }
+        };
+        *lane = Some((block, sector + piece.range.len));
+        self.planned.push(Planned { piece, block, sector });
+    }
+
+    /// A logical block put together again: every piece at its natural place.
+    fn push_merged(&mut self, pieces: &[Move]) {
+        let block = self.blocks;
+        self.blocks += 1;
+        let natural = |&piece: &Move| Planned { piece, block, sector: piece.range.start };
+        self.planned.extend(pieces.iter().map(natural));
+    }
+}
+
+impl<E: Env> Shard<E> {
+    /// Compacts the emptiest RAID stripes of a class. Returns the stripes gained.
+    pub async fn compact_class(&self, class: &Rc<Class>) -> Result<usize, RequestError> {
+        let victims = self.choose_victims(class);
+        if victims.len() < 2 {
+            return Ok(0);
+        }
+        let gained = self.compact_stripes(class, &victims, 1).await?;
+        self.count(|counters| counters.compacted_stripes += victims.len() as u64);
+        Ok(gained)
+    }
+
+    /// The emptiest stripes whose live data fits the free stripes there are.
+    fn choose_victims(&self, class: &Class) -> Vec<StripeId> {
+        let facts = self.facts(class.id);
+        let stripe_sectors = class.data() as u64 * u64::from(self.geometry.block_sectors());
+        let below = policy::background::worth_compacting(&facts, stripe_sectors);
+        let state = self.state.borrow();
+        let found = state.space.emptiest(class.id, below as u32, COMPACT_BATCH);
+        let room = state.space.free_stripes(class.id).saturating_sub(2) * stripe_sectors;
+        // What one pass gains is enough when it lifts free space well above low.
+        let wanted = policy::background::low(&facts) * 2;
+        let (mut live, mut gained) = (0, 0);
+        let fits = |stripe: &StripeId| {
+            live += u64::from(state.space.live(*stripe));
+            gained += stripe_sectors - u64::from(state.space.live(*stripe)).min(stripe_sectors);
+            live + stripe_sectors / 4 <= room && gained / stripe_sectors <= wanted
+        };
+        found.into_iter().take_while(fits).collect()
+    }
+
+    /// Moves everything live out of `victims`. Each victim that dies frees `weight` stripes.
+    pub async fn compact_stripes(
+        &self,
+        class: &Rc<Class>,
+        victims: &[StripeId],
+        weight: usize,
+    ) -> Result<usize, RequestError> {
+        let _turn = self.background_turn.lock().await;
+        let mut packer = Packer::new(self.geometry.block_sectors());
+        for piece in self.find_owners(victims).await {
+            packer.push(piece);
+        }
+        let stripes = packer.blocks.div_ceil(class.data());
+        if stripes >= victims.len() * weight {
+            return Ok(0);
+        }
+        self.move_pieces(class, packer).await?;
+        Ok(victims.len() * weight - stripes)
+    }
+
+    /// Puts patched blocks together again, to save memory and scattered reads.
+    pub async fn merge_blocks(&self, blocks: &[(VolumeId, u64)]) -> Result<usize, RequestError> {
+        let _turn = self.background_turn.lock().await;
+        let mut by_class: Vec<(Rc<Class>, Packer)> = Vec::new();
+        for &(volume, block) in blocks {
+            let Some((class, pieces)) = self.pieces_of(volume, block) else { continue };
+            let at = by_class.iter().position(|(other, _)| other.id == class.id);
+            let at = at.unwrap_or_else(|| {
+                by_class.push((class, Packer::new(self.geometry.block_sectors())));
+                by_class.len() - 1
+            });
+            by_class[at].1.push_merged(&pieces);
+        }
+        let mut merged = 0;
+        for (class, packer) in by_class {
+            merged += packer.blocks;
+            self.move_pieces(&class, packer).await?;
+        }
+        self.count(|counters| counters.merged_blocks += merged as u64);
+        Ok(merged)
+    }
+
+    fn pieces_of(&self, volume: VolumeId, block: u64) -> Option<(Rc<Class>, Vec<Move>)> {
+        let state = self.state.borrow();
+        let record = state.volumes.get(&volume)?;
+        let class = state.space.class(record.class).clone();
+        let mut pieces = Pieces::new();
+        let whole = SectorRange { start: 0, len: self.geometry.block_sectors() };
+        state.map.lookup(volume, block, whole, &mut pieces);
+        let moves: Vec<Move> = pieces
+            .iter()
+            .filter_map(|p| Some(Move { volume, block, range: p.range, from: p.place? }))
+            .collect();
+        (moves.len() > 1).then_some((class, moves))
+    }
+
+    /// One scan of the map: every mapped piece that lies in one of the stripes.
+    async fn find_owners(&self, stripes: &[StripeId]) -> Vec<Move> {
+        let wanted: FxHashSet<StripeId> = stripes.iter().copied().collect();
+        let chunks = self.state.borrow().map.chunk_list();
+        let mut found = Vec::new();
+        for step in chunks.chunks(SCAN_STEP_CHUNKS) {
+            {
+                let state = self.state.borrow();
+                for &(volume, chunk) in step {
+                    state.map.scan_chunk(volume, chunk, &mut |block, range, place| {
+                        let zone = self.geometry.zone_of(place.flbn);
+                        let class = state.space.class_of_zone(zone).expect("mapped");
+                        let (stripe, _) = self.geometry.stripe_of(class, place.flbn);
+                        if wanted.contains(&stripe) {
+                            found.push(Move { volume, block, range, from: place });
+                        }
+                    });
+                }
+            }
+            self.env.yield_now().await;
+        }
+        found
+    }
+
+    /// Carries out a packing plan, some stripes at a time.
+    async fn move_pieces(&self, class: &Rc<Class>, packer: Packer) -> Result<(), RequestError> {
+        let Packer { mut planned, blocks, .. } = packer;
+        planned.sort_by_key(|planned| planned.block);
+        let per_window = self.window(class);
+        let mut rest = &planned[..];
+        for first in (0..blocks).step_by(per_window * class.data()) {
+            let end = first + per_window * class.data();
+            let count = rest.partition_point(|planned| planned.block < end);
+            let (window, later) = rest.split_at(count);
+            rest = later;
+            self.move_window(class, window, first).await?;
+        }
+        Ok(())
+    }
+
+    /// Stripes in memory at once.
+    fn window(&self, class: &Class) -> usize {
+        (COMPACT_BYTES_MAX / (class.width() * self.geometry.block_size as usize)).clamp(1, 64)
+    }
+
+    async fn move_window(
+        &self,
+        class: &Rc<Class>,
+        window: &[Planned],
+        first_block: usize,
+    ) -> Result<(), RequestError> {
+        let Some(last) = window.last() else { return Ok(()) };
+        let stripes_needed = (last.block + 1 - first_block).div_ceil(class.data());
+        // Destinations first: once reads are guarded, waiting for space could wait for ourselves.
+        let mut stripes = Vec::with_capacity(stripes_needed);
+        while stripes.len() < stripes_needed {
+            let take = || self.take_stripe(class, Claim::Background);
+            stripes.push(self.wait_for_space(take).await?);
+        }
+        self.journal.reserve().await;
+        // Until the map has changed no source may be reused: a block written anew at the very
+        // same place would pass the compare-and-swap with older bytes.
+        let guard = self.reads.enter();
+        let write = |(at, &stripe): (usize, &StripeId)| {
+            let from = first_block + at * class.data();
+            let start = window.partition_point(|p| p.block < from);
+            let end = window.partition_point(|p| p.block < from + class.data());
+            self.fill_stripe(class, stripe, &window[start..end], from)
+        };
+        let done = join_all(stripes.iter().enumerate().map(write)).await;
+        self.flush().await?;
+        self.relocate(class, window, first_block, &stripes, &done);
+        drop(guard);
+        self.release_limbo();
+        Ok(())
+    }
+
+    /// Reads the pieces of one destination stripe, computes parity and writes it all.
+    async fn fill_stripe(
+        &self,
+        class: &Rc<Class>,
+        stripe: StripeId,
+        planned: &[Planned],
+        first_block: usize,
+    ) -> Result<(), RequestError> {
+        let block_size = self.geometry.block_size as usize;
+        let read = |planned: &Planned| {
+            self.read_place(planned.piece.from, usize::from(planned.piece.range.len) * 512)
+        };
+        let data = join_all(planned.iter().map(read)).await;
+        let mut blocks: Vec<BufMut> =
+            (0..class.data()).map(|_| BufMut::zeroed(block_size)).collect();
+        for (planned, data) in planned.iter().zip(data) {
+            let data = data?;
+            let start = usize::from(planned.sector) * 512;
+            let block = &mut blocks[planned.block - first_block];
+            block[start..start + data.len()].copy_from_slice(&data);
+            self.count(|counters| counters.relocated_bytes += data.len() as u64);
+        }
+        let mut blocks: Vec<Buf> = blocks.into_iter().map(BufMut::freeze).collect();
+        blocks.extend(parity_of(class, &blocks, block_size));
+        let write = |(position, block): (usize, &Buf)| {
+            let at = self.geometry.address(class, stripe, position);
+            self.array.write(at.drive, at.offset, block.clone(), Durability::Cached)
+        };
+        let done = join_all(blocks.iter().enumerate().map(write)).await;
+        if done.iter().filter(|done| done.is_err()).count() > class.parity() {
+            return Err(RequestError::Io(format!("stripe {stripe} could not be written")));
+        }
+        Ok(())
+    }
+
+    /// The data is durable at its new place: record it and change the map.
+    fn relocate(
+        &self,
+        class: &Class,
+        window: &[Planned],
+        first_block: usize,
+        stripes: &[StripeId],
+        done: &[Result<(), RequestError>],
+    ) {
+        let mut state = self.state.borrow_mut();
+        for (&stripe, _) in stripes.iter().zip(done).filter(|(_, done)| done.is_ok()) {
+            // Says "RAID now" to recovery, with nothing left to verify.
+            let record = Record::Stripe { stripe, blocks: Vec::new(), crcs: Vec::new() };
+            self.journal.append(&record);
+        }
+        for planned in window {
+            let at = (planned.block - first_block) / class.data();
+            if done[at].is_err() {
+                continue;
+            }
+            let position = (planned.block - first_block) % class.data();
+            let flbn = self.geometry.flbn(class, stripes[at], position);
+            let to = Place { flbn, replicated: false, sector: planned.sector };
+            let Move { volume, block, range, from } = planned.piece;
+            if !state.volumes.contains_key(&volume) {
+                continue;
+            }
+            self.journal.append(&Record::Relocate { volume, block, range, from, to });
+            let mut deltas = Deltas::default();
+            state.map.relocate(volume, block, range, from, to, &mut deltas);
+            self.apply_deltas(&mut state, &deltas);
+        }
+        for &stripe in stripes {
+            state.space.stripe_written(stripe, self.journal.latest(), self.reads.close());
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Conversion: a tuple becomes one RAID stripe in place (FusionRAID §4.2, Figure 7).
+//!
+//! ```text
+//!  stripe 0  [ 2 ][ 17 ][ x ][ 95 ][  ?   ]        [ 2 ][ 17 ][ x ][ 95 ][ P ]   kept
+//!  stripe 1  [ x ][ 95 ][ 2 ][ 17 ][  ?   ]   =>   free
+//! ```
+//! Blocks that are dead (x) stay and count into parity. Parts of a slot that were never
+//! written are zeroed first: a drive may return anything for them, and something else later.
+
+use std::rc::Rc;
+
+use format::{Place, Record};
+use futures_util::future::join_all;
+use io::{Buf, BufMut, Durability, Env, PAGE};
+
+use crate::api::RequestError;
+use crate::geometry::Class;
+use crate::limits::{COMPACT_BYTES_MAX, CONVERT_BATCH};
+use crate::shard::Shard;
+use crate::tuple::TupleKey;
+use crate::write::parity_of;
+
+impl<E: Env> Shard<E> {
+    /// Converts the least recently accessed tuples. Those that hold little are emptied by
+    /// compaction instead. Returns how many stripes this makes free (after a flush).
+    pub async fn convert_batch(&self) -> Result<usize, RequestError> {
+        let (convert, empty) = self.choose_tuples();
+        let mut freed = 0;
+        if !convert.is_empty() {
+            freed += self.convert_tuples(&convert).await?;
+        }
+        if !empty.is_empty() {
+            freed += self.empty_tuples(&empty).await?;
+        }
+        Ok(freed)
+    }
+
+    fn choose_tuples(&self) -> (Vec<(TupleKey, Rc<Class>)>, Vec<(TupleKey, Rc<Class>)>) {
+        let mut state = self.state.borrow_mut();
+        let (mut convert, mut empty) = (Vec::new(), Vec::new());
+        let mut bytes = 0;
+        while convert.len() + empty.len() < CONVERT_BATCH && bytes < COMPACT_BYTES_MAX {
+            let Some(key) = state.space.lru_next() else { break };
+            let class = state.space.class_of_zone(key.zone).expect("assigned").clone();
+            bytes += class.width() * self.geometry.block_size as usize;
+            let sectors = class.data() as u64 * u64::from(self.geometry.block_sectors());
+            let live = u64::from(state.space.live(key));
+            if live < policy::background::worth_converting(sectors) {
+                empty.push((key, class));
+            } else {
+                convert.push((key, class));
+            }
+        }
+        (convert, empty)
+    }
+
+    async fn convert_tuples(
+        &self,
+        tuples: &[(TupleKey, Rc<Class>)],
+    ) -> Result<usize, RequestError> {
+        let write = |(key, class): &(TupleKey, Rc<Class>)| self.write_parity(*key, class.clone());
+        let done = join_all(tuples.iter().map(write)).await;
+        // Parity and zeroes are durable before the record that makes them count.
+        self.flush().await?;
+        self.journal.reserve().await;
+        let mut freed = 0;
+        let mut state = self.state.borrow_mut();
+        for ((key, class), done) in tuples.iter().zip(done) {
+            if done.is_ok() {
+                self.journal.append(&Record::Convert { stripe: *key });
+                state.space.tuple_converted(*key, self.journal.latest(), self.reads.close());
+                freed += class.parity();
+                self.count(|counters| counters.conversions += 1);
+            } else {
+                state.space.tuple_release_busy(*key, self.journal.latest(), self.reads.close());
+            }
+        }
+        Ok(freed)
+    }
+
+    async fn write_parity(&self, key: TupleKey, class: Rc<Class>) -> Result<(), RequestError> {
+        if self.inactive_members(&class, key) > class.parity() {
+            return Err(RequestError::Io("too many drives of the stripe are gone".into()));
+        }
+        let filled: Vec<u16> = {
+            let state = self.state.borrow();
+            state.space.tuple(key).expect("a busy tuple stays").filled.to_vec()
+        };
+        let read = |slot: usize| self.read_slot(key, &class, slot, filled[slot]);
+        let blocks: Result<Vec<Buf>, RequestError> =
+            join_all((0..class.data()).map(read)).await.into_iter().collect();
+        let blocks = blocks?;
+        let parity = parity_of(&class, &blocks, self.geometry.block_size as usize);
+        let mut writes = Vec::new();
+        for (at, block) in parity.into_iter().enumerate() {
+            let address = self.geometry.address(&class, key, class.data() + at);
+            writes.push((address.drive, address.offset, block));
+        }
+        for (slot, block) in blocks.iter().enumerate() {
+            let start = usize::from(filled[slot]) * PAGE;
+            if start < block.len() {
+                let address = self.geometry.address(&class, key, slot);
+                let zeroes = block.slice(start..block.len());
+                writes.push((address.drive, address.offset + start as u64, zeroes));
+            }
+        }
+        let write = |(drive, at, block)| self.array.write(drive, at, block, Durability::Cached);
+        let failed = join_all(writes.into_iter().map(write)).await.iter().any(Result::is_err);
+        // A member lost on the way is what parity is for, as long as it can be.
+        if failed && self.inactive_members(&class, key) > class.parity() {
+            return Err(RequestError::Io("too many drives of the stripe are gone".into()));
+        }
+        Ok(())
+    }
+
+    /// A slot's block as stripe 0 will hold it: what was written, then zeroes.
+    async fn read_slot(
+        &self,
+        key: TupleKey,
+        class: &Class,
+        slot: usize,
+        filled: u16,
+    ) -> Result<Buf, RequestError> {
+        let block_size = self.geometry.block_size as usize;
+        let len = usize::from(filled) * PAGE;
+        if len == 0 {
+            return Ok(Buf::zeroed(block_size));
+        }
+        let flbn = self.geometry.flbn(class, key, slot);
+        let data = self.read_place(Place { flbn, replicated: true, sector: 0 }, len).await?;
+        if len == block_size {
+            return Ok(data);
+        }
+        let mut padded = BufMut::zeroed(block_size);
+        padded[..len].copy_from_slice(&data);
+        Ok(padded.freeze())
+    }
+
+    async fn empty_tuples(&self, tuples: &[(TupleKey, Rc<Class>)]) -> Result<usize, RequestError> {
+        let mut freed = 0;
+        // One class at a time: a destination stripe has one shape.
+        let mut rest = tuples;
+        while let Some((_, class)) = rest.first() {
+            let run = rest.iter().take_while(|(_, other)| other.id == class.id).count();
+            let keys: Vec<TupleKey> = rest[..run].iter().map(|(key, _)| *key).collect();
+            freed += self.compact_stripes(class, &keys, class.copies()).await?;
+            rest = &rest[run..];
+        }
+        let mut state = self.state.borrow_mut();
+        for (key, _) in tuples {
+            state.space.tuple_release_busy(*key, self.journal.latest(), self.reads.close());
+        }
+        Ok(freed)
+    }
+}

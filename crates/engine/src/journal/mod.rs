@@ -1,0 +1,378 @@
+//! The journal: what happened to the maps, in order, on p+1 drives or more.
+//!
+//! ```text
+//!  append            seal                    write to J rings             flush of the data
+//! ───────> open block ───> sealed, in flight ───────────────> written ──────────────────> durable
+//!          (memory)         (at most a few)                                 (may be forgotten by
+//!                                                                            the next checkpoint)
+//! ```
+//!
+//! Records are appended when the data they describe is *issued* and carry its checksum, so that
+//! journal and data travel side by side. A block counts as durable when it and all before it
+//! are written, their data has arrived, and a flush that began after that is over.
+
+mod ring;
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use format::{BlockBuilder, JOURNAL_BLOCK_MAX, JournalHeader, Record, Uuid};
+use futures_util::future::join_all;
+use io::sync::Event;
+use io::{Buf, Durability, Env};
+use layout::DriveIndex;
+
+use crate::array::Array;
+use crate::limits::{JOURNAL_RESERVE_BLOCKS, JOURNAL_WRITES_MAX};
+use ring::Ring;
+
+/// Who writes this journal.
+#[derive(Clone, Copy, Debug)]
+pub struct JournalIdentity {
+    pub pool: Uuid,
+    pub shard: u16,
+    pub epoch: u64,
+    /// First byte and length of the ring on every drive.
+    pub ring: format::Extent,
+}
+
+struct BlockState {
+    /// Records whose data writes are not over.
+    data_pending: u32,
+    written: bool,
+}
+
+struct State {
+    builder: BlockBuilder,
+    /// Sequence of the block that is being filled.
+    open: u64,
+    /// Blocks `first..=open`, those before are durable.
+    blocks: VecDeque<BlockState>,
+    first: u64,
+    /// All blocks up to here are written.
+    written: u64,
+    /// All blocks up to here are durable.
+    durable: u64,
+    rings: Vec<Ring>,
+    copies: usize,
+    rotor: usize,
+    writes: usize,
+    blocks_written: u64,
+    bytes_written: u64,
+}
+
+pub struct Journal<E: Env> {
+    env: E,
+    array: Rc<Array<E::Drive>>,
+    identity: JournalIdentity,
+    /// A block is sealed when it reaches this size (bytes).
+    block_soft_max: usize,
+    state: RefCell<State>,
+    progress: Event,
+    room: Event,
+    failed: Cell<bool>,
+}
+
+/// What became of the journal's blocks, for `status`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct JournalStats {
+    pub blocks: u64,
+    pub bytes: u64,
+    pub fill_percent: u8,
+}
+
+impl<E: Env> Journal<E> {
+    /// An empty journal whose first block will be `next`.
+    pub fn new(
+        env: E,
+        array: Rc<Array<E::Drive>>,
+        identity: JournalIdentity,
+        next: u64,
+        copies: usize,
+    ) -> Rc<Journal<E>> {
+        let rings = array.indexes().map(|_| Ring::new(identity.ring.len)).collect();
+        let state = State {
+            builder: BlockBuilder::new(),
+            open: next,
+            blocks: VecDeque::from([BlockState { data_pending: 0, written: false }]),
+            first: next,
+            written: next - 1,
+            durable: next - 1,
+            rings,
+            copies,
+            rotor: 0,
+            writes: 0,
+            blocks_written: 0,
+            bytes_written: 0,
+        };
+        Rc::new(Journal {
+            env,
+            array,
+            identity,
+            block_soft_max: JOURNAL_BLOCK_MAX.min(identity.ring.len as usize / 16),
+            state: RefCell::new(state),
+            progress: Event::new(),
+            room: Event::new(),
+            failed: Cell::new(false),
+        })
+    }
+
+    pub fn set_copies(&self, copies: usize) {
+        let mut state = self.state.borrow_mut();
+        state.copies = state.copies.max(copies);
+    }
+
+    pub fn copies(&self) -> usize {
+        self.state.borrow().copies
+    }
+
+    /// True once no drive took a block: nothing can be promised any more.
+    pub fn is_failed(&self) -> bool {
+        self.failed.get()
+    }
+
+    // ---- appending
+
+    /// Waits until the rings have room for what a request may append.
+    pub async fn reserve(self: &Rc<Self>) {
+        while !self.has_room() && !self.is_failed() {
+            self.room.wait().await;
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        let state = self.state.borrow();
+        let (used, len) = self.usage(&state);
+        let reserve =
+            JOURNAL_RESERVE_BLOCKS * self.block_soft_max as u64 * state.copies as u64;
+        used + reserve.min(len / 4) < len
+    }
+
+    fn usage(&self, state: &State) -> (u64, u64) {
+        let active = self.array.active();
+        let rings = active.iter().map(|index| &state.rings[usize::from(index.0)]);
+        rings.fold((0, 0), |(used, len), ring| (used + ring.used(), len + ring.len()))
+    }
+
+    pub fn fill_percent(&self) -> u64 {
+        let (used, len) = self.usage(&self.state.borrow());
+        if len == 0 { 100 } else { used * 100 / len }
+    }
+
+    /// Appends a record whose effect needs no data on the drives.
+    pub fn append(self: &Rc<Self>, record: &Record) -> u64 {
+        self.push(record, 0)
+    }
+
+    /// Appends a record whose data is being written; `data_done` must follow.
+    pub fn append_with_data(self: &Rc<Self>, record: &Record) -> u64 {
+        self.push(record, 1)
+    }
+
+    fn push(self: &Rc<Self>, record: &Record, data: u32) -> u64 {
+        let full = {
+            let mut state = self.state.borrow_mut();
+            state.builder.len() >= self.block_soft_max || !state.builder.push(record)
+        };
+        if full {
+            self.seal();
+            let mut state = self.state.borrow_mut();
+            assert!(state.builder.push(record), "a record fits an empty block");
+        }
+        let mut state = self.state.borrow_mut();
+        state.blocks.back_mut().expect("the open block").data_pending += data;
+        state.open
+    }
+
+    /// The data of a record in block `sequence` has arrived (or will never be needed).
+    pub fn data_done(&self, sequence: u64) {
+        let mut state = self.state.borrow_mut();
+        let at = (sequence - state.first) as usize;
+        state.blocks[at].data_pending -= 1;
+    }
+
+    /// The newest block that holds a record; what dies now is dead once this is durable.
+    pub fn latest(&self) -> u64 {
+        let state = self.state.borrow();
+        if state.builder.is_empty() { state.open - 1 } else { state.open }
+    }
+
+    pub fn durable(&self) -> u64 {
+        self.state.borrow().durable
+    }
+
+    /// True if something was appended that is not durable.
+    pub fn is_dirty(&self) -> bool {
+        self.latest() > self.durable()
+    }
+
+    // ---- writing
+
+    /// Closes the open block if it holds anything and sends it off. Returns the newest sealed
+    /// block.
+    pub fn seal(self: &Rc<Self>) -> u64 {
+        let (sequence, bytes) = {
+            let mut state = self.state.borrow_mut();
+            if state.builder.is_empty() {
+                return state.open - 1;
+            }
+            let header = JournalHeader {
+                pool: self.identity.pool,
+                shard: self.identity.shard,
+                epoch: self.identity.epoch,
+                sequence: state.open,
+                durable: state.durable,
+                copies: state.copies as u8,
+                records: 0,
+                len: 0,
+            };
+            let mut builder = std::mem::replace(&mut state.builder, BlockBuilder::new());
+            let bytes = Buf::from_slice(&builder.finish(&header));
+            state.blocks.push_back(BlockState { data_pending: 0, written: false });
+            state.open += 1;
+            state.writes += 1;
+            (state.open - 1, bytes)
+        };
+        let journal = self.clone();
+        self.env.spawn(async move { journal.write_block(sequence, bytes).await });
+        sequence
+    }
+
+    async fn write_block(self: Rc<Self>, sequence: u64, bytes: Buf) {
+        let mut written: Vec<DriveIndex> = Vec::new();
+        loop {
+            let targets = self.choose_rings(sequence, bytes.len() as u64, &written);
+            if targets.is_empty() {
+                break;
+            }
+            let write = |(index, offset): (DriveIndex, u64)| {
+                let (array, bytes) = (self.array.clone(), bytes.clone());
+                async move {
+                    let done = array.write(index, offset, bytes, Durability::Durable).await;
+                    done.is_ok().then_some(index)
+                }
+            };
+            written.extend(join_all(targets.into_iter().map(write)).await.into_iter().flatten());
+            if written.len() >= self.copies().min(self.array.active().len()) {
+                break;
+            }
+        }
+        self.block_written(sequence, bytes.len() as u64 * written.len() as u64, written.len());
+    }
+
+    /// Rings for the copies of a block that are still missing: the emptiest, in rotation.
+    fn choose_rings(&self, sequence: u64, len: u64, have: &[DriveIndex]) -> Vec<(DriveIndex, u64)> {
+        let mut state = self.state.borrow_mut();
+        let missing = state.copies.saturating_sub(have.len());
+        state.rotor += missing;
+        let (rotor, count) = (state.rotor, self.array.len());
+        let mut candidates: Vec<DriveIndex> =
+            self.array.active().into_iter().filter(|index| !have.contains(index)).collect();
+        candidates.retain(|index| state.rings[usize::from(index.0)].fits(len));
+        candidates.sort_by_key(|index| {
+            let at = usize::from(index.0);
+            // Usage in coarse steps, so that rotation decides among equals.
+            (state.rings[at].used() / (4 * len.max(1)), (at + count - rotor % count) % count)
+        });
+        let place = |index: DriveIndex| {
+            let ring = &mut state.rings[usize::from(index.0)];
+            (index, self.identity.ring.offset + ring.push(sequence, len))
+        };
+        candidates.into_iter().take(missing).map(place).collect()
+    }
+
+    fn block_written(self: &Rc<Self>, sequence: u64, bytes: u64, copies: usize) {
+        let mut state = self.state.borrow_mut();
+        state.writes -= 1;
+        if copies == 0 {
+            // Acknowledging anything from here on would be a lie.
+            drop(state);
+            self.failed.set(true);
+            self.progress.notify_all();
+            return self.room.notify_all();
+        }
+        state.blocks_written += 1;
+        state.bytes_written += bytes;
+        let at = (sequence - state.first) as usize;
+        state.blocks[at].written = true;
+        while state.written + 1 < state.open {
+            let next = (state.written + 1 - state.first) as usize;
+            if !state.blocks[next].written {
+                break;
+            }
+            state.written += 1;
+        }
+        drop(state);
+        self.progress.notify_all();
+    }
+
+    /// Waits until block `sequence` and all before it are on their drives. False: the journal
+    /// has failed.
+    pub async fn commit(self: &Rc<Self>, sequence: u64) -> bool {
+        loop {
+            let (written, open, writes) = {
+                let state = self.state.borrow();
+                (state.written, state.open, state.writes)
+            };
+            if self.is_failed() {
+                return false;
+            }
+            if written >= sequence {
+                return true;
+            }
+            if sequence == open && writes < JOURNAL_WRITES_MAX {
+                self.seal();
+            }
+            self.progress.wait().await;
+        }
+    }
+
+    // ---- durability
+
+    /// Start of a flush: the newest block such that the data of all records up to it has
+    /// arrived.
+    pub fn settled(&self) -> u64 {
+        let state = self.state.borrow();
+        let settled = state.blocks.iter().take_while(|block| block.data_pending == 0).count();
+        (state.first + settled as u64 - 1).min(state.open - 1)
+    }
+
+    /// End of a flush that began when `settled` was read.
+    pub fn note_durable(&self, settled: u64) {
+        let mut state = self.state.borrow_mut();
+        let durable = settled.min(state.written);
+        state.durable = state.durable.max(durable);
+        while state.first <= state.durable {
+            state.blocks.pop_front();
+            state.first += 1;
+        }
+    }
+
+    /// A checkpoint holds everything before block `start`: its space can be used again.
+    pub fn forget_before(&self, start: u64) {
+        let mut state = self.state.borrow_mut();
+        state.rings.iter_mut().for_each(|ring| ring.forget_before(start));
+        drop(state);
+        self.room.notify_all();
+    }
+
+    pub fn wake_waiters(&self) {
+        self.room.notify_all();
+        self.progress.notify_all();
+    }
+
+    pub fn stats(&self) -> JournalStats {
+        let state = self.state.borrow();
+        JournalStats {
+            blocks: state.blocks_written,
+            bytes: state.bytes_written,
+            fill_percent: self.fill_percent_of(&state),
+        }
+    }
+
+    fn fill_percent_of(&self, state: &State) -> u8 {
+        let (used, len) = self.usage(state);
+        if len == 0 { 100 } else { (used * 100 / len) as u8 }
+    }
+}

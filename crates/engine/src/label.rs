@@ -1,0 +1,131 @@
+//! Labels (superblocks): reading what a drive says it is, and changing what a pool says of
+//! itself.
+//!
+//! Four copies on each drive. An update writes copies 0 and 2 of every drive, then 1 and 3, so
+//! that at every moment one generation is whole on each drive.
+
+use std::cell::RefCell;
+
+use format::{
+    Extent, Foreign, FormatError, LABEL_LEN, MemberState, Superblock, Uuid, label_offsets, newest,
+    probe,
+};
+use futures_util::future::join_all;
+use io::sync::Turn;
+use io::{Buf, Drive, DriveError, Durability};
+use layout::DriveIndex;
+
+use crate::api::DriveState;
+use crate::array::Array;
+
+/// What is on a drive.
+pub enum Label {
+    Ours(Box<Superblock>),
+    Foreign(Foreign),
+    Empty,
+    /// It was ours, but can't be read: newer version, or every copy damaged.
+    Unreadable(String),
+}
+
+/// How much of each end is searched for signatures of others.
+const PROBE_BYTES: u64 = 1 << 20;
+
+pub async fn read_label<D: Drive>(drive: &D) -> Result<Label, DriveError> {
+    let size = drive.geometry().size;
+    let page = u64::from(drive.geometry().align).max(4096);
+    let whole = size / page * page;
+    let head = drive.read(0, PROBE_BYTES.min(whole) as usize).await?;
+    let tail_len = PROBE_BYTES.min(whole);
+    let tail = drive.read(whole - tail_len, tail_len as usize).await?;
+    if size < 4 * PROBE_BYTES {
+        return Ok(match probe(&head, &tail, size) {
+            Some(foreign) => Label::Foreign(foreign),
+            None => Label::Empty,
+        });
+    }
+    let mut copies: Vec<Result<(Superblock, u8), FormatError>> = Vec::new();
+    for offset in label_offsets(size) {
+        match drive.read(offset, LABEL_LEN).await {
+            Ok(bytes) => copies.push(Superblock::decode(&bytes)),
+            Err(_) => copies.push(Err(FormatError::Truncated)),
+        }
+    }
+    let ours = copies.iter().any(|c| !matches!(c, Err(FormatError::BadMagic | FormatError::Truncated)));
+    match newest(copies.into_iter()) {
+        Ok(label) => Ok(Label::Ours(Box::new(label))),
+        Err(error) if ours => Ok(Label::Unreadable(error.to_string())),
+        Err(_) => Ok(match probe(&head, &tail, size) {
+            Some(foreign) => Label::Foreign(foreign),
+            None => Label::Empty,
+        }),
+    }
+}
+
+/// The pool's superblock as it is on the drives now.
+pub struct Labels {
+    current: RefCell<Superblock>,
+    turn: Turn,
+}
+
+impl Labels {
+    pub fn new(current: Superblock) -> Labels {
+        Labels { current: RefCell::new(current), turn: Turn::new() }
+    }
+
+    pub fn get(&self) -> Superblock {
+        self.current.borrow().clone()
+    }
+
+    pub fn pool(&self) -> Uuid {
+        self.current.borrow().pool
+    }
+
+    pub fn meta(&self) -> Extent {
+        self.current.borrow().meta
+    }
+
+    /// Changes the superblock and writes it to all active drives, durably. Drive states come
+    /// from the array. A drive that can't take its label fails.
+    pub async fn update<D: Drive>(&self, array: &Array<D>, change: impl FnOnce(&mut Superblock)) {
+        let _turn = self.turn.lock().await;
+        let next = {
+            let mut next = self.current.borrow().clone();
+            next.generation += 1;
+            for (member, index) in next.members.iter_mut().zip(array.indexes()) {
+                member.state = match array.member(index).state() {
+                    DriveState::Active => MemberState::Active,
+                    DriveState::Missing => MemberState::Missing,
+                    DriveState::Failed => MemberState::Failed,
+                };
+            }
+            change(&mut next);
+            next
+        };
+        for copies in [[0, 2], [1, 3]] {
+            let active = array.active();
+            let writes = active.iter().flat_map(|&index| {
+                let next = &next;
+                copies.map(|copy| write_copy(array, index, next, copy))
+            });
+            join_all(writes).await;
+        }
+        *self.current.borrow_mut() = next;
+    }
+}
+
+async fn write_copy<D: Drive>(array: &Array<D>, index: DriveIndex, label: &Superblock, copy: u8) {
+    let own = for_drive(label, usize::from(index.0));
+    let offset = label_offsets(own.drive_size)[usize::from(copy)];
+    let bytes = Buf::from_slice(&own.encode(copy));
+    // `Array::write` fails the drive if this does not work.
+    let _ = array.write(index, offset, bytes, Durability::Durable).await;
+}
+
+/// The label as it stands on one drive.
+pub fn for_drive(label: &Superblock, index: usize) -> Superblock {
+    let mut own = label.clone();
+    own.index = index as u16;
+    own.drive = label.members[index].drive;
+    own.drive_size = label.members[index].size;
+    own
+}

@@ -1,0 +1,67 @@
+//! Every bound of the engine, with its reason.
+
+use io::Nanos;
+
+/// Volumes of one pool. Each costs a directory of chunk pointers; more than this is a
+/// namespace problem, not a block device.
+pub const VOLUMES_MAX: usize = 1024;
+/// RAID levels and widths that share one pool.
+pub const CLASSES_MAX: usize = 32;
+/// Copies of every checkpoint slot (fewer only if the pool has fewer drives). Three survive
+/// any two drives, whatever parity the pool's volumes have.
+pub const METADATA_COPIES: usize = 3;
+/// Stripes looked at when a tuple is built: FusionRAID §4.2 takes four for two copies.
+pub const TUPLE_CANDIDATES: [usize; 2] = [4, 6];
+/// Blocks that small writes of a class are packed into at the same time. Neighbouring writes
+/// of different blocks then use different drives; more only leaves more half-filled blocks.
+pub const PACKED_SLOTS_OPEN: usize = 8;
+/// Journal blocks in flight at once. Two keep the drives busy while the next one fills; more
+/// would only make smaller groups.
+pub const JOURNAL_WRITES_MAX: usize = 4;
+/// Journal space kept free for the block that is open and those in flight when a checkpoint
+/// begins: a checkpoint must be able to commit what is already buffered.
+pub const JOURNAL_RESERVE_BLOCKS: u64 = 8;
+/// A checkpoint starts when the journal is this full (percent).
+pub const CHECKPOINT_AT_PERCENT: u64 = 50;
+/// Checkpoint slots written at once.
+pub const CHECKPOINT_WRITES_MAX: usize = 32;
+/// Records a checkpoint may leave to be verified: the engine flushes by itself this often
+/// while anything is unflushed, like a filesystem's periodic commit.
+pub const SYNC_INTERVAL: Nanos = Nanos::from_secs(1);
+/// Tick of the background task when nothing wakes it.
+pub const BACKGROUND_INTERVAL: Nanos = Nanos::from_millis(100);
+/// Tuples converted for one pair of flushes.
+pub const CONVERT_BATCH: usize = 32;
+/// Stripes whose owners are looked up in one scan of the map. The scan costs the same for one
+/// or for many; the cap bounds the memory of the batch.
+pub const COMPACT_BATCH: usize = 2048;
+/// Bytes compaction may have in memory at once.
+pub const COMPACT_BYTES_MAX: usize = 32 << 20;
+/// Map entries scanned before other tasks get a turn (about 100 us).
+pub const SCAN_STEP_CHUNKS: usize = 8;
+/// Pieces of one block above which it is merged back into one (FusionRAID §4.4: a patch list
+/// is not longer than the pages of a block).
+pub const PATCHES_PER_BLOCK_FACTOR: usize = 2;
+/// Memory for patches by default: see `docs/`; above it blocks are merged.
+pub const PATCH_BUDGET_BYTES: u64 = 256 << 20;
+/// Free stripes that only background work may take: it needs room to make room. One batch of
+/// compaction at the smallest useful size.
+pub const RESERVE_STRIPES: u64 = 12;
+/// Journal blocks and reads verified at once during recovery.
+pub const RECOVERY_READS_MAX: usize = 256;
+/// Ring bytes read at once from each drive during recovery.
+pub const RECOVERY_READ_BYTES: usize = 1 << 20;
+/// Journal payload the pool can hold before a checkpoint must have finished, and the bounds of
+/// its share on one drive. 64 MiB is about a million small writes and about a second to replay.
+pub const JOURNAL_TOTAL_BYTES: u64 = 64 << 20;
+pub const JOURNAL_DRIVE_MIN: u64 = 2 << 20;
+pub const JOURNAL_DRIVE_MAX: u64 = 64 << 20;
+/// At most this part of a small drive is journal.
+pub const JOURNAL_DRIVE_FRACTION: u64 = 32;
+/// Smallest zone on a drive; small enough that a small pool has many, large enough that zone
+/// tables stay small.
+pub const ZONE_BYTES_MIN: u64 = 4 << 20;
+/// Zones a drive is divided into when it is large.
+pub const ZONES_AIM: u64 = 512;
+/// Fewest zones that make a pool: two classes, and room to move.
+pub const ZONES_MIN: u32 = 4;

@@ -1,0 +1,93 @@
+//! Pools: made, opened, closed; and their volumes.
+
+mod create;
+mod open;
+mod status;
+mod volumes;
+
+use std::rc::Rc;
+
+use format::Uuid;
+use io::Env;
+
+use crate::api::RequestError;
+use crate::geometry::{Class, PoolGeometry};
+use crate::limits::RESERVE_STRIPES;
+use crate::shard::Shard;
+
+pub use create::{create, plan_create};
+pub use volumes::Volume;
+
+/// An open pool. A handle: clones name the same pool.
+pub struct Pool<E: Env> {
+    inner: Rc<Inner<E>>,
+}
+
+struct Inner<E: Env> {
+    shard: Rc<Shard<E>>,
+    recovery: crate::api::RecoveryReport,
+    default_class: format::ClassId,
+    /// Volume handles in use, by id; a volume in use is not deleted.
+    handles: std::cell::RefCell<std::collections::BTreeMap<u32, u32>>,
+    turn: io::sync::Turn,
+}
+
+impl<E: Env> Clone for Pool<E> {
+    fn clone(&self) -> Pool<E> {
+        Pool { inner: self.inner.clone() }
+    }
+}
+
+impl<E: Env> Pool<E> {
+    fn shard(&self) -> &Rc<Shard<E>> {
+        &self.inner.shard
+    }
+
+    pub fn name(&self) -> String {
+        self.shard().labels.get().pool_name
+    }
+
+    pub fn uuid(&self) -> Uuid {
+        self.shard().labels.pool()
+    }
+
+    /// Ends background work, checkpoints and marks the pool clean. Requests after this fail.
+    pub async fn close(&self) -> Result<(), RequestError> {
+        let shard = self.shard();
+        shard.stop_background().await;
+        if shard.read_only {
+            return Ok(());
+        }
+        shard.flush().await?;
+        // Twice: the first makes the journal's start the end, the second says so cleanly.
+        shard.checkpoint(false).await?;
+        let result = shard.checkpoint(true).await;
+        *shard.failure.borrow_mut() = Some("the pool is closed".into());
+        result
+    }
+
+    /// Flushes everything that was acknowledged. For tests and tools; clients flush volumes.
+    pub async fn flush(&self) -> Result<(), RequestError> {
+        self.shard().flush().await
+    }
+
+    /// Writes a checkpoint now. For tests and benchmarks; the engine does so by itself.
+    pub async fn checkpoint(&self) -> Result<(), RequestError> {
+        self.shard().checkpoint(false).await
+    }
+}
+
+/// Sectors of drive space that live data may take as RAID stripes: all but the replicated
+/// area, which is also the room that compaction works in.
+pub fn footprint_max(geometry: &PoolGeometry, class: &Class, replicated_percent: u8) -> u64 {
+    let stripes = u64::from(class.stripes_per_zone) * u64::from(geometry.zone_count);
+    let room = (stripes * u64::from(replicated_percent)).div_ceil(100).max(4 * RESERVE_STRIPES);
+    let width = class.width() as u64;
+    stripes.saturating_sub(room) * width * u64::from(geometry.block_sectors())
+}
+
+/// Bytes that volumes of this class can hold.
+pub fn usable_bytes(geometry: &PoolGeometry, class: &Class, replicated_percent: u8) -> u64 {
+    let sectors = footprint_max(geometry, class, replicated_percent);
+    sectors / class.width() as u64 * class.data() as u64 * 512
+}

@@ -1,0 +1,222 @@
+//! Making a pool: deciding sizes, writing the first labels.
+
+use format::{
+    CheckpointRoot, ClassId, Extent, Features, JOURNAL_ALIGN, Member, MemberState, SCHEME_FUSION,
+    SLOT_LEN, Superblock, Uuid, end_area, label_offsets, valid_name,
+};
+use futures_util::future::join_all;
+use io::{Buf, Drive, Durability, Env, Geometry};
+use layout::StripeShape;
+
+use crate::api::{CreateError, CreatePlan, CreateSpec, OpenOptions};
+use crate::geometry::{Class, PoolGeometry};
+use crate::label::for_drive;
+use crate::limits::{
+    JOURNAL_DRIVE_FRACTION, JOURNAL_DRIVE_MAX, JOURNAL_DRIVE_MIN, JOURNAL_TOTAL_BYTES,
+    METADATA_COPIES, PATCH_BUDGET_BYTES, ZONE_BYTES_MIN, ZONES_AIM, ZONES_MIN,
+};
+use crate::pool::{Pool, usable_bytes};
+
+const MIB: u64 = 1 << 20;
+/// Data blocks of a stripe by default: FusionRAID §5.1 runs 6+1.
+const DATA_DEFAULT: usize = 6;
+
+/// Everything `create` decides before it writes.
+struct Decision {
+    plan: CreatePlan,
+    geometry: PoolGeometry,
+    journal: Extent,
+    meta: Extent,
+}
+
+/// What `create` would make of these drives.
+pub fn plan_create(
+    drives: &[(String, Geometry)],
+    spec: &CreateSpec,
+) -> Result<CreatePlan, CreateError> {
+    decide(drives, spec).map(|decision| decision.plan)
+}
+
+fn decide(drives: &[(String, Geometry)], spec: &CreateSpec) -> Result<Decision, CreateError> {
+    let shape = check_spec(drives.len(), spec)?;
+    let usable = |size: u64| end_area(size).saturating_sub(MIB);
+    let (name, smallest) = drives
+        .iter()
+        .min_by_key(|(_, geometry)| geometry.size)
+        .expect("the layout wants three drives or more");
+    let size = smallest.size;
+    let journal = Extent { offset: MIB, len: journal_bytes(drives.len(), size) };
+    let zone_bytes = zone_bytes(drives.len(), spec.block_size, size);
+    let meta_len = meta_bytes(drives.len(), size, spec.block_size, zone_bytes);
+    let meta = Extent { offset: journal.offset + journal.len, len: meta_len };
+    let zones_at = (meta.offset + meta.len).next_multiple_of(MIB);
+    let room = (usable(size) + MIB).saturating_sub(zones_at);
+    let zone_count = (room / zone_bytes) as u32;
+    if zone_count < ZONES_MIN {
+        let least = size - room + zone_bytes * u64::from(ZONES_MIN);
+        return Err(CreateError::DriveTooSmall { name: name.clone(), size, least });
+    }
+    let geometry = PoolGeometry {
+        drives: drives.len(),
+        block_size: spec.block_size,
+        zone_bytes,
+        zone_count,
+        zone_blocks: (zone_bytes / u64::from(spec.block_size)) as u32,
+        zones: Extent { offset: zones_at, len: zone_bytes * u64::from(zone_count) },
+    };
+    if !geometry.fits() {
+        return Err(CreateError::TooLarge);
+    }
+    let class = Class::new(ClassId(0), shape, &geometry)?;
+    let raw = drives.iter().map(|(_, geometry)| geometry.size).sum();
+    let used_each = size;
+    let plan = CreatePlan {
+        width: shape.width,
+        parity: shape.parity,
+        block_size: spec.block_size,
+        drives: drives.len(),
+        zone_bytes,
+        zones: zone_count,
+        raw_bytes: raw,
+        usable_bytes: usable_bytes(&geometry, &class, spec.replicated_percent),
+        unused_bytes: raw - used_each * drives.len() as u64,
+        journal_bytes: journal.len,
+        metadata_bytes: meta.len,
+        layout: class.layout.balance().to_string(),
+    };
+    Ok(Decision { plan, geometry, journal, meta })
+}
+
+fn check_spec(drives: usize, spec: &CreateSpec) -> Result<StripeShape, CreateError> {
+    if !valid_name(&spec.name) {
+        return Err(CreateError::Name(spec.name.clone()));
+    }
+    if !(1..=2).contains(&spec.parity) {
+        return Err(CreateError::Parity(spec.parity));
+    }
+    let block_size = spec.block_size;
+    if !block_size.is_power_of_two() || !(4096..=1 << 20).contains(&block_size) {
+        return Err(CreateError::BlockSize(block_size.into()));
+    }
+    if !(2..=50).contains(&spec.replicated_percent) {
+        return Err(CreateError::ReplicatedPercent(spec.replicated_percent));
+    }
+    let width = spec.width.unwrap_or_else(|| default_width(drives, spec.parity));
+    let shape = StripeShape::new(width, spec.parity)?;
+    layout::Layout::new(drives, shape.width())?;
+    Ok(shape)
+}
+
+/// Six data blocks and parity, or all drives if there are fewer.
+pub fn default_width(drives: usize, parity: u8) -> u16 {
+    (DATA_DEFAULT + usize::from(parity)).min(drives) as u16
+}
+
+/// Ring of one drive: an equal share of the pool's journal, within bounds.
+fn journal_bytes(drives: usize, size: u64) -> u64 {
+    let share = JOURNAL_TOTAL_BYTES * METADATA_COPIES as u64 / drives as u64;
+    let bounded = share.clamp(JOURNAL_DRIVE_MIN, JOURNAL_DRIVE_MAX);
+    let small = (size / JOURNAL_DRIVE_FRACTION).max(JOURNAL_DRIVE_MIN);
+    bounded.min(small).next_multiple_of(JOURNAL_ALIGN as u64)
+}
+
+/// Large enough for a row of the widest stripes, small enough that a pool has many zones.
+fn zone_bytes(drives: usize, block_size: u32, size: u64) -> u64 {
+    let row = drives as u64 * u64::from(block_size);
+    let aim = (size / ZONES_AIM).next_power_of_two();
+    aim.clamp(ZONE_BYTES_MIN, 1 << 30).max(row).next_multiple_of(MIB.max(u64::from(block_size)))
+}
+
+/// Room for every object twice (a checkpoint may change them all), on every copy.
+fn meta_bytes(drives: usize, size: u64, block_size: u32, zone_bytes: u64) -> u64 {
+    let pool = size * drives as u64;
+    let entries = pool / u64::from(block_size) * 5;
+    // Patches of ten bytes a page, as far as their memory budget goes.
+    let patches = (pool / 4096 * 10).min(PATCH_BUDGET_BYTES);
+    let tuples = pool / u64::from(block_size) * 2;
+    let zones = size / zone_bytes * SLOT_LEN as u64;
+    let objects = entries + entries / 8 + patches + tuples + zones + 64 * SLOT_LEN as u64;
+    let copies = METADATA_COPIES.min(drives) as u64;
+    let row = SLOT_LEN as u64 * copies;
+    (objects * 2 * copies / drives as u64).next_multiple_of(row).next_multiple_of(4096)
+}
+
+/// Writes a new, empty pool onto the drives, and opens it once to see that it is one.
+pub async fn create<E: Env>(
+    env: &E,
+    drives: &[E::Drive],
+    spec: &CreateSpec,
+) -> Result<CreatePlan, CreateError> {
+    let named: Vec<(String, Geometry)> =
+        drives.iter().map(|drive| (drive.name(), drive.geometry())).collect();
+    let decision = decide(&named, spec)?;
+    let id = |env: &E| Uuid::from_random(env.unique_id());
+    let members: Vec<Member> = drives
+        .iter()
+        .map(|drive| Member {
+            drive: id(env),
+            state: MemberState::Active,
+            size: drive.geometry().size,
+        })
+        .collect();
+    let label = Superblock {
+        pool: id(env),
+        drive: members[0].drive,
+        pool_name: spec.name.clone(),
+        index: 0,
+        generation: 1,
+        epoch: 1,
+        created_secs: spec.created_secs,
+        features: Features { compat: 0, incompat: 0 },
+        clean: true,
+        scheme: SCHEME_FUSION,
+        shards: 1,
+        block_size: spec.block_size,
+        zone_bytes: decision.geometry.zone_bytes,
+        zone_count: decision.geometry.zone_count,
+        drive_size: members[0].size,
+        journal: decision.journal,
+        meta: decision.meta,
+        zones: decision.geometry.zones,
+        members,
+        checkpoint: vec![CheckpointRoot { seq: 0, journal_start: 1, objects: 0, fingerprint: 0 }],
+    };
+    let writes = drives.iter().enumerate().map(|(at, drive)| format_drive(drive, &label, at));
+    for (drive, done) in drives.iter().zip(join_all(writes).await) {
+        done.map_err(|error| CreateError::Drive { name: drive.name(), error })?;
+    }
+    let open = Pool::open(env, drives.to_vec(), OpenOptions::default()).await;
+    let pool = open.map_err(|error| CreateError::Open(Box::new(error)))?;
+    let shape = StripeShape::new(decision.plan.width, decision.plan.parity)?;
+    pool.configure(shape, spec).await?;
+    Ok(decision.plan)
+}
+
+/// Erases what others left at both ends, then writes all label copies.
+async fn format_drive<D: Drive>(
+    drive: &D,
+    label: &Superblock,
+    index: usize,
+) -> Result<(), io::DriveError> {
+    let size = drive.geometry().size;
+    let end = size / 4096 * 4096;
+    let tail = end_area(size);
+    let wipe = async |from: u64, to: u64| {
+        let mut at = from;
+        while at < to {
+            let len = MIB.min(to - at);
+            drive.write(at, Buf::zeroed(len as usize), Durability::Cached).await?;
+            at += len;
+        }
+        Ok(())
+    };
+    wipe(0, MIB).await?;
+    wipe(tail, end).await?;
+    drive.flush().await?;
+    let own = for_drive(label, index);
+    for (copy, offset) in label_offsets(size).into_iter().enumerate() {
+        let bytes = Buf::from_slice(&own.encode(copy as u8));
+        drive.write(offset, bytes, Durability::Durable).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,303 @@
+//! Opening a pool from its drives.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use format::{ClassId, MemberState, Record, Superblock};
+use io::sync::{Event, Turn};
+use io::{Drive, Env};
+use layout::StripeShape;
+
+use crate::api::{
+    ConversionPolicy, Counters, CreateError, CreateSpec, DriveState, OpenError, OpenOptions,
+    RecoveryReport, RequestError,
+};
+use crate::array::Array;
+use crate::checkpoint::layout_kind;
+use crate::geometry::{Class, PoolGeometry};
+use crate::journal::{Journal, JournalIdentity};
+use crate::label::{Label, Labels, read_label};
+use crate::limits::PATCH_BUDGET_BYTES;
+use crate::locks::RangeLocks;
+use crate::pool::{Inner, Pool};
+use crate::reads::ReadGenerations;
+use crate::recover::{Recovered, Recovery};
+use crate::shard::{Settings, Shard, State};
+
+impl<E: Env> Pool<E> {
+    /// Assembles a pool from its drives, in any order, some of them possibly missing; recovers
+    /// if it was not closed cleanly.
+    pub async fn open(
+        env: &E,
+        drives: Vec<E::Drive>,
+        options: OpenOptions,
+    ) -> Result<Pool<E>, OpenError> {
+        let labelled = read_labels(drives).await?;
+        let label = newest_label(&labelled)?;
+        let array = Rc::new(assemble(&label, labelled)?);
+        let geometry = geometry_of(&label);
+        let settings = Settings {
+            replicated_percent: CreateSpec::REPLICATED_PERCENT_DEFAULT,
+            conversion: ConversionPolicy::Lazy,
+            patch_budget: PATCH_BUDGET_BYTES,
+        };
+        let recovery = Recovery {
+            label: &label,
+            geometry: &geometry,
+            array: &array,
+            read_only: options.read_only,
+        };
+        let begin = env.now();
+        let mut recovered = recovery.load(settings).await?;
+        let loaded = env.now();
+        if !label.clean {
+            recovery.replay(&mut recovered).await?;
+        }
+        rebuild_space(&mut recovered).await;
+        recovered.report.clean = label.clean;
+        recovered.report.load_nanos = loaded.saturating_sub(begin).0;
+        recovered.report.replay_nanos = env.now().saturating_sub(loaded).0;
+        let report = recovered.report;
+        let shard = build_shard(env, label, geometry, array, recovered, options.read_only);
+        if !options.read_only {
+            begin_epoch(&shard).await.map_err(|error| OpenError::Damaged {
+                pool: shard.labels.get().pool_name,
+                what: format!("it can't be written: {error}"),
+            })?;
+            shard.start_background();
+        }
+        Ok(Pool::from_shard(shard, report))
+    }
+
+    fn from_shard(shard: Rc<Shard<E>>, recovery: RecoveryReport) -> Pool<E> {
+        Pool {
+            inner: Rc::new(Inner {
+                shard,
+                recovery,
+                default_class: ClassId(0),
+                handles: RefCell::default(),
+                turn: Turn::new(),
+            }),
+        }
+    }
+
+    /// The first class and the settings of a new pool, then a clean close.
+    pub(super) async fn configure(
+        &self,
+        shape: StripeShape,
+        spec: &CreateSpec,
+    ) -> Result<(), CreateError> {
+        let shard = self.shard();
+        {
+            let mut state = shard.state.borrow_mut();
+            state.settings.replicated_percent = spec.replicated_percent;
+            state.settings.conversion = spec.conversion;
+            state.config_dirty = true;
+        }
+        self.ensure_class(shape)?;
+        self.close().await.map_err(|error| {
+            let what = error.to_string();
+            CreateError::Open(Box::new(OpenError::Damaged { pool: spec.name.clone(), what }))
+        })
+    }
+
+    /// The class of a shape, made if it is new.
+    pub(super) fn ensure_class(&self, shape: StripeShape) -> Result<ClassId, CreateError> {
+        let shard = self.shard();
+        let mut state = shard.state.borrow_mut();
+        if let Some(class) = state.space.classes().find(|class| class.shape == shape) {
+            return Ok(class.id);
+        }
+        let id = ClassId(state.space.classes().count() as u8);
+        let class = Class::new(id, shape, &shard.geometry)?;
+        shard.journal.append(&Record::Class {
+            id,
+            width: shape.width,
+            parity: shape.parity,
+            layout_kind: layout_kind(class.layout.kind()),
+            layout_digest: class.layout.digest(),
+        });
+        shard.journal.set_copies(class.copies());
+        state.space.class_add(Rc::new(class));
+        state.config_dirty = true;
+        Ok(id)
+    }
+}
+
+struct Labelled<D> {
+    drive: D,
+    label: Superblock,
+}
+
+async fn read_labels<D: Drive>(drives: Vec<D>) -> Result<Vec<Labelled<D>>, OpenError> {
+    let mut found: Vec<Labelled<D>> = Vec::new();
+    for drive in drives {
+        let name = drive.name();
+        let label = read_label(&drive)
+            .await
+            .map_err(|error| OpenError::Drive { name: name.clone(), error })?;
+        let label = match label {
+            Label::Ours(label) => *label,
+            Label::Foreign(foreign) => {
+                let what = format!("{} at byte {}", foreign.what, foreign.offset);
+                return Err(OpenError::NotOurs { name, what });
+            }
+            Label::Empty => return Err(OpenError::NotOurs { name, what: "no label".into() }),
+            Label::Unreadable(what) => return Err(OpenError::NotOurs { name, what }),
+        };
+        if let Some(other) = found.iter().find(|other| other.label.drive == label.drive) {
+            let (first, second) = (other.drive.name(), name);
+            return Err(OpenError::Duplicate { first, second, uuid: label.drive });
+        }
+        found.push(Labelled { drive, label });
+    }
+    Ok(found)
+}
+
+fn newest_label<D: Drive>(found: &[Labelled<D>]) -> Result<Superblock, OpenError> {
+    let newest = found.iter().max_by_key(|labelled| labelled.label.generation);
+    let newest = &newest.ok_or(OpenError::NoDrives)?.label;
+    let stranger = found.iter().find(|labelled| labelled.label.pool != newest.pool);
+    match stranger {
+        None => Ok(newest.clone()),
+        Some(stranger) => Err(OpenError::OtherPool {
+            name: stranger.drive.name(),
+            found: stranger.label.pool_name.clone(),
+            found_uuid: stranger.label.pool,
+            expected: newest.pool_name.clone(),
+            expected_uuid: newest.pool,
+        }),
+    }
+}
+
+/// Puts every drive in its place. A drive that the newest label calls missing or failed is
+/// stale: it is not used, whatever it says itself.
+fn assemble<D: Drive>(
+    label: &Superblock,
+    found: Vec<Labelled<D>>,
+) -> Result<Array<D>, OpenError> {
+    let mut drives: BTreeMap<format::Uuid, D> =
+        found.into_iter().map(|labelled| (labelled.label.drive, labelled.drive)).collect();
+    let mut members = Vec::new();
+    let mut missing = Vec::new();
+    for (index, member) in label.members.iter().enumerate() {
+        let drive = drives.remove(&member.drive);
+        let state = match (member.state, &drive) {
+            (MemberState::Active, Some(_)) => DriveState::Active,
+            (MemberState::Failed, _) => DriveState::Failed,
+            _ => DriveState::Missing,
+        };
+        if state != DriveState::Active {
+            missing.push(format!("{index} ({})", member.drive));
+        }
+        let usable = drive.filter(|_| state == DriveState::Active);
+        members.push((member.drive, member.size, state, usable));
+    }
+    // More than any volume's parity can be missing only if nothing was ever stored; the
+    // metadata's own copies set the limit for opening.
+    let tolerated = crate::limits::METADATA_COPIES.min(label.members.len()) - 1;
+    if missing.len() > tolerated {
+        return Err(OpenError::TooManyMissing {
+            pool: label.pool_name.clone(),
+            missing: missing.len(),
+            drives: label.members.len(),
+            tolerated,
+            list: missing.join(", "),
+        });
+    }
+    Ok(Array::new(members))
+}
+
+pub fn geometry_of(label: &Superblock) -> PoolGeometry {
+    PoolGeometry {
+        drives: label.members.len(),
+        block_size: label.block_size,
+        zone_bytes: label.zone_bytes,
+        zone_count: label.zone_count,
+        zone_blocks: (label.zone_bytes / u64::from(label.block_size)) as u32,
+        zones: label.zones,
+    }
+}
+
+/// Counts what is live and decides what every stripe is.
+async fn rebuild_space(recovered: &mut Recovered) {
+    let Recovered { map, space, .. } = recovered;
+    let mut live = Vec::new();
+    for (volume, chunk) in map.chunk_list() {
+        map.scan_chunk(volume, chunk, &mut |_, range, place| live.push((place.flbn, range.len)));
+    }
+    space.rebuild(live.into_iter());
+}
+
+fn build_shard<E: Env>(
+    env: &E,
+    label: Superblock,
+    geometry: PoolGeometry,
+    array: Rc<Array<E::Drive>>,
+    recovered: Recovered,
+    read_only: bool,
+) -> Rc<Shard<E>> {
+    let identity = JournalIdentity {
+        pool: label.pool,
+        shard: 0,
+        epoch: label.epoch + 1,
+        ring: label.journal,
+    };
+    let copies = recovered.space.classes().map(|class| class.copies()).max().unwrap_or(2);
+    let next = recovered.next_sequence;
+    let journal = Journal::new(env.clone(), array.clone(), identity, next, copies);
+    let mut state = State {
+        map: recovered.map,
+        space: recovered.space,
+        volumes: recovered.volumes,
+        next_volume: recovered.next_volume,
+        settings: recovered.settings,
+        open: BTreeMap::new(),
+        meta: recovered.meta,
+        config_dirty: true,
+        merge_hand: 0,
+    };
+    for index in array.indexes() {
+        state.space.set_avoided(index, !array.is_active(index));
+    }
+    Rc::new(Shard {
+        env: env.clone(),
+        geometry,
+        array,
+        journal,
+        labels: Labels::new(label),
+        locks: RangeLocks::default(),
+        reads: ReadGenerations::default(),
+        state: RefCell::new(state),
+        space_freed: Event::new(),
+        work: Event::new(),
+        checkpoint_turn: Turn::new(),
+        background_turn: Turn::new(),
+        counters: Cell::new(Counters::default()),
+        read_only,
+        closing: Cell::new(false),
+        closed: Event::new(),
+        tasks: Cell::new(0),
+        failure: RefCell::new(None),
+    })
+}
+
+/// Makes what was recovered durable as a checkpoint, then raises the epoch. From then on the
+/// old journal is void and new blocks may be written.
+async fn begin_epoch<E: Env>(shard: &Shard<E>) -> Result<(), RequestError> {
+    shard.array.flush_dirty().await;
+    shard.checkpoint(false).await?;
+    shard
+        .labels
+        .update(&shard.array, |label| {
+            label.epoch += 1;
+            label.clean = false;
+        })
+        .await;
+    shard.array.take_unrecorded();
+    if shard.array.active().is_empty() {
+        return Err(shard.fail("no drive is left"));
+    }
+    Ok(())
+}

@@ -1,0 +1,90 @@
+//! What a pool says about itself.
+
+use io::Env;
+
+use crate::api::{Counters, DriveState, DriveStatus, MemoryStatus, PoolStatus, SpaceStatus};
+use crate::pool::{Pool, usable_bytes};
+
+impl<E: Env> Pool<E> {
+    pub fn status(&self) -> PoolStatus {
+        let shard = self.shard();
+        let label = shard.labels.get();
+        let state = shard.state.borrow();
+        let class = state.space.class(self.inner.default_class);
+        let drives: Vec<DriveStatus> = shard.array.indexes().map(|i| self.drive_status(i)).collect();
+        let gone = drives.iter().filter(|drive| drive.state != DriveState::Active).count();
+        let most = state.space.classes().map(|class| class.parity()).min().unwrap_or(1);
+        PoolStatus {
+            name: label.pool_name.clone(),
+            uuid: label.pool,
+            scheme: "fusion",
+            block_size: label.block_size,
+            parity: class.shape.parity,
+            width: class.shape.width,
+            layout: class.layout.balance().to_string(),
+            read_only: shard.read_only,
+            failed: shard.failure.borrow().clone(),
+            drives,
+            volumes: self.volumes(),
+            space: self.space_status(),
+            counters: self.counters(),
+            memory: self.memory(),
+            recovery: self.inner.recovery,
+            replicated_percent: state.settings.replicated_percent,
+            conversion: state.settings.conversion,
+            journal_fill_percent: shard.journal.stats().fill_percent,
+            redundancy_margin: most.saturating_sub(gone) as u8,
+        }
+    }
+
+    fn drive_status(&self, index: layout::DriveIndex) -> DriveStatus {
+        let member = self.shard().array.member(index);
+        DriveStatus {
+            index: index.0,
+            uuid: member.uuid,
+            name: member.name(),
+            state: member.state(),
+            size: member.size,
+            counters: member.counters(),
+        }
+    }
+
+    pub fn space_status(&self) -> SpaceStatus {
+        let shard = self.shard();
+        let state = shard.state.borrow();
+        let class = state.space.class(self.inner.default_class);
+        let block = u64::from(shard.geometry.block_size);
+        let (replicated, raid, limbo, total) = state.space.blocks();
+        let (_, used) = state.space.live_footprint();
+        let percent = state.settings.replicated_percent;
+        SpaceStatus {
+            total: total * block,
+            replicated: replicated * block,
+            raid: raid * block,
+            limbo: limbo * block,
+            free: (total - replicated - raid - limbo) * block,
+            used: used * 512,
+            usable: usable_bytes(&shard.geometry, class, percent),
+        }
+    }
+
+    pub fn counters(&self) -> Counters {
+        let journal = self.shard().journal.stats();
+        let counters = self.shard().counters.get();
+        Counters { journal_blocks: journal.blocks, journal_bytes: journal.bytes, ..counters }
+    }
+
+    pub fn memory(&self) -> MemoryStatus {
+        let state = self.shard().state.borrow();
+        let (map_bytes, patch_bytes) = state.map.memory();
+        let (space_bytes, tuple_bytes) = state.space.memory();
+        MemoryStatus {
+            map_bytes,
+            space_bytes,
+            tuple_bytes,
+            patch_bytes,
+            patches: state.map.patches(),
+            patch_budget_bytes: state.settings.patch_budget,
+        }
+    }
+}

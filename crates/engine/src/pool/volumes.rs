@@ -1,0 +1,256 @@
+//! Volumes: named block devices in a pool, and the handle that requests go through.
+
+use std::rc::Rc;
+
+use format::{Record, VolumeId, valid_name};
+use io::{Buf, Env};
+use layout::StripeShape;
+
+use crate::api::{RequestError, VolumeError, VolumeExtent, VolumeInfo};
+use crate::limits::{CLASSES_MAX, VOLUMES_MAX};
+use crate::pool::create::default_width;
+use crate::pool::{Inner, Pool};
+use crate::shard::VolumeRecord;
+
+impl<E: Env> Pool<E> {
+    pub fn volumes(&self) -> Vec<VolumeInfo> {
+        let state = self.shard().state.borrow();
+        let info = |volume: &VolumeRecord| {
+            let class = state.space.class(volume.class);
+            VolumeInfo {
+                id: volume.id.0,
+                name: volume.name.clone(),
+                size: volume.size,
+                width: class.shape.width,
+                parity: class.shape.parity,
+                mapped_bytes: state.map.mapped_blocks(volume.id)
+                    * u64::from(self.shard().geometry.block_size),
+            }
+        };
+        state.volumes.values().map(info).collect()
+    }
+
+    fn find(&self, name: &str) -> Option<VolumeRecord> {
+        let state = self.shard().state.borrow();
+        state.volumes.values().find(|volume| volume.name == name).cloned()
+    }
+
+    pub fn volume(&self, name: &str) -> Option<Volume<E>> {
+        let volume = self.find(name)?;
+        Some(Volume::new(self.inner.clone(), volume.id))
+    }
+
+    /// Makes a volume; by default of the pool's own RAID level and width. It is thin: space is
+    /// taken when it is written.
+    pub async fn volume_create(
+        &self,
+        name: &str,
+        size: u64,
+        parity: Option<u8>,
+        width: Option<u16>,
+    ) -> Result<(), VolumeError> {
+        let shard = self.shard();
+        shard.check_usable()?;
+        let _turn = self.inner.turn.lock().await;
+        if !valid_name(name) {
+            return Err(VolumeError::Name(name.to_owned()));
+        }
+        if self.find(name).is_some() {
+            return Err(VolumeError::Exists(name.to_owned()));
+        }
+        check_size(size)?;
+        let shape = self.shape_for(parity, width)?;
+        let (volumes, classes) = {
+            let state = shard.state.borrow();
+            (state.volumes.len(), state.space.classes().count())
+        };
+        if volumes >= VOLUMES_MAX || classes >= CLASSES_MAX {
+            return Err(VolumeError::TooMany(VOLUMES_MAX.min(CLASSES_MAX)));
+        }
+        let class = self.ensure_class(shape)?;
+        {
+            let mut state = shard.state.borrow_mut();
+            let id = VolumeId(state.next_volume);
+            state.next_volume += 1;
+            let volume = VolumeRecord { id, name: name.to_owned(), size, class };
+            shard.journal.append(&Record::VolumeCreate { id, name: name.to_owned(), size, class });
+            state.map.volume_add(id);
+            state.volumes.insert(id, volume);
+            state.config_dirty = true;
+        }
+        // A checkpoint, so that the metadata has the copies a new class may want.
+        shard.checkpoint(false).await?;
+        Ok(())
+    }
+
+    fn shape_for(
+        &self,
+        parity: Option<u8>,
+        width: Option<u16>,
+    ) -> Result<StripeShape, VolumeError> {
+        let state = self.shard().state.borrow();
+        let own = state.space.class(self.inner.default_class).shape;
+        let parity = parity.unwrap_or(own.parity);
+        if !(1..=2).contains(&parity) {
+            return Err(crate::api::CreateError::Parity(parity).into());
+        }
+        let same = parity == own.parity;
+        let fallback =
+            if same { own.width } else { default_width(self.shard().geometry.drives, parity) };
+        let shape = StripeShape::new(width.unwrap_or(fallback), parity)
+            .map_err(crate::api::CreateError::from)?;
+        Ok(shape)
+    }
+
+    /// Grows a volume, or shrinks it as far as it holds no data.
+    pub async fn volume_resize(&self, name: &str, size: u64) -> Result<(), VolumeError> {
+        let shard = self.shard();
+        shard.check_usable()?;
+        let _turn = self.inner.turn.lock().await;
+        check_size(size)?;
+        let volume = self.find(name).ok_or_else(|| VolumeError::NotFound(name.to_owned()))?;
+        if size < volume.size {
+            let used = self.used_upto(&volume);
+            if used > size {
+                let name = name.to_owned();
+                return Err(VolumeError::ShrinkBelowData { name, size, used });
+            }
+        }
+        {
+            let mut state = shard.state.borrow_mut();
+            shard.journal.append(&Record::VolumeResize { id: volume.id, size });
+            state.volumes.get_mut(&volume.id).expect("just found").size = size;
+            state.config_dirty = true;
+        }
+        shard.flush().await?;
+        Ok(())
+    }
+
+    /// End of the last byte that is mapped.
+    fn used_upto(&self, volume: &VolumeRecord) -> u64 {
+        let shard = self.shard();
+        let block_size = u64::from(shard.geometry.block_size);
+        let last = shard.state.borrow().map.last_mapped_block(volume.id);
+        let Some(last) = last else { return 0 };
+        let start = last * block_size;
+        let mut end = start;
+        for extent in shard.extents(volume, start, block_size) {
+            end += extent.len;
+            if !extent.allocated {
+                end -= extent.len;
+                break;
+            }
+        }
+        end.max(start + 1)
+    }
+
+    pub async fn volume_delete(&self, name: &str) -> Result<(), VolumeError> {
+        let shard = self.shard();
+        shard.check_usable()?;
+        let _turn = self.inner.turn.lock().await;
+        let volume = self.find(name).ok_or_else(|| VolumeError::NotFound(name.to_owned()))?;
+        if self.inner.handles.borrow().contains_key(&volume.id.0) {
+            return Err(VolumeError::InUse(name.to_owned()));
+        }
+        let block_size = u64::from(shard.geometry.block_size);
+        let whole = VolumeRecord { size: u64::MAX / 2, ..volume.clone() };
+        let end = shard.state.borrow().map.last_mapped_block(volume.id);
+        if let Some(last) = end {
+            shard.trim(&whole, 0, (last + 1) * block_size, false).await?;
+        }
+        {
+            let mut state = shard.state.borrow_mut();
+            shard.journal.append(&Record::VolumeDelete { id: volume.id });
+            state.map.volume_remove(volume.id);
+            state.volumes.remove(&volume.id);
+            state.config_dirty = true;
+        }
+        shard.checkpoint(false).await?;
+        Ok(())
+    }
+}
+
+fn check_size(size: u64) -> Result<(), VolumeError> {
+    let good = size > 0 && size.is_multiple_of(512) && size <= 1 << 56;
+    if good { Ok(()) } else { Err(VolumeError::Size(size)) }
+}
+
+/// A volume in use. Clones count as uses; a volume in use is not deleted.
+pub struct Volume<E: Env> {
+    inner: Rc<Inner<E>>,
+    id: VolumeId,
+}
+
+impl<E: Env> Volume<E> {
+    fn new(inner: Rc<Inner<E>>, id: VolumeId) -> Volume<E> {
+        *inner.handles.borrow_mut().entry(id.0).or_default() += 1;
+        Volume { inner, id }
+    }
+
+    fn record(&self) -> Result<VolumeRecord, RequestError> {
+        let state = self.inner.shard.state.borrow();
+        state.volumes.get(&self.id).cloned().ok_or(RequestError::Closed)
+    }
+
+    pub fn size(&self) -> u64 {
+        self.record().map_or(0, |volume| volume.size)
+    }
+
+    pub fn block_size(&self) -> u32 {
+        self.inner.shard.geometry.block_size
+    }
+
+    pub fn is_read_only(&self) -> bool {
+        self.inner.shard.read_only
+    }
+
+    pub async fn read(&self, offset: u64, len: u32) -> Result<Vec<Buf>, RequestError> {
+        self.inner.shard.read(&self.record()?, offset, u64::from(len)).await
+    }
+
+    /// Done when the data is on its drives, with `fua` when it is durable there.
+    pub async fn write(&self, offset: u64, data: Buf, fua: bool) -> Result<(), RequestError> {
+        self.inner.shard.write(&self.record()?, offset, data, fua).await
+    }
+
+    /// Makes every write that was answered before durable, on whatever volume.
+    pub async fn flush(&self) -> Result<(), RequestError> {
+        self.inner.shard.count(|counters| counters.flushes += 1);
+        self.inner.shard.flush().await
+    }
+
+    pub async fn trim(&self, offset: u64, len: u64, fua: bool) -> Result<(), RequestError> {
+        self.inner.shard.trim(&self.record()?, offset, len, fua).await
+    }
+
+    pub async fn write_zeroes(
+        &self,
+        offset: u64,
+        len: u64,
+        fua: bool,
+        may_trim: bool,
+    ) -> Result<(), RequestError> {
+        self.inner.shard.write_zeroes(&self.record()?, offset, len, fua, may_trim).await
+    }
+
+    pub fn extents(&self, offset: u64, len: u64) -> Vec<VolumeExtent> {
+        self.record().map_or_else(|_| Vec::new(), |v| self.inner.shard.extents(&v, offset, len))
+    }
+}
+
+impl<E: Env> Clone for Volume<E> {
+    fn clone(&self) -> Volume<E> {
+        Volume::new(self.inner.clone(), self.id)
+    }
+}
+
+impl<E: Env> Drop for Volume<E> {
+    fn drop(&mut self) {
+        let mut handles = self.inner.handles.borrow_mut();
+        let count = handles.get_mut(&self.id.0).expect("every handle is counted");
+        *count -= 1;
+        if *count == 0 {
+            handles.remove(&self.id.0);
+        }
+    }
+}

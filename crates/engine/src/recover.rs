@@ -1,0 +1,559 @@
+//! Opening a pool: checkpoint, then the journal on top of it, then one consistent shard.
+//!
+//! ```text
+//!  labels ─> metadata slots ─> objects of the last checkpoint ─> maps
+//!  rings  ─> blocks of this epoch from `journal_start`, unbroken ─> replay
+//!                                                └ after the last durable one: verify data,
+//!                                                  heal copies, drop what never arrived
+//! ```
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use format::{
+    ChunkObject, ConfigObject, Extent, JOURNAL_ALIGN, JOURNAL_BLOCK_MAX, ObjectKey, Place, Record,
+    SLOT_LEN, SectorRange, StripeId, Superblock, VolumeId, ZoneObject, decode_block, decode_slot,
+    peek_header,
+};
+use futures_util::future::join_all;
+use io::{Buf, Drive, Durability, PAGE};
+use layout::{DriveIndex, StripeShape};
+
+use crate::api::{OpenError, RecoveryReport};
+use crate::array::Array;
+use crate::checkpoint::{MetaSlots, Stored, apply_setting, layout_kind};
+use crate::geometry::{BlockAddress, Class, PoolGeometry};
+use crate::limits::{RECOVERY_READ_BYTES, RECOVERY_READS_MAX};
+use crate::map::{BlockMap, Deltas};
+use crate::shard::{Settings, VolumeRecord};
+use crate::space::Space;
+
+/// What recovery builds; the shard is made from it.
+pub struct Recovered {
+    pub map: BlockMap,
+    pub space: Space,
+    pub volumes: BTreeMap<VolumeId, VolumeRecord>,
+    pub next_volume: u32,
+    pub settings: Settings,
+    pub meta: MetaSlots,
+    pub report: RecoveryReport,
+    /// Sequence for the first new journal block.
+    pub next_sequence: u64,
+}
+
+pub struct Recovery<'a, D: Drive> {
+    pub label: &'a Superblock,
+    pub geometry: &'a PoolGeometry,
+    pub array: &'a Rc<Array<D>>,
+    pub read_only: bool,
+}
+
+/// Newest version of each object part that belongs to the checkpoint.
+type Parts = BTreeMap<(ObjectKey, u16), Part>;
+
+struct Part {
+    seq: u64,
+    parts: u16,
+    slot: u32,
+    payload: Vec<u8>,
+}
+
+struct Block {
+    durable: u64,
+    records: Vec<Record>,
+}
+
+/// How a record with a checksum came through the crash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Trusted,
+    Dropped,
+}
+
+impl<D: Drive> Recovery<'_, D> {
+    fn damaged(&self, what: impl Into<String>) -> OpenError {
+        OpenError::Damaged { pool: self.label.pool_name.clone(), what: what.into() }
+    }
+
+    pub async fn load(&self, settings: Settings) -> Result<Recovered, OpenError> {
+        let mut meta = MetaSlots::new(self.geometry.drives, self.label.meta.len);
+        let root = self.label.checkpoint[0];
+        let (parts, newest) = self.read_slots(&meta).await;
+        // Slots of a checkpoint that a crash cut short look like any other: its sequence is
+        // never used again.
+        meta.seq = root.seq.max(newest);
+        let objects = self.assemble(parts, &mut meta)?;
+        let block_sectors = self.geometry.block_sectors();
+        let crowd = usize::from(self.geometry.block_pages())
+            * crate::limits::PATCHES_PER_BLOCK_FACTOR;
+        let mut out = Recovered {
+            map: BlockMap::new(block_sectors, crowd.max(4)),
+            space: Space::new(self.geometry.clone()),
+            volumes: BTreeMap::new(),
+            next_volume: 1,
+            settings,
+            meta,
+            report: RecoveryReport::default(),
+            next_sequence: root.journal_start,
+        };
+        out.report.objects_loaded = objects.len() as u64;
+        self.apply_objects(&mut out, objects)?;
+        out.map.take_dirty();
+        out.space.take_dirty_zones();
+        Ok(out)
+    }
+
+    // ---- checkpoint
+
+    /// Reads the metadata area of every drive. Also returns the newest sequence seen.
+    async fn read_slots(&self, meta: &MetaSlots) -> (Parts, u64) {
+        let found = RefCell::new((Parts::new(), 0));
+        let scan = |index: DriveIndex| {
+            let found = &found;
+            async move {
+                let rows = meta.rows();
+                let step = (RECOVERY_READ_BYTES / SLOT_LEN) as u64;
+                for first in (0..rows).step_by(step as usize) {
+                    let count = step.min(rows - first);
+                    let at = self.label.meta.offset + first * SLOT_LEN as u64;
+                    let len = count as usize * SLOT_LEN;
+                    let Ok(bytes) = self.array.read(index, at, len).await else { continue };
+                    for (row, image) in bytes.chunks_exact(SLOT_LEN).enumerate() {
+                        let slot = meta.slot_at(index, first + row as u64);
+                        self.take_slot(&mut found.borrow_mut(), slot, image);
+                    }
+                }
+            }
+        };
+        join_all(self.array.active().into_iter().map(scan)).await;
+        found.into_inner()
+    }
+
+    fn take_slot(&self, (found, newest): &mut (Parts, u64), slot: u32, image: &[u8]) {
+        let Ok((header, payload)) = decode_slot(image, &self.label.pool) else { return };
+        *newest = header.seq.max(*newest);
+        if header.seq > self.label.checkpoint[0].seq || header.shard != 0 {
+            return;
+        }
+        let key = (header.key, header.part);
+        if found.get(&key).is_none_or(|part| part.seq < header.seq) {
+            let payload = payload.to_vec();
+            found.insert(key, Part { seq: header.seq, parts: header.parts, slot, payload });
+        }
+    }
+
+    /// Puts the parts of each object together and checks that the set is the one that the
+    /// superblock means.
+    fn assemble(
+        &self,
+        parts: Parts,
+        meta: &mut MetaSlots,
+    ) -> Result<Vec<(ObjectKey, Vec<Vec<u8>>)>, OpenError> {
+        let mut objects: Vec<(ObjectKey, Vec<Vec<u8>>)> = Vec::new();
+        let mut wanted = 0;
+        for ((key, number), part) in parts {
+            if number == 0 {
+                wanted = part.parts;
+                meta.objects.insert(key, Stored { seq: part.seq, slots: vec![part.slot] });
+                objects.push((key, vec![part.payload]));
+                continue;
+            }
+            let current = meta.objects.get_mut(&key).filter(|s| s.seq == part.seq);
+            if number < wanted
+                && let Some(stored) = current
+            {
+                stored.slots.push(part.slot);
+                objects.last_mut().expect("part 0 came first").1.push(part.payload);
+            }
+        }
+        self.drop_dead(meta, &mut objects);
+        let root = self.label.checkpoint[0];
+        if meta.root() != (root.objects, root.fingerprint) {
+            let what = format!(
+                "checkpoint {} is incomplete: {} objects found, {} expected",
+                root.seq,
+                objects.len(),
+                root.objects
+            );
+            return Err(self.damaged(what));
+        }
+        meta.rebuild_free();
+        Ok(objects)
+    }
+
+    /// Objects that a later checkpoint removed leave no trace but the fingerprint: volumes
+    /// that no longer exist, zones that were returned.
+    fn drop_dead(&self, meta: &mut MetaSlots, objects: &mut Vec<(ObjectKey, Vec<Vec<u8>>)>) {
+        let root = self.label.checkpoint[0];
+        if meta.root() == (root.objects, root.fingerprint) {
+            return;
+        }
+        let config = objects.iter().find(|(key, _)| *key == ObjectKey::Config);
+        let Some(config) = config.and_then(|(_, parts)| ConfigObject::decode(parts).ok()) else {
+            return;
+        };
+        let dead = |key: &ObjectKey| match key {
+            ObjectKey::Chunk { volume, .. } => !config.volumes.iter().any(|v| v.id == *volume),
+            _ => false,
+        };
+        meta.objects.retain(|key, _| !dead(key));
+        objects.retain(|(key, _)| !dead(key));
+    }
+
+    fn apply_objects(
+        &self,
+        out: &mut Recovered,
+        objects: Vec<(ObjectKey, Vec<Vec<u8>>)>,
+    ) -> Result<(), OpenError> {
+        let config = objects.iter().find(|(key, _)| *key == ObjectKey::Config);
+        if let Some((_, parts)) = config {
+            let config = ConfigObject::decode(parts)?;
+            for class in config.classes {
+                self.add_class(out, class.id, class.width, class.parity, class.layout_digest)?;
+            }
+            for volume in config.volumes {
+                out.map.volume_add(volume.id);
+                let (id, name, size, class) = (volume.id, volume.name, volume.size, volume.class);
+                out.volumes.insert(id, VolumeRecord { id, name, size, class });
+            }
+            out.next_volume = config.next_volume;
+            for (key, value) in config.settings {
+                apply_setting(&mut out.settings, key, value);
+            }
+        }
+        for (key, parts) in objects {
+            match key {
+                ObjectKey::Config => {}
+                ObjectKey::Zone { zone } => self.load_zone(out, zone, &parts)?,
+                ObjectKey::Chunk { volume, chunk } => {
+                    let object = ChunkObject::decode(&parts)?;
+                    out.map.import_chunk(volume, chunk, object.entries, object.patches);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn load_zone(&self, out: &mut Recovered, zone: u32, parts: &[Vec<u8>]) -> Result<(), OpenError> {
+        let object = ZoneObject::decode(parts)?;
+        if let Some(class) = object.class {
+            out.space.zone_assign(zone, class);
+        }
+        for tuple in object.tuples {
+            out.space.replay_tuple(&tuple.stripes, &tuple.slots, &tuple.filled);
+        }
+        Ok(())
+    }
+
+    fn add_class(
+        &self,
+        out: &mut Recovered,
+        id: format::ClassId,
+        width: u16,
+        parity: u8,
+        digest: u32,
+    ) -> Result<(), OpenError> {
+        let shape = StripeShape::new(width, parity)?;
+        let class = Class::new(id, shape, self.geometry)
+            .map_err(|error| self.damaged(format!("class {width} wide: {error}")))?;
+        if class.layout.digest() != digest {
+            return Err(self.damaged(format!(
+                "this version computes another layout for {} drives, {width} wide",
+                self.geometry.drives
+            )));
+        }
+        out.space.class_add(Rc::new(class));
+        Ok(())
+    }
+
+    // ---- journal
+
+    /// Replays the journal over the loaded maps.
+    pub async fn replay(&self, out: &mut Recovered) -> Result<(), OpenError> {
+        let blocks = self.read_journal().await;
+        let durable = blocks.values().map(|block| block.durable).max().unwrap_or(0);
+        out.report.blocks_replayed = blocks.len() as u64;
+        for (&sequence, block) in &blocks {
+            out.next_sequence = sequence + 1;
+            for records in block.records.chunks(RECOVERY_READS_MAX) {
+                let verdicts = self.judge(out, records, sequence > durable).await?;
+                for (record, verdict) in records.iter().zip(verdicts) {
+                    out.report.records_replayed += 1;
+                    if verdict == Verdict::Trusted {
+                        self.apply_record(out, record)?;
+                    } else {
+                        out.report.records_dropped += 1;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Blocks of the pool's epoch from the checkpoint on, up to the first that is missing.
+    async fn read_journal(&self) -> BTreeMap<u64, Block> {
+        let found = RefCell::new(BTreeMap::new());
+        let scan = |index: DriveIndex| {
+            let found = &found;
+            async move {
+                let Extent { offset, len } = self.label.journal;
+                // Each read overlaps the next by one block, so that none is cut in two.
+                let step = RECOVERY_READ_BYTES.max(2 * JOURNAL_BLOCK_MAX) as u64;
+                let mut at = 0;
+                while at < len {
+                    let want = (step + JOURNAL_BLOCK_MAX as u64).min(len - at);
+                    if let Ok(bytes) = self.array.read(index, offset + at, want as usize).await {
+                        self.collect(&mut found.borrow_mut(), &bytes, step as usize);
+                    }
+                    at += step;
+                }
+            }
+        };
+        join_all(self.array.active().into_iter().map(scan)).await;
+        let mut next = self.label.checkpoint[0].journal_start;
+        let unbroken = |sequence: &&u64| {
+            next += 1;
+            **sequence == next - 1
+        };
+        let found: BTreeMap<u64, Block> = found.into_inner();
+        let count = found.keys().take_while(unbroken).count();
+        found.into_iter().take(count).collect()
+    }
+
+    fn collect(&self, found: &mut BTreeMap<u64, Block>, bytes: &[u8], upto: usize) {
+        let start = self.label.checkpoint[0].journal_start;
+        for at in (0..bytes.len().min(upto)).step_by(JOURNAL_ALIGN) {
+            let Ok(header) = peek_header(&bytes[at..]) else { continue };
+            let ours = header.pool == self.label.pool && header.epoch == self.label.epoch;
+            if !ours || header.sequence < start || found.contains_key(&header.sequence) {
+                continue;
+            }
+            if let Ok((header, records)) = decode_block(&bytes[at..], &self.label.pool) {
+                found.insert(header.sequence, Block { durable: header.durable, records });
+            }
+        }
+    }
+
+    /// Decides about each record of a run. Only those that came after the last known flush
+    /// and carry checksums have to be looked at. Tuples that the run itself creates are
+    /// entered first, since the records after them lie in them.
+    async fn judge(
+        &self,
+        out: &mut Recovered,
+        records: &[Record],
+        verify: bool,
+    ) -> Result<Vec<Verdict>, OpenError> {
+        for record in records {
+            if matches!(record, Record::Zone { .. } | Record::Class { .. }) {
+                self.apply_record(out, record)?;
+            }
+        }
+        if !verify {
+            return Ok(vec![Verdict::Trusted; records.len()]);
+        }
+        let mut tuples: BTreeMap<StripeId, (&[StripeId], &[[u8; 2]])> = BTreeMap::new();
+        let mut checks = Vec::with_capacity(records.len());
+        for record in records {
+            if let Record::Tuple { stripes, slots } = record {
+                tuples.insert(stripes[0], (stripes, slots));
+            }
+            checks.push(match record {
+                Record::Write { place, range, crc, .. } => {
+                    self.write_check(&out.space, &tuples, *place, *range, *crc)
+                }
+                Record::Stripe { stripe, crcs, .. } if !crcs.is_empty() => {
+                    self.stripe_check(&out.space, *stripe, crcs)
+                }
+                _ => Check::Nothing,
+            });
+        }
+        let run = |check| async move {
+            match check {
+                Check::Nothing => (Verdict::Trusted, 0, 0),
+                Check::Copies { places, len, crc } => self.verify_copies(places, len, crc).await,
+                Check::Stripe { members, crcs, parity } => {
+                    (self.verify_stripe(&members, &crcs, parity).await, 1, 0)
+                }
+            }
+        };
+        let results = join_all(checks.into_iter().map(run)).await;
+        for (_, verified, healed) in &results {
+            out.report.records_verified += verified;
+            out.report.copies_healed += healed;
+        }
+        Ok(results.into_iter().map(|(verdict, ..)| verdict).collect())
+    }
+
+    fn write_check(
+        &self,
+        space: &Space,
+        fresh: &BTreeMap<StripeId, (&[StripeId], &[[u8; 2]])>,
+        place: Place,
+        range: SectorRange,
+        crc: u32,
+    ) -> Check {
+        let zone = self.geometry.zone_of(place.flbn);
+        let Some(class) = space.class_of_zone(zone) else { return Check::Nothing };
+        let (key, slot) = self.geometry.stripe_of(class, place.flbn);
+        let known = fresh.get(&key).map(|&(stripes, slots)| (stripes.to_vec(), slots[slot]));
+        let known = known.or_else(|| {
+            let tuple = space.tuple(key)?;
+            Some((tuple.stripes.to_vec(), tuple.slots[slot]))
+        });
+        // A tuple that ended before the checkpoint ended with all its data flushed.
+        let Some((stripes, positions)) = known else { return Check::Nothing };
+        let page = u64::from(place.sector) / 8 * PAGE as u64;
+        let address = |(copy, &stripe): (usize, &StripeId)| {
+            let position = if copy == 0 { slot } else { usize::from(positions[copy - 1]) };
+            let mut at = self.geometry.address(class, stripe, position);
+            at.offset += page;
+            at
+        };
+        let places = stripes.iter().enumerate().map(address).collect();
+        Check::Copies { places, len: place.pages(range.len) as usize * PAGE, crc }
+    }
+
+    fn stripe_check(&self, space: &Space, stripe: StripeId, crcs: &[u32]) -> Check {
+        let Some(class) = space.class_of_zone(stripe.zone) else { return Check::Nothing };
+        let address = |position| self.geometry.address(class, stripe, position);
+        let members = (0..class.width()).map(address).collect();
+        Check::Stripe { members, crcs: crcs.to_vec(), parity: class.shape }
+    }
+
+    /// A replicated write is good if any copy is; the others are made like it.
+    async fn verify_copies(
+        &self,
+        places: Vec<BlockAddress>,
+        len: usize,
+        crc: u32,
+    ) -> (Verdict, u64, u64) {
+        let read = |at: &BlockAddress| self.array.read(at.drive, at.offset, len);
+        let copies = join_all(places.iter().map(read)).await;
+        let good = |bytes: &Buf| crc32c::crc32c(bytes) == crc;
+        let Some(data) = copies.iter().flatten().find(|bytes| good(bytes)).cloned() else {
+            return (Verdict::Dropped, 1, 0);
+        };
+        let mut healed = 0;
+        for (at, copy) in places.iter().zip(&copies) {
+            if !copy.as_ref().is_ok_and(good) && !self.read_only && self.array.is_active(at.drive) {
+                let heal = self.array.write(at.drive, at.offset, data.clone(), Durability::Cached);
+                healed += u64::from(heal.await.is_ok());
+            }
+        }
+        (Verdict::Trusted, 1, healed)
+    }
+
+    /// A stripe is good if every block that can be read is what was written, and no more are
+    /// missing than parity makes up for.
+    async fn verify_stripe(
+        &self,
+        members: &[BlockAddress],
+        crcs: &[u32],
+        shape: StripeShape,
+    ) -> Verdict {
+        let len = self.geometry.block_size as usize;
+        let read = |at: &BlockAddress| self.array.read(at.drive, at.offset, len);
+        let blocks = join_all(members.iter().map(read)).await;
+        let missing = blocks.iter().filter(|block| block.is_err()).count();
+        let matches = |(block, crc): (&Buf, &u32)| crc32c::crc32c(block) == *crc;
+        let readable = blocks.iter().zip(crcs).filter_map(|(b, c)| Some((b.as_ref().ok()?, c)));
+        let intact = readable.into_iter().all(matches);
+        if intact && missing <= shape.parity() { Verdict::Trusted } else { Verdict::Dropped }
+    }
+
+    /// The effect of one record on the maps. Idempotent, in order.
+    fn apply_record(&self, out: &mut Recovered, record: &Record) -> Result<(), OpenError> {
+        let mut ignored = Deltas::default();
+        match record {
+            Record::Write { volume, block, range, place, .. } => {
+                if out.volumes.contains_key(volume) {
+                    out.map.set(*volume, *block, *range, Some(*place), &mut ignored);
+                    self.note_filled(out, *place, *range);
+                }
+            }
+            Record::Stripe { stripe, blocks, .. } => self.apply_stripe(out, *stripe, blocks),
+            Record::Tuple { stripes, slots } => out.space.replay_tuple(stripes, slots, &[]),
+            Record::Convert { stripe } => out.space.replay_convert(*stripe),
+            Record::Relocate { volume, block, range, from, to } => {
+                if out.volumes.contains_key(volume) {
+                    out.map.relocate(*volume, *block, *range, *from, *to, &mut ignored);
+                }
+            }
+            Record::Unmap { volume, block, range } => {
+                if out.volumes.contains_key(volume) {
+                    out.map.set(*volume, *block, *range, None, &mut ignored);
+                }
+            }
+            Record::UnmapBlocks { volume, first, count } => {
+                let whole = SectorRange { start: 0, len: self.geometry.block_sectors() };
+                for block in *first..*first + *count {
+                    if out.map.is_mapped(*volume, block) {
+                        out.map.set(*volume, block, whole, None, &mut ignored);
+                    }
+                }
+            }
+            Record::Zone { zone, class: Some(class) } => out.space.zone_assign(*zone, *class),
+            Record::Zone { zone, class: None } => out.space.zone_release(*zone),
+            Record::Class { id, width, parity, layout_digest, layout_kind: kind } => {
+                self.add_class(out, *id, *width, *parity, *layout_digest)?;
+                debug_assert_eq!(*kind, layout_kind(out.space.class(*id).layout.kind()));
+            }
+            Record::VolumeCreate { id, name, size, class } => {
+                out.map.volume_add(*id);
+                out.next_volume = out.next_volume.max(id.0 + 1);
+                let (id, name, size, class) = (*id, name.clone(), *size, *class);
+                out.volumes.insert(id, VolumeRecord { id, name, size, class });
+            }
+            Record::VolumeResize { id, size } => {
+                if let Some(volume) = out.volumes.get_mut(id) {
+                    volume.size = *size;
+                }
+            }
+            Record::VolumeDelete { id } => {
+                out.volumes.remove(id);
+                out.map.volume_remove(*id);
+            }
+            Record::Setting { key, value } => apply_setting(&mut out.settings, *key, *value),
+        }
+        Ok(())
+    }
+
+    /// Slots written further than the checkpoint knew.
+    fn note_filled(&self, out: &mut Recovered, place: Place, range: SectorRange) {
+        let zone = self.geometry.zone_of(place.flbn);
+        let Some(class) = out.space.class_of_zone(zone) else { return };
+        let (key, slot) = self.geometry.stripe_of(class, place.flbn);
+        let upto = place.sector / 8 + place.pages(range.len) as u16;
+        if let Some(tuple) = out.space.tuple_mut(key) {
+            tuple.filled[slot] = tuple.filled[slot].max(upto);
+        }
+    }
+
+    fn apply_stripe(
+        &self,
+        out: &mut Recovered,
+        stripe: StripeId,
+        blocks: &[Option<(VolumeId, u64)>],
+    ) {
+        // Whatever tuple it was the head of died before the stripe could be taken again.
+        out.space.replay_convert(stripe);
+        let Some(class) = out.space.class_of_zone(stripe.zone).cloned() else { return };
+        let whole = SectorRange { start: 0, len: self.geometry.block_sectors() };
+        for (position, owner) in blocks.iter().enumerate() {
+            let Some((volume, block)) = owner else { continue };
+            if out.volumes.contains_key(volume) {
+                let flbn = self.geometry.flbn(&class, stripe, position);
+                let place = Place { flbn, replicated: false, sector: 0 };
+                out.map.set(*volume, *block, whole, Some(place), &mut Deltas::default());
+            }
+        }
+    }
+}
+
+/// What has to be read to judge a record.
+enum Check {
+    Nothing,
+    Copies { places: Vec<BlockAddress>, len: usize, crc: u32 },
+    Stripe { members: Vec<BlockAddress>, crcs: Vec<u32>, parity: StripeShape },
+}

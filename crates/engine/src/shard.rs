@@ -1,0 +1,389 @@
+//! One shard: maps, space and journal of a part of the pool, on one thread.
+//!
+//! All state sits in one `RefCell`, borrowed between awaits only. The verbs (`read`, `write`,
+//! `trim`, `convert`, `compact`, `checkpoint`) are `impl` blocks in files of their own.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+
+use format::{ClassId, Record, StripeId, VolumeId};
+use io::sync::{Event, Turn};
+use io::Env;
+use smallvec::SmallVec;
+
+use crate::api::{ConversionPolicy, Counters, RequestError};
+use crate::array::Array;
+use crate::checkpoint::MetaSlots;
+use crate::geometry::{BlockAddress, Class, PoolGeometry};
+use crate::journal::Journal;
+use crate::label::Labels;
+use crate::limits::{PACKED_SLOTS_OPEN, RESERVE_STRIPES, TUPLE_CANDIDATES};
+use crate::locks::RangeLocks;
+use crate::map::{BlockMap, Deltas};
+use crate::reads::ReadGenerations;
+use crate::space::Space;
+use crate::tuple::TupleKey;
+
+/// A volume as the shard knows it.
+#[derive(Clone, Debug)]
+pub struct VolumeRecord {
+    pub id: VolumeId,
+    pub name: String,
+    pub size: u64,
+    pub class: ClassId,
+}
+
+/// A packed slot that still has room.
+#[derive(Clone, Copy, Debug)]
+pub struct PackedSlot {
+    pub key: TupleKey,
+    pub slot: usize,
+    pub next_page: u16,
+}
+
+/// What a class has open for writing.
+#[derive(Default)]
+pub struct ClassOpen {
+    /// Slots of built tuples that nobody has taken yet ("spare block pairs").
+    pub spare: VecDeque<(TupleKey, usize)>,
+    pub packed: [Option<PackedSlot>; PACKED_SLOTS_OPEN],
+}
+
+/// Settings of the pool that the configuration object keeps.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    pub replicated_percent: u8,
+    pub conversion: ConversionPolicy,
+    pub patch_budget: u64,
+}
+
+pub struct State {
+    pub map: BlockMap,
+    pub space: Space,
+    pub volumes: BTreeMap<VolumeId, VolumeRecord>,
+    pub next_volume: u32,
+    pub settings: Settings,
+    pub open: BTreeMap<ClassId, ClassOpen>,
+    pub meta: MetaSlots,
+    pub config_dirty: bool,
+    /// Moving hand over patched blocks, for merging under memory pressure.
+    pub merge_hand: usize,
+}
+
+/// Whom space is for: background work may use the reserve, since it frees more than it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    Foreground,
+    Background,
+}
+
+pub struct Shard<E: Env> {
+    pub env: E,
+    pub geometry: PoolGeometry,
+    pub array: Rc<Array<E::Drive>>,
+    pub journal: Rc<Journal<E>>,
+    pub labels: Labels,
+    pub locks: RangeLocks,
+    pub reads: ReadGenerations,
+    pub state: RefCell<State>,
+    /// Free stripes have appeared.
+    pub space_freed: Event,
+    /// There may be background work.
+    pub work: Event,
+    pub checkpoint_turn: Turn,
+    pub background_turn: Turn,
+    pub counters: Cell<Counters>,
+    pub read_only: bool,
+    pub closing: Cell<bool>,
+    pub closed: Event,
+    /// Background tasks that are running.
+    pub tasks: Cell<u32>,
+    pub failure: RefCell<Option<String>>,
+}
+
+/// Where a replicated write goes.
+pub struct Spot {
+    pub key: TupleKey,
+    pub sector: u16,
+    pub flbn: format::Flbn,
+    pub targets: SmallVec<[BlockAddress; 3]>,
+}
+
+impl<E: Env> Shard<E> {
+    pub fn count(&self, change: impl FnOnce(&mut Counters)) {
+        let mut counters = self.counters.get();
+        change(&mut counters);
+        self.counters.set(counters);
+    }
+
+    pub fn class(&self, id: ClassId) -> Rc<Class> {
+        self.state.borrow().space.class(id).clone()
+    }
+
+    /// Applies what a map change did to space. Deaths are dated by the newest journal block.
+    pub fn apply_deltas(&self, state: &mut State, deltas: &Deltas) {
+        if deltas.0.is_empty() {
+            return;
+        }
+        let limbo = state.space.limbo_len();
+        state.space.apply(&deltas.0, self.journal.latest(), self.reads.close());
+        if state.space.limbo_len() > limbo {
+            self.work.notify_all();
+        }
+    }
+
+    // ---- taking space
+
+    /// A place for `pages` pages of replicated data. Whole blocks get a slot of their own,
+    /// smaller writes share one; `hash` keeps neighbouring writes together.
+    pub fn take_spot(
+        &self,
+        class: &Rc<Class>,
+        pages: u16,
+        hash: u64,
+        claim: Claim,
+    ) -> Option<Spot> {
+        let mut state = self.state.borrow_mut();
+        if pages == self.geometry.block_pages() {
+            let (key, slot) = self.take_slot(&mut state, class, claim)?;
+            let tuple = state.space.tuple_mut(key).expect("spare slots belong to open tuples");
+            tuple.inflight += 1;
+            tuple.filled[slot] = pages;
+            return Some(self.spot(&state, class, key, slot, 0));
+        }
+        let lane = (hash % PACKED_SLOTS_OPEN as u64) as usize;
+        let packed = self.packed_slot(&mut state, class, lane, pages, claim)?;
+        let tuple = state.space.tuple_mut(packed.key).expect("packed slots belong to tuples");
+        tuple.inflight += 1;
+        tuple.filled[packed.slot] = packed.next_page + pages;
+        Some(self.spot(&state, class, packed.key, packed.slot, packed.next_page))
+    }
+
+    fn packed_slot(
+        &self,
+        state: &mut State,
+        class: &Rc<Class>,
+        lane: usize,
+        pages: u16,
+        claim: Claim,
+    ) -> Option<PackedSlot> {
+        let room = self.geometry.block_pages();
+        let open = state.open.entry(class.id).or_default();
+        if let Some(packed) = open.packed[lane]
+            && packed.next_page + pages <= room
+        {
+            let next_page = packed.next_page + pages;
+            open.packed[lane] = Some(PackedSlot { next_page, ..packed });
+            if next_page == room {
+                self.close_packed(state, class.id, lane);
+            }
+            return Some(packed);
+        }
+        let (key, slot) = self.take_slot(state, class, claim)?;
+        self.close_packed(state, class.id, lane);
+        state.space.tuple_mut(key).expect("just taken").packing += 1;
+        let open = state.open.entry(class.id).or_default();
+        open.packed[lane] = Some(PackedSlot { key, slot, next_page: pages });
+        Some(PackedSlot { key, slot, next_page: 0 })
+    }
+
+    /// The packed slot of a lane takes no more pages.
+    fn close_packed(&self, state: &mut State, class: ClassId, lane: usize) {
+        let open = state.open.entry(class).or_default();
+        let Some(packed) = open.packed[lane].take() else { return };
+        let tuple = state.space.tuple_mut(packed.key).expect("packed slots belong to tuples");
+        tuple.packing -= 1;
+        state.space.tuple_check_dead(packed.key, self.journal.latest(), self.reads.close());
+    }
+
+    /// The next spare slot; builds a tuple when there is none.
+    fn take_slot(
+        &self,
+        state: &mut State,
+        class: &Rc<Class>,
+        claim: Claim,
+    ) -> Option<(TupleKey, usize)> {
+        let mut skipped = 0;
+        loop {
+            let open = state.open.entry(class.id).or_default();
+            let Some((key, slot)) = open.spare.pop_front() else {
+                self.build_tuple(state, class, claim)?;
+                continue;
+            };
+            let spot = self.spot(state, class, key, slot, 0);
+            let avoided = spot.targets.iter().any(|at| state.space.is_avoided(at.drive));
+            // A slot on a lost drive is passed over, as long as others may be better.
+            let pass = avoided && skipped < 2 * self.geometry.drives;
+            let tuple = state.space.tuple_mut(key).expect("spare slots belong to tuples");
+            tuple.unhanded -= 1;
+            if !pass {
+                return Some((key, slot));
+            }
+            skipped += 1;
+            state.space.tuple_check_dead(key, self.journal.latest(), self.reads.close());
+        }
+    }
+
+    fn build_tuple(&self, state: &mut State, class: &Rc<Class>, claim: Claim) -> Option<()> {
+        self.ensure_free(state, class, claim)?;
+        let mut draw = |below: usize| (self.env.random() % below as u64) as usize;
+        let key = state.space.build_tuple(class.id, &mut draw)?;
+        let tuple = state.space.tuple(key).expect("just built");
+        let record =
+            Record::Tuple { stripes: tuple.stripes.to_vec(), slots: tuple.slots.to_vec() };
+        let slots = tuple.slots.len();
+        self.journal.append(&record);
+        let open = state.open.entry(class.id).or_default();
+        open.spare.extend((0..slots).map(|slot| (key, slot)));
+        Some(())
+    }
+
+    /// Makes sure that free stripes may be taken, giving the class a new zone when its own
+    /// run low. `None`: the caller has to wait.
+    fn ensure_free(&self, state: &mut State, class: &Rc<Class>, claim: Claim) -> Option<()> {
+        let wanted = TUPLE_CANDIDATES[class.parity() - 1] as u64;
+        if state.space.has_free_in_zones(class.id) < wanted {
+            self.add_zone(state, class);
+        }
+        let reserve = if claim == Claim::Background { 0 } else { RESERVE_STRIPES };
+        (state.space.free_stripes(class.id) > reserve).then_some(())
+    }
+
+    fn add_zone(&self, state: &mut State, class: &Rc<Class>) {
+        let next = state.space.zone_next().or_else(|| {
+            let idle = state.space.zone_idle(class.id)?;
+            self.journal.append(&Record::Zone { zone: idle, class: None });
+            state.space.zone_release(idle);
+            Some(idle)
+        });
+        if let Some(zone) = next {
+            self.journal.append(&Record::Zone { zone, class: Some(class.id) });
+            state.space.zone_assign(zone, class.id);
+        }
+    }
+
+    fn spot(
+        &self,
+        state: &State,
+        class: &Rc<Class>,
+        key: TupleKey,
+        slot: usize,
+        page: u16,
+    ) -> Spot {
+        let tuple = state.space.tuple(key).expect("spots lie in tuples");
+        let target = |(copy, &stripe): (usize, &StripeId)| {
+            let mut at = self.geometry.address(class, stripe, tuple.position(slot, copy));
+            at.offset += u64::from(page) * io::PAGE as u64;
+            at
+        };
+        Spot {
+            key,
+            sector: page * 8,
+            flbn: self.geometry.flbn(class, key, slot),
+            targets: tuple.stripes.iter().enumerate().map(target).collect(),
+        }
+    }
+
+    /// A free stripe for a full-stripe write.
+    pub fn take_stripe(&self, class: &Rc<Class>, claim: Claim) -> Option<StripeId> {
+        let mut state = self.state.borrow_mut();
+        self.ensure_free(&mut state, class, claim)?;
+        let mut draw = |below: usize| (self.env.random() % below as u64) as usize;
+        state.space.take_stripe(class.id, &mut draw)
+    }
+
+    /// Waits until `take` finds what it wants. Fails only when waiting can't help.
+    pub async fn wait_for_space<T>(
+        &self,
+        mut take: impl FnMut() -> Option<T>,
+    ) -> Result<T, RequestError> {
+        loop {
+            if let Some(taken) = take() {
+                return Ok(taken);
+            }
+            self.check_usable()?;
+            self.count(|counters| counters.space_waits += 1);
+            self.work.notify_all();
+            self.space_freed.wait().await;
+        }
+    }
+
+    /// Frees dead stripes whose death is durable and unobserved.
+    pub fn release_limbo(&self) -> usize {
+        let mut state = self.state.borrow_mut();
+        let durable = self.journal.durable();
+        let freed = state.space.release_limbo(durable, self.reads.oldest());
+        drop(state);
+        if !freed.is_empty() {
+            self.space_freed.notify_all();
+        }
+        freed.len()
+    }
+
+    // ---- flushing and failing
+
+    /// Everything acknowledged before this call is durable after it: the journal is committed
+    /// and the drives are flushed, side by side.
+    pub async fn flush(&self) -> Result<(), RequestError> {
+        self.check_usable()?;
+        let settled = self.journal.settled();
+        let sealed = self.journal.seal();
+        let settled = settled.max(self.journal.settled().min(sealed));
+        let (committed, ()) =
+            futures_util::future::join(self.journal.commit(sealed), self.array.flush_dirty()).await;
+        if !committed {
+            return Err(self.fail("the journal can't be written to any drive"));
+        }
+        self.record_failures().await?;
+        self.journal.note_durable(settled);
+        self.release_limbo();
+        Ok(())
+    }
+
+    pub fn check_usable(&self) -> Result<(), RequestError> {
+        if let Some(reason) = &*self.failure.borrow() {
+            return Err(RequestError::Io(reason.clone()));
+        }
+        if self.read_only {
+            return Err(RequestError::ReadOnly);
+        }
+        Ok(())
+    }
+
+    /// The pool takes no more writes; reads go on as long as they can.
+    pub fn fail(&self, reason: &str) -> RequestError {
+        let mut failure = self.failure.borrow_mut();
+        if failure.is_none() {
+            *failure = Some(reason.to_owned());
+        }
+        drop(failure);
+        self.space_freed.notify_all();
+        self.journal.wake_waiters();
+        RequestError::Io(reason.to_owned())
+    }
+
+    /// After a drive failed: nothing that it missed is acknowledged before the other drives
+    /// say that it must not be trusted any more.
+    pub async fn record_failures(&self) -> Result<(), RequestError> {
+        if !self.array.has_unrecorded() {
+            return Ok(());
+        }
+        while self.array.take_unrecorded() {
+            for index in self.array.indexes() {
+                let gone = !self.array.is_active(index);
+                self.state.borrow_mut().space.set_avoided(index, gone);
+            }
+            if self.array.active().is_empty() {
+                return Err(self.fail("no drive is left"));
+            }
+            self.labels.update(&self.array, |_| {}).await;
+        }
+        Ok(())
+    }
+
+    pub fn drive_name(&self, index: layout::DriveIndex) -> String {
+        self.array.member(index).name()
+    }
+}
+

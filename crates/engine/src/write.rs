@@ -1,0 +1,375 @@
+//! Writes: split, placed, journaled and sent in one round (FusionRAID §4.2).
+//!
+//! ```text
+//!  lock ── take place ── append record ─┬─ p+1 copies (or k+p blocks) to the drives ─┬─ map ── answer
+//!                                       └─ FUA only: commit the journal block ───────┘
+//! ```
+
+use std::rc::Rc;
+
+use format::{Place, Record, SectorRange, StripeId, VolumeId};
+use futures_util::future::{join, join_all};
+use io::{Buf, BufMut, Durability, Env, Nanos, PAGE};
+use policy::scheme::fusion::{Part, Shape, split_write};
+
+use crate::api::RequestError;
+use crate::geometry::{BlockAddress, Class};
+use crate::map::{Deltas, Pieces};
+use crate::shard::{Claim, Shard, VolumeRecord};
+
+const SECTOR: u64 = 512;
+
+/// Attempts to place a write before the pool gives up on it: each failure costs a drive, and
+/// after that many there are none left that matter.
+const ATTEMPTS_MAX: usize = 8;
+
+/// One part of a request on its way.
+struct Target<'a> {
+    volume: &'a VolumeRecord,
+    class: Rc<Class>,
+    block: u64,
+    range: SectorRange,
+}
+
+impl<E: Env> Shard<E> {
+    /// Writes `data` at byte `offset`. Done when every copy is on its drive, and with `fua`
+    /// when it is durable.
+    pub async fn write(
+        &self,
+        volume: &VolumeRecord,
+        offset: u64,
+        data: Buf,
+        fua: bool,
+    ) -> Result<(), RequestError> {
+        self.check_usable()?;
+        check_request(volume, offset, data.len() as u64)?;
+        self.count(|counters| {
+            counters.writes += 1;
+            counters.write_bytes += data.len() as u64;
+        });
+        let class = self.class(volume.class);
+        let shape = Shape {
+            width: class.width() as u16,
+            data: class.data() as u16,
+            block_sectors: self.geometry.block_sectors(),
+        };
+        self.throttle(&class).await;
+        let first = offset / SECTOR;
+        let parts = split_write(shape, first, data.len() as u64 / SECTOR);
+        if let [part] = parts[..] {
+            return self.write_part(volume, &class, part, first, &data, fua).await;
+        }
+        let writes =
+            parts.iter().map(|&part| self.write_part(volume, &class, part, first, &data, fua));
+        join_all(writes).await.into_iter().collect()
+    }
+
+    async fn write_part(
+        &self,
+        volume: &VolumeRecord,
+        class: &Rc<Class>,
+        part: Part,
+        first_sector: u64,
+        data: &Buf,
+        fua: bool,
+    ) -> Result<(), RequestError> {
+        let block_sectors = self.geometry.block_sectors();
+        let bytes = |block: u64, start: u16, sectors: u64| {
+            let from = (block * u64::from(block_sectors) + u64::from(start) - first_sector) * SECTOR;
+            data.slice(from as usize..(from + sectors * SECTOR) as usize)
+        };
+        match part {
+            Part::Stripe { first, count } => {
+                let all = bytes(first, 0, u64::from(count) * u64::from(block_sectors));
+                self.write_stripe(volume, class, first, count, all, fua).await
+            }
+            Part::Block { block } => {
+                let range = SectorRange { start: 0, len: block_sectors };
+                let target = Target { volume, class: class.clone(), block, range };
+                self.write_replicated(target, bytes(block, 0, u64::from(block_sectors)), fua).await
+            }
+            Part::Patch { block, start, len } => {
+                let target = Target {
+                    volume,
+                    class: class.clone(),
+                    block,
+                    range: SectorRange { start, len },
+                };
+                self.write_replicated(target, bytes(block, start, u64::from(len)), fua).await
+            }
+        }
+    }
+
+    // ---- replicated
+
+    async fn write_replicated(
+        &self,
+        target: Target<'_>,
+        data: Buf,
+        fua: bool,
+    ) -> Result<(), RequestError> {
+        let Target { volume, class, block, range } = &target;
+        let data = whole_pages(data, range.start);
+        let crc = crc32c::crc32c(&data);
+        let pages = (data.len() / PAGE) as u16;
+        self.journal.reserve().await;
+        let _lock = self.locks.lock(volume.id, *block, *range).await;
+        self.admit(volume.id, class, *block, *range)?;
+        for _ in 0..ATTEMPTS_MAX {
+            let take = || self.take_spot(class, pages, *block, Claim::Foreground);
+            let spot = self.wait_for_space(take).await?;
+            let place = Place {
+                flbn: spot.flbn,
+                replicated: true,
+                sector: spot.sector + range.start % 8,
+            };
+            let record =
+                Record::Write { volume: volume.id, block: *block, range: *range, place, crc };
+            let sequence = self.journal.append_with_data(&record);
+            let sent = self.send(&spot.targets, &data, sequence, fua).await;
+            let complete = sent == Sent::All;
+            let mut state = self.state.borrow_mut();
+            if sent != Sent::Nothing {
+                let mut deltas = Deltas::default();
+                state.map.set(volume.id, *block, *range, Some(place), &mut deltas);
+                self.apply_deltas(&mut state, &deltas);
+                state.space.touch(spot.key);
+            }
+            let generation = self.reads.close();
+            state.space.tuple_write_done(spot.key, self.journal.latest(), generation);
+            drop(state);
+            // Only now: a checkpoint may forget the record once the map has what it says.
+            self.journal.data_done(sequence);
+            if complete {
+                let whole = range.len == self.geometry.block_sectors();
+                self.count(|counters| {
+                    counters.replicated_writes += u64::from(whole);
+                    counters.patch_writes += u64::from(!whole);
+                });
+                return Ok(());
+            }
+            self.record_failures().await?;
+        }
+        Err(self.fail("a write could not be stored on enough drives"))
+    }
+
+    /// Sends one buffer to several places; with `fua` the journal goes beside it.
+    async fn send(
+        &self,
+        targets: &[BlockAddress],
+        data: &Buf,
+        sequence: u64,
+        fua: bool,
+    ) -> Sent {
+        let durability = if fua { Durability::Durable } else { Durability::Cached };
+        let write = |at: &BlockAddress| self.array.write(at.drive, at.offset, data.clone(), durability);
+        // A member that is gone already doesn't count: the write is as redundant as it can be.
+        let wanted = targets.iter().filter(|at| self.array.is_active(at.drive)).count();
+        let writes = async {
+            if let [first, second] = targets {
+                let (first, second) = join(write(first), write(second)).await;
+                return usize::from(first.is_ok()) + usize::from(second.is_ok());
+            }
+            join_all(targets.iter().map(write)).await.iter().filter(|done| done.is_ok()).count()
+        };
+        let (stored, committed) = if fua {
+            join(writes, self.journal.commit(sequence)).await
+        } else {
+            (writes.await, true)
+        };
+        match stored {
+            _ if !committed => Sent::Nothing,
+            0 => Sent::Nothing,
+            stored if stored >= wanted => Sent::All,
+            _ => Sent::Some,
+        }
+    }
+
+    // ---- full stripes
+
+    async fn write_stripe(
+        &self,
+        volume: &VolumeRecord,
+        class: &Rc<Class>,
+        first: u64,
+        count: u16,
+        data: Buf,
+        fua: bool,
+    ) -> Result<(), RequestError> {
+        let block_size = self.geometry.block_size as usize;
+        let whole = SectorRange { start: 0, len: self.geometry.block_sectors() };
+        let data = whole_pages(data, 0);
+        let mut blocks: Vec<Buf> = (0..usize::from(count))
+            .map(|at| data.slice(at * block_size..(at + 1) * block_size))
+            .collect();
+        // FusionRAID §4.2: blocks the request doesn't touch are zero, nothing is read.
+        blocks.resize_with(class.data(), || Buf::zeroed(block_size));
+        blocks.extend(parity_of(class, &blocks, block_size));
+        let crcs: Vec<u32> = blocks.iter().map(|block| crc32c::crc32c(block)).collect();
+        self.journal.reserve().await;
+        let mut locks = Vec::with_capacity(usize::from(count));
+        for at in 0..u64::from(count) {
+            locks.push(self.locks.lock(volume.id, first + at, whole).await);
+        }
+        for at in 0..u64::from(count) {
+            self.admit(volume.id, class, first + at, whole)?;
+        }
+        let owners: Vec<Option<(VolumeId, u64)>> = (0..class.data() as u64)
+            .map(|at| (at < u64::from(count)).then_some((volume.id, first + at)))
+            .collect();
+        for _ in 0..ATTEMPTS_MAX {
+            let take = || self.take_stripe(class, Claim::Foreground);
+            let stripe = self.wait_for_space(take).await?;
+            let record =
+                Record::Stripe { stripe, blocks: owners.clone(), crcs: crcs.clone() };
+            let sequence = self.journal.append_with_data(&record);
+            let sent = self.send_stripe(class, stripe, &blocks, sequence, fua).await;
+            let mut state = self.state.borrow_mut();
+            if sent == Sent::Nothing {
+                state.space.abandon_stripe(stripe, self.journal.latest(), self.reads.close());
+                drop(state);
+                self.journal.data_done(sequence);
+                self.record_failures().await?;
+                continue;
+            }
+            let mut deltas = Deltas::default();
+            for at in 0..count {
+                let flbn = self.geometry.flbn(class, stripe, usize::from(at));
+                let place = Some(Place { flbn, replicated: false, sector: 0 });
+                state.map.set(volume.id, first + u64::from(at), whole, place, &mut deltas);
+            }
+            self.apply_deltas(&mut state, &deltas);
+            state.space.stripe_written(stripe, self.journal.latest(), self.reads.close());
+            drop(state);
+            self.journal.data_done(sequence);
+            if sent == Sent::All {
+                self.count(|counters| counters.stripe_writes += 1);
+                return Ok(());
+            }
+            self.record_failures().await?;
+        }
+        Err(self.fail("a stripe could not be stored on enough drives"))
+    }
+
+    /// Writes all blocks of a stripe. `Some`: it is readable, but a member failed under it.
+    async fn send_stripe(
+        &self,
+        class: &Class,
+        stripe: StripeId,
+        blocks: &[Buf],
+        sequence: u64,
+        fua: bool,
+    ) -> Sent {
+        let durability = if fua { Durability::Durable } else { Durability::Cached };
+        let gone_before = self.inactive_members(class, stripe);
+        let write = |(position, block): (usize, &Buf)| {
+            let at = self.geometry.address(class, stripe, position);
+            self.array.write(at.drive, at.offset, block.clone(), durability)
+        };
+        let writes = join_all(blocks.iter().enumerate().map(write));
+        let (done, committed) = if fua {
+            join(writes, self.journal.commit(sequence)).await
+        } else {
+            (writes.await, true)
+        };
+        let lost = done.iter().filter(|done| done.is_err()).count();
+        if !committed || lost > class.parity() {
+            return Sent::Nothing;
+        }
+        if lost > gone_before { Sent::Some } else { Sent::All }
+    }
+
+    pub(crate) fn inactive_members(&self, class: &Class, stripe: StripeId) -> usize {
+        let drive = |position| class.drive(stripe, position);
+        (0..class.width()).filter(|&position| !self.array.is_active(drive(position))).count()
+    }
+
+    // ---- admission
+
+    /// Refuses a write that would map more data than the pool can hold as RAID stripes.
+    fn admit(
+        &self,
+        volume: VolumeId,
+        class: &Class,
+        block: u64,
+        range: SectorRange,
+    ) -> Result<(), RequestError> {
+        let state = self.state.borrow();
+        if !state.map.has_chunk(volume, block) && state.map.chunks() >= state.meta.chunks_max() {
+            return Err(RequestError::NoSpace);
+        }
+        let (physical, _) = state.space.live_footprint();
+        let limit = self.footprint_max(&state, class);
+        // Far from the limit nothing has to be looked up.
+        if physical + u64::from(range.len) * 2 < limit / 2 {
+            return Ok(());
+        }
+        let mut pieces = Pieces::new();
+        state.map.lookup(volume, block, range, &mut pieces);
+        let new: u64 =
+            pieces.iter().filter(|p| p.place.is_none()).map(|p| u64::from(p.range.len)).sum();
+        let growth = new * class.width() as u64 / class.data() as u64;
+        if growth > 0 && physical + growth > limit {
+            return Err(RequestError::NoSpace);
+        }
+        Ok(())
+    }
+
+    /// Sectors of drive space that live data may take as RAID stripes: all but the replicated
+    /// area, which is also the room that compaction works in.
+    pub fn footprint_max(&self, state: &crate::shard::State, class: &Class) -> u64 {
+        crate::pool::footprint_max(&self.geometry, class, state.settings.replicated_percent)
+    }
+
+    /// Slows writes in proportion to the shortage of free stripes, so that there is no cliff.
+    async fn throttle(&self, class: &Class) {
+        let facts = self.facts(class.id);
+        if facts.free < policy::background::low(&facts) {
+            self.work.notify_all();
+            let delay = policy::background::write_delay(&facts);
+            if delay > 0 {
+                self.env.sleep_until(self.env.now() + Nanos(delay)).await;
+            }
+        }
+        if self.state.borrow().map.patches() * 10 > self.state.borrow().settings.patch_budget {
+            self.work.notify_all();
+            self.env.sleep_until(self.env.now() + Nanos::from_micros(200)).await;
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sent {
+    All,
+    /// Readable, but less redundant than it should be.
+    Some,
+    Nothing,
+}
+
+pub fn check_request(volume: &VolumeRecord, offset: u64, len: u64) -> Result<(), RequestError> {
+    let aligned = offset.is_multiple_of(SECTOR) && len.is_multiple_of(SECTOR);
+    let inside = offset.checked_add(len).is_some_and(|end| end <= volume.size);
+    if aligned && inside { Ok(()) } else { Err(RequestError::OutOfRange) }
+}
+
+/// The data as whole device pages: itself if it is that already, else a copy with zeroes
+/// around it. `start`: sector in the block.
+fn whole_pages(data: Buf, start: u16) -> Buf {
+    let lead = usize::from(start % 8) * SECTOR as usize;
+    if lead == 0 && data.len().is_multiple_of(PAGE) && data.is_aligned(PAGE) {
+        return data;
+    }
+    let mut padded = BufMut::zeroed((lead + data.len()).next_multiple_of(PAGE));
+    padded[lead..lead + data.len()].copy_from_slice(&data);
+    padded.freeze()
+}
+
+/// Parity blocks of a stripe's data blocks.
+pub fn parity_of(class: &Class, blocks: &[Buf], block_size: usize) -> Vec<Buf> {
+    let data: Vec<&[u8]> = blocks[..class.data()].iter().map(|block| &block[..]).collect();
+    let mut parity: Vec<BufMut> =
+        (0..class.parity()).map(|_| BufMut::with_len(block_size)).collect();
+    let mut views: Vec<&mut [u8]> = parity.iter_mut().map(|block| &mut block[..]).collect();
+    layout::parity::compute(&data, &mut views);
+    parity.into_iter().map(BufMut::freeze).collect()
+}

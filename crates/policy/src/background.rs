@@ -1,0 +1,135 @@
+//! Which background work comes next, and how much foreground writes must wait for it.
+//!
+//! ```text
+//! free stripes   0 ── reserve ──── low ─────────────────── plenty ──> all
+//! background       everything        convert, compact        only what the area's size demands
+//! foreground       waits             slowed in proportion    runs free
+//! ```
+
+/// Facts about one class of stripes.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts {
+    /// Stripes the class can still be given (unassigned zones included), and all it could have.
+    pub free: u64,
+    pub total: u64,
+    /// Stripes that are dead but wait for a flush.
+    pub limbo: u64,
+    /// Stripes of the replicated area, and the share of `total` it may have, in percent.
+    pub replicated: u64,
+    pub replicated_percent: u8,
+    /// Convert as soon as a tuple is full.
+    pub eager: bool,
+    /// Stripes only background work may take.
+    pub reserve: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Nothing to do.
+    Rest,
+    /// Make limbo stripes free by flushing.
+    Flush,
+    /// Turn tuples into RAID stripes.
+    Convert,
+    /// Move live data out of the emptiest stripes.
+    Compact,
+}
+
+/// Free stripes below which background work makes room.
+pub fn low(facts: &Facts) -> u64 {
+    (facts.total / 16).max(facts.reserve * 4)
+}
+
+/// The next piece of work. `convertible`: there is a tuple to convert. `compactible`: there are
+/// stripes with holes.
+pub fn next_work(facts: &Facts, convertible: bool, compactible: bool) -> Work {
+    let area_max = facts.total * u64::from(facts.replicated_percent) / 100;
+    let over = facts.replicated > area_max;
+    let short = facts.free < low(facts);
+    if short && facts.limbo > 0 && facts.free + facts.limbo >= low(facts) {
+        return Work::Flush;
+    }
+    if convertible && (over || facts.eager) {
+        return Work::Convert;
+    }
+    if short && compactible {
+        return Work::Compact;
+    }
+    if short && convertible {
+        return Work::Convert;
+    }
+    if short && facts.limbo > 0 {
+        return Work::Flush;
+    }
+    Work::Rest
+}
+
+/// Nanoseconds a foreground write that needs new space is delayed: nothing while there is
+/// plenty, rising with the square of the shortage, so that the rate of writes settles at the
+/// rate of reclaim before the reserve is reached. One millisecond at most: the wait at the
+/// reserve itself is what stops a flood.
+pub fn write_delay(facts: &Facts) -> u64 {
+    const DELAY_MAX: u64 = 1_000_000;
+    let low = low(facts);
+    let usable = facts.free.saturating_sub(facts.reserve);
+    let span = (low / 2).saturating_sub(facts.reserve).max(1);
+    if usable >= span {
+        return 0;
+    }
+    let shortage = (span - usable) * 1000 / span;
+    DELAY_MAX * shortage * shortage / 1_000_000
+}
+
+/// Live sectors below which compacting a RAID stripe gains enough: at least an eighth of it is
+/// dead. When space is desperately short, anything that gains at all.
+pub fn worth_compacting(facts: &Facts, stripe_sectors: u64) -> u64 {
+    if facts.free <= facts.reserve { stripe_sectors } else { stripe_sectors * 7 / 8 }
+}
+
+/// A tuple with less live data than this is emptied rather than converted: conversion keeps a
+/// whole stripe for it.
+pub fn worth_converting(stripe_sectors: u64) -> u64 {
+    stripe_sectors / 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLENTY: Facts = Facts {
+        free: 900,
+        total: 1000,
+        limbo: 0,
+        replicated: 50,
+        replicated_percent: 10,
+        eager: false,
+        reserve: 12,
+    };
+
+    #[test]
+    fn with_plenty_of_space_hot_replicas_are_left_alone() {
+        assert_eq!(next_work(&PLENTY, true, true), Work::Rest);
+        assert_eq!(write_delay(&PLENTY), 0);
+        assert_eq!(next_work(&Facts { eager: true, ..PLENTY }, true, true), Work::Convert);
+        assert_eq!(next_work(&Facts { replicated: 101, ..PLENTY }, true, true), Work::Convert);
+    }
+
+    #[test]
+    fn when_short_dead_stripes_are_flushed_before_anything_is_moved() {
+        let short = Facts { free: 20, limbo: 100, ..PLENTY };
+        assert_eq!(next_work(&short, true, true), Work::Flush);
+        let nothing_dead = Facts { limbo: 0, ..short };
+        assert_eq!(next_work(&nothing_dead, true, true), Work::Compact);
+        assert_eq!(next_work(&nothing_dead, true, false), Work::Convert);
+        assert_eq!(next_work(&nothing_dead, false, false), Work::Rest);
+    }
+
+    #[test]
+    fn delay_rises_without_a_step_towards_the_reserve() {
+        let delays: Vec<u64> =
+            (12..=70).rev().map(|free| write_delay(&Facts { free, ..PLENTY })).collect();
+        assert!(delays.windows(2).all(|pair| pair[0] <= pair[1]));
+        assert!(delays.windows(2).all(|pair| pair[1] - pair[0] < 120_000), "no cliff");
+        assert_eq!(delays.last(), Some(&1_000_000));
+    }
+}

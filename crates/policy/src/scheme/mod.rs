@@ -1,0 +1,3 @@
+//! Array schemes, one file each, over the engine's shared mechanisms.
+
+pub mod fusion;
