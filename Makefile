@@ -1,0 +1,55 @@
+# Everything a newcomer types. `make demo` and `make test` install what they need.
+
+# Without rustup, or with RUSTUP_TOOLCHAIN given, this changes nothing.
+ifndef RUSTUP_TOOLCHAIN
+RUSTUP_TOOLCHAIN := $(shell PATH=$$PATH:$(HOME)/.cargo/bin scripts/toolchain.sh)
+endif
+export RUSTUP_TOOLCHAIN
+export PATH := $(PATH):$(HOME)/.cargo/bin
+CARGO := cargo
+
+.PHONY: help setup build demo test lint fmt bench soak clean
+
+help:
+	@echo 'make demo   a pool, a server, a kill, a proof, a table of latencies (2 minutes)'
+	@echo 'make test   everything that must hold: style, unit tests, real clients, crashes'
+	@echo 'make bench  latency and throughput beside the ceiling of the transport'
+	@echo 'make soak   the long versions of the crash tests (an hour or more)'
+	@echo 'make lint   formatting, clippy, tidy        make fmt    formats the sources'
+	@echo 'make build  the release binary              make clean  removes what was built'
+
+setup:
+	scripts/setup.sh
+
+build: setup
+	$(CARGO) build --locked --release --workspace
+
+demo: build
+	scripts/demo.sh
+
+lint: setup
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	$(CARGO) run --locked --quiet --package xtask -- tidy
+
+fmt:
+	$(CARGO) fmt --all
+
+test: lint
+	$(CARGO) test --locked --workspace
+	$(CARGO) build --locked --release --workspace
+	scripts/tests/real_clients.sh
+	scripts/tests/filesystem.sh
+	scripts/tests/crash_kill.sh
+
+bench: build
+	scripts/bench.sh
+
+soak: export STEADYRAID_LIMIT := 14400
+soak: build
+	scripts/tests/crash_kill.sh 3000
+	scripts/tests/filesystem.sh 20
+	scripts/tests/real_clients.sh 400
+
+clean:
+	$(CARGO) clean
