@@ -151,6 +151,11 @@ impl<D: Drive> Array<D> {
         }
     }
 
+    /// Lets go of all drives: a closed pool keeps nobody from opening them.
+    pub fn release(&self) {
+        self.members.iter().for_each(|member| *member.drive.borrow_mut() = None);
+    }
+
     /// True once after each new failure, for whoever writes it into the superblocks.
     pub fn take_unrecorded(&self) -> bool {
         self.unrecorded.replace(false)

@@ -32,6 +32,15 @@ struct Inner<E: Env> {
     turn: io::sync::Turn,
 }
 
+impl<E: Env> Drop for Inner<E> {
+    /// A pool nobody holds does nothing more; what was acknowledged is in the journal or lost
+    /// with the cache, as in a crash.
+    fn drop(&mut self) {
+        self.shard.closing.set(true);
+        self.shard.work.notify_all();
+    }
+}
+
 impl<E: Env> Clone for Pool<E> {
     fn clone(&self) -> Pool<E> {
         Pool { inner: self.inner.clone() }
@@ -56,6 +65,7 @@ impl<E: Env> Pool<E> {
         let shard = self.shard();
         shard.stop_background().await;
         if shard.read_only {
+            shard.array.release();
             return Ok(());
         }
         shard.flush().await?;
@@ -63,6 +73,7 @@ impl<E: Env> Pool<E> {
         shard.checkpoint(false).await?;
         let result = shard.checkpoint(true).await;
         *shard.failure.borrow_mut() = Some("the pool is closed".into());
+        shard.array.release();
         result
     }
 

@@ -48,6 +48,8 @@ pub enum Record {
     },
     /// A whole new RAID stripe: who is at each data position (`None`: zeroes), and the CRC of each
     /// of its w blocks, data then parity.
+    /// With neither: the stripe was filled by compaction and was durable before this record;
+    /// `Relocate` records say what is in it.
     Stripe {
         stripe: StripeId,
         blocks: Vec<Option<(VolumeId, u64)>>,
@@ -148,6 +150,7 @@ impl Record {
                 validate_place(to, range)
             }
             Record::Unmap { range, .. } => range.validate(),
+            Record::Stripe { blocks, crcs, .. } if blocks.is_empty() && crcs.is_empty() => Ok(()),
             Record::Stripe { blocks, crcs, .. } => {
                 check((1..=MAX_WIDTH).contains(&crcs.len()), "stripe width", crcs.len() as u64)?;
                 let data = (1..=crcs.len()).contains(&blocks.len());

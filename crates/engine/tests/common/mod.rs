@@ -1,0 +1,175 @@
+//! The same tests on both runtimes: virtual time with modelled-free memory disks, and io_uring
+//! on real files. A test is an async function generic over `Env`; `both_runtimes!` runs it.
+
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use engine::{CreateSpec, OpenOptions, Pool, create};
+use io::Env;
+use io::rng::Rng;
+use io::uring::{Access, UringDrive, UringEnv, create_file};
+use io::virt::{Disk, Latency, VirtDrive, VirtEnv};
+
+pub const MIB: u64 = 1 << 20;
+
+/// A world that can hand out the same drives again and again.
+pub trait World {
+    type Env: Env;
+    fn env(&self) -> &Self::Env;
+    /// Ends every task, as the death of the process does.
+    fn kill(&self);
+    /// Handles on all drives, freshly opened.
+    fn drives(&self) -> Vec<<Self::Env as Env>::Drive>;
+}
+
+pub struct Virtual {
+    env: VirtEnv,
+    disks: Vec<Disk>,
+}
+
+impl Virtual {
+    pub fn new(drives: usize, size: u64, seed: u64) -> Virtual {
+        let disk = |at| Disk::new(format!("disk{at}"), size, 4096, seed + at as u64);
+        Virtual { env: VirtEnv::new(seed), disks: (0..drives).map(disk).collect() }
+    }
+
+    pub fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        self.env.block_on(future)
+    }
+}
+
+impl Drop for Virtual {
+    fn drop(&mut self) {
+        self.env.crash();
+    }
+}
+
+impl World for Virtual {
+    type Env = VirtEnv;
+    fn env(&self) -> &VirtEnv {
+        &self.env
+    }
+    fn kill(&self) {
+        self.env.crash();
+    }
+    fn drives(&self) -> Vec<VirtDrive> {
+        let attach = |disk| VirtDrive::attach(&self.env, disk, Latency::SSD);
+        self.disks.iter().map(attach).collect()
+    }
+}
+
+pub struct Real {
+    env: UringEnv,
+    dir: tempfile::TempDir,
+    drives: usize,
+}
+
+impl Real {
+    pub fn new(drives: usize, size: u64, _seed: u64) -> Real {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        for at in 0..drives {
+            create_file(&dir.path().join(format!("d{at}.img")), size).expect("space for test drives");
+        }
+        Real { env: UringEnv::new().expect("io_uring works here"), dir, drives }
+    }
+
+    pub fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        self.env.block_on(future)
+    }
+}
+
+impl Drop for Real {
+    fn drop(&mut self) {
+        self.env.drop_tasks();
+    }
+}
+
+impl World for Real {
+    type Env = UringEnv;
+    fn env(&self) -> &UringEnv {
+        &self.env
+    }
+    fn kill(&self) {
+        self.env.drop_tasks();
+    }
+    fn drives(&self) -> Vec<io::uring::RealDrive> {
+        let open = |at| {
+            let path = self.dir.path().join(format!("d{at}.img"));
+            UringDrive::open(&self.env, &path, Access::ReadWrite).expect("free again").into()
+        };
+        (0..self.drives).map(open).collect()
+    }
+}
+
+#[macro_export]
+macro_rules! both_runtimes {
+    ($name:ident, $drives:expr, $size:expr, $test:path) => {
+        mod $name {
+            use super::*;
+            #[test]
+            fn virtual_time() {
+                let world = common::Virtual::new($drives, $size, 7);
+                world.block_on($test(&world));
+            }
+            #[test]
+            fn io_uring() {
+                let world = common::Real::new($drives, $size, 7);
+                world.block_on($test(&world));
+            }
+        }
+    };
+}
+
+pub async fn make_pool<W: World>(world: &W, spec: &CreateSpec) -> Pool<W::Env> {
+    let plan = create(world.env(), &world.drives(), spec).await.expect("the pool can be made");
+    assert!(plan.usable_bytes > 0);
+    open_pool(world).await
+}
+
+pub async fn open_pool<W: World>(world: &W) -> Pool<W::Env> {
+    let opened = Pool::open(world.env(), world.drives(), OpenOptions::default()).await;
+    opened.expect("the pool opens")
+}
+
+/// Bytes of a volume as they should be.
+pub struct Mirror {
+    pub bytes: Vec<u8>,
+}
+
+impl Mirror {
+    pub fn new(size: u64) -> Mirror {
+        Mirror { bytes: vec![0; size as usize] }
+    }
+
+    pub fn fill(&mut self, rng: &mut Rng, offset: u64, len: u64) -> io::Buf {
+        let range = offset as usize..(offset + len) as usize;
+        rng.fill(&mut self.bytes[range.clone()]);
+        // As the NBD server does: the payload lies in memory as it lies in its pages.
+        let lead = (offset % 4096) as usize;
+        let mut buf = io::BufMut::zeroed(lead + len as usize);
+        buf[lead..].copy_from_slice(&self.bytes[range]);
+        buf.freeze().slice(lead..lead + len as usize)
+    }
+
+    pub fn zero(&mut self, offset: u64, len: u64) {
+        self.bytes[offset as usize..(offset + len) as usize].fill(0);
+    }
+}
+
+/// Reads the whole volume and compares.
+pub async fn check_all<E: Env>(volume: &engine::Volume<E>, mirror: &Mirror, what: &str) {
+    let step = 1 << 20;
+    for start in (0..mirror.bytes.len()).step_by(step) {
+        let len = step.min(mirror.bytes.len() - start);
+        let pieces = volume.read(start as u64, len as u32).await.expect("readable");
+        let mut at = start;
+        for piece in pieces {
+            let expected = &mirror.bytes[at..at + piece.len()];
+            if *piece != *expected {
+                let first = piece.iter().zip(expected).position(|(a, b)| a != b).unwrap();
+                panic!("{what}: byte {} differs (sector {})", at + first, (at + first) / 512);
+            }
+            at += piece.len();
+        }
+        assert_eq!(at, start + len, "{what}: a read gives all its bytes");
+    }
+}
