@@ -1,0 +1,146 @@
+//! A closed loop of requests against a volume: `depth` of them always in flight.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use engine::Volume;
+use hdrhistogram::Histogram;
+use io::rng::Rng;
+use io::{Buf, BufMut, Env, Nanos};
+
+/// Longest latency that histograms tell apart, in nanoseconds.
+const LATENCY_MAX: u64 = 600_000_000_000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Read,
+    Write,
+    /// Write with FUA.
+    Durable,
+}
+
+/// One load. Sizes in bytes, offsets are random multiples of `align`.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    pub kind: Kind,
+    pub bytes: u64,
+    pub align: u64,
+    pub depth: usize,
+    pub requests: u64,
+    /// Part of the volume that is used.
+    pub span: u64,
+    pub seed: u64,
+}
+
+pub struct Outcome {
+    pub requests: u64,
+    pub nanos: u64,
+    pub latencies: Histogram<u64>,
+}
+
+impl Outcome {
+    pub fn per_second(&self) -> f64 {
+        self.requests as f64 * 1e9 / self.nanos.max(1) as f64
+    }
+
+    pub fn micros(&self, quantile: f64) -> f64 {
+        self.latencies.value_at_quantile(quantile) as f64 / 1e3
+    }
+}
+
+struct Shared {
+    left: Cell<u64>,
+    rng: RefCell<Rng>,
+    latencies: RefCell<Histogram<u64>>,
+}
+
+/// Random bytes that every write of a load shares; nothing in the engine depends on content.
+fn payload(bytes: u64, seed: u64) -> Buf {
+    let mut buf = BufMut::with_len(bytes as usize);
+    Rng::new(seed).fill(&mut buf);
+    buf.freeze()
+}
+
+pub async fn run<E: Env>(env: &E, volume: &Volume<E>, load: Load) -> Outcome {
+    let histogram = Histogram::new_with_max(LATENCY_MAX, 3).expect("valid bounds");
+    let shared = Rc::new(Shared {
+        left: Cell::new(load.requests),
+        rng: RefCell::new(Rng::new(load.seed)),
+        latencies: RefCell::new(histogram),
+    });
+    let data = payload(load.bytes, load.seed);
+    let begin = env.now();
+    let lanes = (0..load.depth).map(|_| lane(env, volume, load, shared.clone(), data.clone()));
+    let done = Rc::new(Cell::new(0));
+    let event = io::sync::Event::new();
+    let count = load.depth;
+    for lane in lanes {
+        let (done, event) = (done.clone(), event.clone());
+        env.spawn(async move {
+            lane.await;
+            done.set(done.get() + 1);
+            event.notify_all();
+        });
+    }
+    while done.get() < count {
+        event.wait().await;
+    }
+    let nanos = env.now().saturating_sub(begin).0;
+    let latencies = shared.latencies.borrow().clone();
+    Outcome { requests: load.requests, nanos, latencies }
+}
+
+fn lane<E: Env>(
+    env: &E,
+    volume: &Volume<E>,
+    load: Load,
+    shared: Rc<Shared>,
+    data: Buf,
+) -> impl Future<Output = ()> + 'static {
+    let (env, volume) = (env.clone(), volume.clone());
+    async move {
+        let mut since_yield = 0;
+        while shared.left.get() > 0 {
+            shared.left.set(shared.left.get() - 1);
+            let places = (load.span - load.bytes) / load.align + 1;
+            let offset = shared.rng.borrow_mut().below(places) * load.align;
+            let begin = env.now();
+            request(&volume, load, offset, &data).await;
+            let took = env.now().saturating_sub(begin).0;
+            shared.latencies.borrow_mut().saturating_record(took);
+            // Memory drives complete at once: let the other lanes and the background run.
+            since_yield += 1;
+            if since_yield == 16 {
+                since_yield = 0;
+                env.yield_now().await;
+            }
+        }
+    }
+}
+
+async fn request<E: Env>(volume: &Volume<E>, load: Load, offset: u64, data: &Buf) {
+    let done = match load.kind {
+        Kind::Read => volume.read(offset, load.bytes as u32).await.map(|_| ()),
+        Kind::Write => volume.write(offset, data.clone(), false).await,
+        Kind::Durable => volume.write(offset, data.clone(), true).await,
+    };
+    if let Err(error) = done {
+        panic!("{:?} of {} bytes at {offset}: {error}", load.kind, load.bytes);
+    }
+}
+
+/// Fills `span` bytes of a volume with full stripes.
+pub async fn fill<E: Env>(volume: &Volume<E>, span: u64, step: u64) {
+    let data = payload(step, 1);
+    let mut at = 0;
+    while at < span {
+        let len = step.min(span - at);
+        let done = volume.write(at, data.slice(0..len as usize), false).await;
+        done.unwrap_or_else(|error| panic!("filling at {at}: {error}"));
+        at += len;
+    }
+}
+
+pub fn seconds(nanos: Nanos) -> f64 {
+    nanos.0 as f64 / 1e9
+}

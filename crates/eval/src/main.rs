@@ -1,0 +1,36 @@
+//! Experiments and benchmarks, their tables and numbers.
+//!
+//! `eval engine` the engine alone, no transport; `eval space` overwriting a full volume for a
+//! long time; `eval recovery` metadata size and opening after a kill.
+
+mod engine_speed;
+mod load;
+mod recovery;
+mod space;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(about = "SteadyRAID benchmarks")]
+struct Arguments {
+    #[command(subcommand)]
+    experiment: Experiment,
+}
+
+#[derive(Subcommand)]
+enum Experiment {
+    /// Operations per second of one core, over memory drives, no transport
+    Engine(engine_speed::Options),
+    /// Random overwrites of a full volume: write amplification, throughput, longest stall
+    Space(space::Options),
+    /// Metadata per block, and opening a large pool after a kill
+    Recovery(recovery::Options),
+}
+
+fn main() {
+    match Arguments::parse().experiment {
+        Experiment::Engine(options) => engine_speed::run(&options),
+        Experiment::Space(options) => space::run(&options),
+        Experiment::Recovery(options) => recovery::run(&options),
+    }
+}
