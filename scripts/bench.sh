@@ -56,7 +56,7 @@ row '384 KiB write, depth 16' write 384k 16
 row '4 KiB random read, depth 1' randread 4k 1
 row '4 KiB random read, depth 32' randread 4k 32
 echo
-column -t -s $'\t' "$work/table.tsv"
+column -t -R 2,3,4,5,6,7 -s $'\t' "$work/table.tsv"
 status_json | jq -r '.pools[0] | "\(.counters.writes) writes of clients,"
     + " \([.drives[].counters.writes] | add) of drives"'
 stop_server

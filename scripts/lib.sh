@@ -8,7 +8,7 @@ if [ -z "${STEADYRAID_BOUNDED:-}" ]; then
 fi
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-built=${CARGO_TARGET_DIR:-$root/target}/release
+built=$(realpath -m "${CARGO_TARGET_DIR:-$root/target}/release")
 steadyraid=${STEADYRAID:-$built/steadyraid}
 xtask=$built/xtask
 PATH=$PATH:/usr/sbin:/sbin
@@ -30,6 +30,7 @@ fail() {
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/steadyraid.XXXXXX")
 chmod 755 "$work" # PostgreSQL runs as another user
+cd "$work"
 drives=$work/drives
 socket=$work/nbd.sock
 control=$work/control.sock

@@ -89,7 +89,9 @@ fn nth_line(code: &str, line: usize) -> &str {
 }
 
 fn check_purity(file: &File, code: &str) -> Vec<Complaint> {
-    if !file.crate_name().is_some_and(|name| PURE_CRATES.contains(&name)) {
+    let pure = file.crate_name().is_some_and(|name| PURE_CRATES.contains(&name));
+    // Tests may need files for real drives, examples a clock to measure with.
+    if !pure || !file.path.contains("/src/") {
         return Vec::new();
     }
     let mut complaints = Vec::new();
@@ -194,6 +196,8 @@ mod tests {
             let elsewhere = complaints("crates/app/src/a.rs", &format!("//! Good.\nuse {word};"));
             assert_eq!(elsewhere, [""; 0]);
         }
+        let example = "//! Good.\nuse std::fs;";
+        assert_eq!(complaints("crates/engine/examples/a.rs", example), [""; 0]);
     }
 
     #[test]

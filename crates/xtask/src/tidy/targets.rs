@@ -14,6 +14,7 @@ pub fn check(workspace: &Workspace, files: &[File]) -> Vec<Complaint> {
     let rust = ours.filter(|file| file.path.ends_with(".rs"));
     let sources: Vec<(&File, String)> = rust.map(|file| (file, code_only(&file.text))).collect();
     let modules = modules_by_crate(&sources);
+    let macros = test_macros(&sources);
     let mut complaints = Vec::new();
     for (file, code) in &sources {
         let is_target = targets.contains(file.path.as_str());
@@ -24,7 +25,7 @@ pub fn check(workspace: &Workspace, files: &[File]) -> Vec<Complaint> {
         if is_integration_test(&file.path) {
             if !is_target {
                 complaints.push(format!("{}: no target builds this test", file.path));
-            } else if !code.contains("#[test]") {
+            } else if !code.contains("#[test]") && !macros.iter().any(|name| code.contains(name)) {
                 complaints.push(format!("{}: an integration test without a #[test]", file.path));
             }
         } else if !is_target && !declared() {
@@ -56,6 +57,14 @@ fn modules_by_crate<'a>(sources: &'a [(&File, String)]) -> BTreeMap<&'a str, BTr
         modules.entry(name).or_default().extend(declared);
     }
     modules
+}
+
+/// Calls of macros that make tests: `both_runtimes!`.
+fn test_macros(sources: &[(&File, String)]) -> Vec<String> {
+    let with_tests = sources.iter().filter(|(_, code)| code.contains("#[test]"));
+    let definitions = with_tests.flat_map(|(_, code)| code.split("macro_rules! ").skip(1));
+    let names = definitions.filter_map(|after| after.split_whitespace().next());
+    names.map(|name| format!("{name}!")).collect()
 }
 
 #[cfg(test)]
@@ -97,5 +106,8 @@ mod tests {
         assert!(complaints(&unbuilt)[0].contains("no target"));
         let empty = [("crates/app/tests/cli.rs", "// #[test]\nfn t() {}")];
         assert!(complaints(&empty)[0].contains("without a #[test]"));
+        let helper = ("crates/app/src/main.rs", "macro_rules! twice { () => { #[test] } }");
+        let called = [helper, ("crates/app/tests/cli.rs", "twice!(one);")];
+        assert_eq!(complaints(&called), [""; 0]);
     }
 }
