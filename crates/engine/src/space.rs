@@ -260,6 +260,8 @@ impl Space {
         let index = found.free.swap_remove(draw(found.free.len()));
         space.free -= 1;
         if found.free.is_empty() {
+            // A full zone keeps no memory for a list of nothing.
+            found.free = Vec::new();
             space.zones_with_free.swap_remove(at);
         }
         Some(StripeId { zone, index })

@@ -1,8 +1,7 @@
 //! `eval engine`: what the engine itself costs, over memory drives, without transport.
 
 use engine::{CreateSpec, OpenOptions, Pool, Volume, create};
-use io::mem::MemDrive;
-use io::uring::{RealDrive, UringEnv};
+use io::uring::UringEnv;
 
 use crate::load::{self, Kind, Load};
 
@@ -12,7 +11,7 @@ pub struct Options {
     #[arg(long, default_value_t = 13)]
     drives: usize,
     /// MiB of each drive
-    #[arg(long, default_value_t = 512)]
+    #[arg(long, default_value_t = 256)]
     drive_mib: u64,
     /// Requests of each kind
     #[arg(long, default_value_t = 400_000)]
@@ -52,8 +51,7 @@ pub fn run(options: &Options) {
 
 async fn pool(env: &UringEnv, options: &Options) -> Volume<UringEnv> {
     let size = options.drive_mib << 20;
-    let drive = |at| RealDrive::from(MemDrive::new(format!("mem:{at}"), size, 4096));
-    let drives: Vec<RealDrive> = (0..options.drives).map(drive).collect();
+    let drives = load::memory_drives(options.drives, size).await;
     let plan = create(env, &drives, &CreateSpec::new("bench")).await.expect("a pool");
     let pool = Pool::open(env, drives, OpenOptions::default()).await.expect("it opens");
     // Half full: room to write without compaction in the way.

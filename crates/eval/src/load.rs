@@ -6,7 +6,9 @@ use std::rc::Rc;
 use engine::Volume;
 use hdrhistogram::Histogram;
 use io::rng::Rng;
-use io::{Buf, BufMut, Env, Nanos};
+use io::mem::MemDrive;
+use io::uring::RealDrive;
+use io::{Buf, BufMut, Drive, Durability, Env, Nanos};
 
 /// Longest latency that histograms tell apart, in nanoseconds.
 const LATENCY_MAX: u64 = 600_000_000_000;
@@ -17,6 +19,24 @@ pub enum Kind {
     Write,
     /// Write with FUA.
     Durable,
+}
+
+/// Memory drives whose pages are all there: the first touch of a page costs more than any
+/// request, and is not what a benchmark of ours is about.
+pub async fn memory_drives(count: usize, size: u64) -> Vec<RealDrive> {
+    const STEP: u64 = 1 << 20;
+    let zeroes = Buf::zeroed(STEP as usize);
+    let mut drives = Vec::new();
+    for at in 0..count {
+        let drive = MemDrive::new(format!("mem:{at}"), size, 4096);
+        for offset in (0..size).step_by(STEP as usize) {
+            let len = STEP.min(size - offset) as usize;
+            let done = drive.write(offset, zeroes.slice(0..len), Durability::Cached).await;
+            done.expect("memory drives take what fits them");
+        }
+        drives.push(RealDrive::from(drive));
+    }
+    drives
 }
 
 /// One load. Sizes in bytes, offsets are random multiples of `align`.

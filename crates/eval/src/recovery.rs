@@ -91,7 +91,7 @@ fn reopen(env: &UringEnv, options: &Options, blocks: u64, journaled: u64) -> (Re
         CreateSpec { block_size: block as u32, replicated_percent: 30, ..CreateSpec::new("bench") };
     let size = blocks * block;
     let raw = size * 2 + size / 2 + (options.drives as u64 * 96 << 20);
-    let drives = drives(options.drives, raw / options.drives as u64);
+    let drives = drives(options.drives, (raw / options.drives as u64).next_multiple_of(1 << 20));
     env.block_on(async {
         create(env, &drives, &spec).await.expect("a pool");
         let pool = Pool::open(env, drives.clone(), OpenOptions::default()).await.expect("opens");

@@ -1,8 +1,7 @@
 //! `eval space`: 4 KiB random overwrites of a volume that fills most of the pool.
 
 use engine::{CreateSpec, OpenOptions, Pool, create};
-use io::mem::MemDrive;
-use io::uring::{RealDrive, UringEnv};
+use io::uring::UringEnv;
 
 use crate::load::{self, Kind, Load};
 
@@ -33,8 +32,7 @@ pub fn run(options: &Options) {
     let env = UringEnv::new().expect("this benchmark needs io_uring");
     env.block_on(async {
         let size = options.drive_mib << 20;
-        let drive = |at| RealDrive::from(MemDrive::new(format!("mem:{at}"), size, 4096));
-        let drives: Vec<RealDrive> = (0..options.drives).map(drive).collect();
+        let drives = load::memory_drives(options.drives, size).await;
         let plan = create(&env, &drives, &CreateSpec::new("bench")).await.expect("a pool");
         let pool = Pool::open(&env, drives, OpenOptions::default()).await.expect("it opens");
         let size = plan.usable_bytes * options.fill_percent / 100 / 65536 * 65536;
