@@ -23,7 +23,7 @@ for socket in ours nbdkit; do
 done
 printf '%-10s %5s %5s  %9s %9s %6s\n' pattern block depth ours nbdkit ratio
 for shape in "randread 4k 1" "randread 4k 32" "randwrite 4k 1" "randwrite 4k 32" \
-    "read 1M 8" "write 1M 8"; do
+    "read 64k 8" "write 64k 8" "read 1M 8" "write 1M 8"; do
     set -- $shape
     a=0 b=0
     for _ in $(seq "$rounds"); do

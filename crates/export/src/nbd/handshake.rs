@@ -6,7 +6,7 @@ use super::proto::options::{
 };
 use super::proto::request::Terms;
 use super::proto::{CONTEXT_ID, CONTEXT_NAME, ProtocolError};
-use crate::limits::OPTIONS_MAX;
+use crate::limits::{OPTIONS_MAX, REQUEST_BYTES_MAX};
 use crate::volume::{Exports, Volume};
 
 /// What both sides agreed on.
@@ -197,10 +197,13 @@ impl<X: Exports> Handshake<X> {
 
     fn agree(&self, name: &str) -> Option<Agreement<X::Volume>> {
         let volume = self.exports.open(name)?;
+        let mut blocks = volume.block_sizes();
+        // Longer ones might never find room among the bytes in flight.
+        blocks.max = blocks.max.min(REQUEST_BYTES_MAX);
         let terms = Terms {
             size: volume.size(),
             read_only: volume.read_only(),
-            blocks: volume.block_sizes(),
+            blocks,
             structured: self.structured,
             block_status: self.context_of.as_deref() == Some(name),
         };

@@ -6,6 +6,10 @@
 use io::Buf;
 use io::sync::Permit;
 
+/// Capacity kept for the next headers: a full queue of ordinary ones. Block status replies
+/// may have needed far more.
+const HEADS_KEPT: usize = 8 << 10;
+
 /// What a request occupies until its reply is sent: its place, and its payload's bytes.
 pub struct Ticket {
     _request: Permit,
@@ -62,6 +66,7 @@ impl Outbox {
             pieces.push(heads.slice(sent..self.heads.len()));
         }
         self.heads.clear();
+        self.heads.shrink_to(HEADS_KEPT);
         Batch { pieces, tickets: std::mem::take(&mut self.tickets) }
     }
 }

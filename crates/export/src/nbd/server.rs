@@ -61,6 +61,7 @@ pub struct Server<E, X> {
 impl<E: Env, X: Exports> Server<E, X> {
     pub fn new(env: E, exports: X, limits: Limits) -> Server<E, X> {
         assert!(limits.bytes >= u64::from(REQUEST_BYTES_MAX), "the longest request must fit");
+        assert!(limits.requests > 0, "a connection serves at least one request at a time");
         let shared = Shared {
             limits,
             bytes: Semaphore::new(limits.bytes as usize),
