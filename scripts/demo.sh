@@ -55,10 +55,11 @@ step "Four clients write and flush; after 5 seconds the server gets SIGKILL"
 "$xtask" flush-check write --socket "$socket" --export "$export_name" --log "$work/writes.log" \
     --seconds 60 &
 writer=$!
-defer "kill $writer 2>/dev/null"
+defer '[ -z "$writer" ] || kill "$writer"'
 sleep 5
 kill_server
 wait "$writer"
+writer=
 
 step "The server starts again. Is every flushed write there, and is no page torn?"
 start_server

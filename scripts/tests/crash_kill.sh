@@ -30,15 +30,18 @@ X
     echo "ok: it is caught"
 }
 
-kill_loop() {
-    local command
-    step "$cycles kills under load, four connections"
+kill_loop() { # PARITY CYCLES OPTIONS...
+    local parity=$1 count=$2 command
+    shift 2
+    step "RAID$((parity + 4)), four connections: $count kills under load, the last one with $parity lost"
+    # Small drives, so that space is short and conversion and compaction are busy too.
+    make_pool 13 80M 300M --width 7 --parity "$parity"
     mapfile -t command < <(serve_command)
     "$xtask" flush-check kill-loop --socket "$socket" --export "$export_name" \
-        --cycles "$cycles" --seed "$seed" --lose "$drives/drive03.img" -- "${command[@]}" \
-        2> >(tee -a "$work/server.log" >&2)
+        --cycles "$count" --seed "$seed" "$@" -- "${command[@]}" 2> >(tee -a "$work/server.log" >&2)
+    rm -rf "$drives"
 }
 
 check_the_check
-make_pool 13 160M 512M --width 7
-kill_loop
+kill_loop 1 "$cycles" --lose "$drives/drive03.img"
+kill_loop 2 $((cycles / 4)) --lose "$drives/drive03.img" --lose "$drives/drive08.img"

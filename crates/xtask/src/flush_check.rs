@@ -38,7 +38,7 @@ usage: cargo xtask flush-check write     --socket PATH --export NAME --log FILE 
   --seconds N       how long `write` writes                              [10]
   --cycles N        how often `kill-loop` kills                          [200]
   --seed N          what is random follows from this                     [1]
-  --lose FILE       a drive that `kill-loop` takes away after the last kill
+  --lose FILE       a drive to take away after the last kill; may be repeated
 
 The regions start at offset 0 and must never have been written before.";
 

@@ -126,7 +126,7 @@ pub fn run(options: &Options) -> Result<(), String> {
         let reproduce = |why| format!("cycle {cycle}, seed {}: {why}", options.seed);
         load_and_kill(options, server, &mut model, &mut random, &mut tally).map_err(reproduce)?;
         if cycle == options.cycles {
-            lose_drive(options)?;
+            lose_drives(options)?;
         } else {
             kill_while_opening(options, &mut random, &mut tally).map_err(reproduce)?;
         }
@@ -156,7 +156,7 @@ fn load_and_kill(
         ..Plan::from(options)
     };
     let mut killed = Ok(());
-    let session = load::run_while(&plan, model, || {
+    let session = load::run_while(&plan, model, |_| {
         pause(duration);
         killed = server.kill();
     })?;
@@ -185,11 +185,13 @@ fn kill_while_opening(
     Ok(())
 }
 
-fn lose_drive(options: &Options) -> Result<(), String> {
-    let Some(drive) = &options.lose else { return Ok(()) };
-    println!("  taking away {}", drive.display());
-    let aside = drive.with_extension("lost");
-    fs::rename(drive, aside).map_err(|error| format!("{}: {error}", drive.display()))
+fn lose_drives(options: &Options) -> Result<(), String> {
+    for drive in &options.lose {
+        println!("  taking away {}", drive.display());
+        let aside = drive.with_extension("lost");
+        fs::rename(drive, aside).map_err(|error| format!("{}: {error}", drive.display()))?;
+    }
+    Ok(())
 }
 
 fn check(options: &Options, model: &mut Model, tally: &mut Tally) -> Result<(), String> {

@@ -6,8 +6,8 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use super::history::{Event, History};
 use super::model::{Model, Version};
@@ -91,23 +91,38 @@ pub fn connect(socket: &Path, export: &str) -> Result<Client, String> {
 
 /// Writes from all connections until the time is over or the server is gone.
 pub fn run(plan: &Plan, model: &Model) -> Result<Session, String> {
-    run_while(plan, model, || pause(plan.duration))
+    let start = Elapsed::start();
+    let everybody = model.connections();
+    run_while(plan, model, |ended| {
+        while start.get() < plan.duration && ended.load(Ordering::Relaxed) < everybody {
+            pause(Duration::from_millis(50));
+        }
+    })
 }
 
-/// Writes from all connections while `meanwhile` runs, which may kill the server.
-pub fn run_while(plan: &Plan, model: &Model, meanwhile: impl FnOnce()) -> Result<Session, String> {
+/// Writes from all connections while `meanwhile` runs, which may kill the server. It is given
+/// the number of connections that have ended.
+pub fn run_while(
+    plan: &Plan,
+    model: &Model,
+    meanwhile: impl FnOnce(&AtomicUsize),
+) -> Result<Session, String> {
     let connections = model.connections();
     let answered: Vec<AtomicU64> = (0..connections).map(|_| AtomicU64::new(0)).collect();
-    let over = AtomicBool::new(false);
+    let (over, ended) = (AtomicBool::new(false), AtomicUsize::new(0));
     let mut writers = Vec::new();
     for connection in 0..connections {
         writers.push(Writer::new(plan, model, connection, &answered)?);
     }
     let outcomes: Vec<_> = std::thread::scope(|scope| {
-        let over = &over;
-        let start = |writer: Writer<'_>| writer.run(over);
+        let (over, ended) = (&over, &ended);
+        let start = |writer: Writer<'_>| {
+            let outcome = writer.run(over);
+            ended.fetch_add(1, Ordering::Relaxed);
+            outcome
+        };
         let threads: Vec<_> = writers.into_iter().map(|w| scope.spawn(move || start(w))).collect();
-        meanwhile();
+        meanwhile(ended);
         over.store(true, Ordering::Relaxed);
         threads.into_iter().map(|thread| thread.join().expect("a writer panicked")).collect()
     });
@@ -122,7 +137,20 @@ pub fn run_while(plan: &Plan, model: &Model, meanwhile: impl FnOnce()) -> Result
     Ok(Session { history, totals })
 }
 
-#[expect(clippy::disallowed_methods, reason = "a client of its own, outside the engine's world")]
+struct Elapsed(Instant);
+
+impl Elapsed {
+    #[expect(clippy::disallowed_methods, reason = "a client, outside the engine's world")]
+    fn start() -> Elapsed {
+        Elapsed(Instant::now())
+    }
+
+    fn get(&self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a client, outside the engine's world")]
 pub fn pause(duration: Duration) {
     std::thread::sleep(duration);
 }

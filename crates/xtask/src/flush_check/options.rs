@@ -14,7 +14,7 @@ pub struct Options {
     pub seconds: u64,
     pub cycles: u64,
     pub seed: u64,
-    pub lose: Option<PathBuf>,
+    pub lose: Vec<PathBuf>,
     pub server: Vec<String>,
 }
 
@@ -29,7 +29,7 @@ impl Options {
             seconds: 10,
             cycles: 200,
             seed: 1,
-            lose: None,
+            lose: Vec::new(),
             server: Vec::new(),
         };
         let mut rest = arguments.iter();
@@ -51,7 +51,7 @@ impl Options {
             "--socket" => self.socket = value.into(),
             "--export" => self.export = value.to_owned(),
             "--log" => self.log = Some(value.into()),
-            "--lose" => self.lose = Some(value.into()),
+            "--lose" => self.lose.push(value.into()),
             "--connections" => {
                 self.connections = usize::try_from(number()?).map_err(|e| e.to_string())?;
             }
