@@ -77,10 +77,6 @@ impl<D: Drive> Array<D> {
         self.indexes().filter(|&index| self.is_active(index)).collect()
     }
 
-    pub fn gone(&self) -> usize {
-        self.members.len() - self.active().len()
-    }
-
     fn handle(&self, index: DriveIndex, operation: Operation) -> Result<D, DriveError> {
         let member = self.member(index);
         let gone = DriveError { operation, offset: 0, len: 0, kind: DriveErrorKind::Removed };
@@ -134,13 +130,6 @@ impl<D: Drive> Array<D> {
             self.fail(index);
         }
         result
-    }
-
-    pub async fn discard(&self, index: DriveIndex, offset: u64, len: u64) {
-        if let Ok(drive) = self.handle(index, Operation::Discard) {
-            // A hint: a drive that refuses it loses nothing.
-            let _ = drive.discard(offset, len).await;
-        }
     }
 
     pub fn fail(&self, index: DriveIndex) {

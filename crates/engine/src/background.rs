@@ -7,7 +7,7 @@
 
 use std::rc::Rc;
 
-use format::ClassId;
+use format::{ClassId, Record};
 use futures_util::future::{Either, select};
 use io::Env;
 use policy::background::{Facts, Work, next_work};
@@ -95,8 +95,44 @@ impl<E: Env> Shard<E> {
             while self.step(&class).await? && !self.stopping() {
                 self.env.yield_now().await;
             }
+            self.drain_for(&class).await?;
         }
         self.merge_crowded().await
+    }
+
+    /// Gives a class that has run out of stripes a zone of a class that can spare one, by
+    /// moving everything out of it. Returns true if a zone came free.
+    async fn drain_for(&self, class: &Rc<Class>) -> Result<bool, RequestError> {
+        let Some((zone, owner)) = self.choose_drain(class.id) else { return Ok(false) };
+        self.state.borrow_mut().space.zone_drain(zone);
+        self.seal_open(owner.id);
+        let (stripes, tuples) = self.state.borrow_mut().space.zone_contents(zone);
+        self.vacate_stripes(&owner, &[&tuples[..], &stripes].concat()).await?;
+        {
+            let mut state = self.state.borrow_mut();
+            for key in tuples {
+                state.space.tuple_release_busy(key, self.journal.latest(), self.reads.close());
+            }
+        }
+        self.flush().await?;
+        self.release_limbo();
+        let mut state = self.state.borrow_mut();
+        if !state.space.zone_is_empty(zone) {
+            return Ok(false);
+        }
+        self.journal.append(&Record::Zone { zone, class: None });
+        state.space.zone_release(zone);
+        drop(state);
+        self.space_freed.notify_all();
+        Ok(true)
+    }
+
+    fn choose_drain(&self, starved: ClassId) -> Option<(u32, Rc<Class>)> {
+        let state = self.state.borrow();
+        let short = state.space.free_stripes(starved) <= RESERVE_STRIPES;
+        let begun = state.space.zone_draining();
+        let zone = begun.or_else(|| state.space.zone_to_drain(starved).filter(|_| short))?;
+        Some((zone, state.space.class_of_zone(zone)?.clone()))
     }
 
     /// One piece of work for a class; false when there is none, or none that gains anything.
@@ -138,9 +174,21 @@ impl<E: Env> Shard<E> {
                 return Ok(());
             }
             for batch in blocks.chunks(CONVERT_BATCH) {
+                // Merging kills pieces, not whole stripes: it must not eat the reserve that
+                // compaction lives on.
+                if !self.has_room_to_merge() {
+                    return Ok(());
+                }
                 self.merge_blocks(batch).await?;
             }
         }
+    }
+
+    fn has_room_to_merge(&self) -> bool {
+        let classes: Vec<ClassId> =
+            self.state.borrow().space.classes().map(|class| class.id).collect();
+        let room = |id| self.facts(id).free > RESERVE_STRIPES + CONVERT_BATCH as u64;
+        classes.into_iter().all(room)
     }
 
     /// Patched blocks to merge because patches take more memory than they may: of a sample,

@@ -130,6 +130,20 @@ impl<E: Env> Shard<E> {
         Ok(victims.len() * weight - stripes)
     }
 
+    /// Moves everything live out of stripes that have to go, gain or not.
+    pub async fn vacate_stripes(
+        &self,
+        class: &Rc<Class>,
+        victims: &[StripeId],
+    ) -> Result<(), RequestError> {
+        let _turn = self.background_turn.lock().await;
+        let mut packer = Packer::new(self.geometry.block_sectors());
+        for piece in self.find_owners(victims).await {
+            packer.push(piece);
+        }
+        self.move_pieces(class, packer).await
+    }
+
     /// Puts patched blocks together again, to save memory and scattered reads.
     pub async fn merge_blocks(&self, blocks: &[(VolumeId, u64)]) -> Result<usize, RequestError> {
         let _turn = self.background_turn.lock().await;
@@ -194,16 +208,45 @@ impl<E: Env> Shard<E> {
     async fn move_pieces(&self, class: &Rc<Class>, packer: Packer) -> Result<(), RequestError> {
         let Packer { mut planned, blocks, .. } = packer;
         planned.sort_by_key(|planned| planned.block);
-        let per_window = self.window(class);
         let mut rest = &planned[..];
-        for first in (0..blocks).step_by(per_window * class.data()) {
-            let end = first + per_window * class.data();
+        let mut first = 0;
+        while first < blocks {
+            let left = (blocks - first).div_ceil(class.data());
+            let stripes = self.take_destinations(class, left.min(self.window(class))).await?;
+            if stripes.is_empty() {
+                // What was not moved stays where it is.
+                break;
+            }
+            let end = first + stripes.len() * class.data();
             let count = rest.partition_point(|planned| planned.block < end);
             let (window, later) = rest.split_at(count);
             rest = later;
-            self.move_window(class, window, first).await?;
+            self.move_window(class, window, first, &stripes).await?;
+            first = end;
         }
         Ok(())
+    }
+
+    /// Up to `wanted` stripes, as many as there are. Waiting for space here would be waiting
+    /// for ourselves.
+    async fn take_destinations(
+        &self,
+        class: &Rc<Class>,
+        wanted: usize,
+    ) -> Result<Vec<StripeId>, RequestError> {
+        let mut stripes = Vec::with_capacity(wanted);
+        for flushed in [false, true] {
+            while stripes.len() < wanted {
+                let Some(stripe) = self.take_stripe(class, Claim::Background) else { break };
+                stripes.push(stripe);
+            }
+            if !stripes.is_empty() || flushed {
+                break;
+            }
+            self.flush().await?;
+            self.release_limbo();
+        }
+        Ok(stripes)
     }
 
     /// Stripes in memory at once.
@@ -216,15 +259,8 @@ impl<E: Env> Shard<E> {
         class: &Rc<Class>,
         window: &[Planned],
         first_block: usize,
+        stripes: &[StripeId],
     ) -> Result<(), RequestError> {
-        let Some(last) = window.last() else { return Ok(()) };
-        let stripes_needed = (last.block + 1 - first_block).div_ceil(class.data());
-        // Destinations first: once reads are guarded, waiting for space could wait for ourselves.
-        let mut stripes = Vec::with_capacity(stripes_needed);
-        while stripes.len() < stripes_needed {
-            let take = || self.take_stripe(class, Claim::Background);
-            stripes.push(self.wait_for_space(take).await?);
-        }
         self.journal.reserve().await;
         // Until the map has changed no source may be reused: a block written anew at the very
         // same place would pass the compare-and-swap with older bytes.
@@ -237,7 +273,7 @@ impl<E: Env> Shard<E> {
         };
         let done = join_all(stripes.iter().enumerate().map(write)).await;
         self.flush().await?;
-        self.relocate(class, window, first_block, &stripes, &done);
+        self.relocate(class, window, first_block, stripes, &done);
         drop(guard);
         self.release_limbo();
         Ok(())

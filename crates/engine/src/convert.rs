@@ -136,6 +136,7 @@ impl<E: Env> Shard<E> {
         Ok(padded.freeze())
     }
 
+    /// Moves the live data of tuples elsewhere; they die. Ends their being busy.
     async fn empty_tuples(&self, tuples: &[(TupleKey, Rc<Class>)]) -> Result<usize, RequestError> {
         let mut freed = 0;
         // One class at a time: a destination stripe has one shape.

@@ -413,10 +413,6 @@ impl BlockMap {
         (table, (lists + slab) as u64)
     }
 
-    pub fn dirty_chunks(&self) -> usize {
-        self.dirty.len()
-    }
-
     /// Chunks changed since the last call, to be written by a checkpoint.
     pub fn take_dirty(&mut self) -> Vec<(VolumeId, u32)> {
         std::mem::take(&mut self.dirty).into_iter().collect()

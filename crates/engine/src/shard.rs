@@ -225,6 +225,21 @@ impl<E: Env> Shard<E> {
         }
     }
 
+    /// Takes back every slot that was not written yet, so that the tuples of a class come to
+    /// rest.
+    pub fn seal_open(&self, class: ClassId) {
+        let mut state = self.state.borrow_mut();
+        let spare = std::mem::take(&mut state.open.entry(class).or_default().spare);
+        for (key, _) in spare {
+            let tuple = state.space.tuple_mut(key).expect("spare slots belong to tuples");
+            tuple.unhanded -= 1;
+            state.space.tuple_check_dead(key, self.journal.latest(), self.reads.close());
+        }
+        for lane in 0..PACKED_SLOTS_OPEN {
+            self.close_packed(&mut state, class, lane);
+        }
+    }
+
     fn build_tuple(&self, state: &mut State, class: &Rc<Class>, claim: Claim) -> Option<()> {
         self.ensure_free(state, class, claim)?;
         let mut draw = |below: usize| (self.env.random() % below as u64) as usize;

@@ -17,7 +17,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use format::{ClassId, Flbn, StripeId};
-use layout::{DriveIndex, choose_stripes, common_drives};
+use layout::{DriveIndex, choose_stripes};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -70,6 +70,8 @@ struct Zone {
     kinds: Box<[Kind]>,
     live: Counters,
     free: Vec<u32>,
+    /// Being emptied for another class: nothing new is put there.
+    draining: bool,
 }
 
 /// Free space of one class.
@@ -167,6 +169,7 @@ impl Space {
             kinds: vec![Kind::Free; stripes].into(),
             live: Counters::new(stripes, largest),
             free: (0..stripes as u32).collect(),
+            draining: false,
             class,
         });
         let space = &mut self.classes[usize::from(id.0)];
@@ -193,11 +196,67 @@ impl Space {
     pub fn zone_release(&mut self, zone: u32) {
         let Some(found) = self.zones[zone as usize].take() else { return };
         assert_eq!(found.free.len(), found.kinds.len(), "only an empty zone is given back");
+        if !found.draining {
+            let space = &mut self.classes[usize::from(found.class.id.0)];
+            space.zones_with_free.retain(|&other| other != zone);
+            space.free -= found.free.len() as u64;
+        }
+        self.unassigned.push(zone);
+        self.dirty_zones.insert(zone);
+    }
+
+    /// The zone of another class that is easiest to empty, if that class can spare it: it must
+    /// have room for what moves.
+    pub fn zone_to_drain(&self, not: ClassId) -> Option<u32> {
+        let spare = |zone: &Zone| {
+            let used = (zone.kinds.len() - zone.free.len()) as u64;
+            let elsewhere =
+                self.classes[usize::from(zone.class.id.0)].free - zone.free.len() as u64;
+            zone.class.id != not && elsewhere > used / 2 + 1
+        };
+        let candidates = self.zones.iter().enumerate().filter_map(|(number, zone)| {
+            let zone = zone.as_ref().filter(|zone| spare(zone))?;
+            Some((zone.kinds.len() - zone.free.len(), number as u32))
+        });
+        candidates.min().map(|(_, zone)| zone)
+    }
+
+    /// A zone whose emptying has begun.
+    pub fn zone_draining(&self) -> Option<u32> {
+        let draining = |zone: &Option<Zone>| zone.as_ref().is_some_and(|zone| zone.draining);
+        self.zones.iter().position(draining).map(|zone| zone as u32)
+    }
+
+    pub fn zone_drain(&mut self, zone: u32) {
+        let found = self.zones[zone as usize].as_mut().expect("assigned");
+        if std::mem::replace(&mut found.draining, true) {
+            return;
+        }
         let space = &mut self.classes[usize::from(found.class.id.0)];
         space.zones_with_free.retain(|&other| other != zone);
         space.free -= found.free.len() as u64;
-        self.unassigned.push(zone);
-        self.dirty_zones.insert(zone);
+    }
+
+    pub fn zone_is_empty(&self, zone: u32) -> bool {
+        let found = self.zone(zone);
+        found.free.len() == found.kinds.len()
+    }
+
+    /// What still lies in a zone: RAID stripes, and tuples with a stripe in it (made busy).
+    pub fn zone_contents(&mut self, zone: u32) -> (Vec<StripeId>, Vec<TupleKey>) {
+        let kinds = self.zone(zone).kinds.iter().enumerate();
+        let raid = kinds.filter(|(_, kind)| **kind == Kind::Raid);
+        let stripes = raid.map(|(index, _)| StripeId { zone, index: index as u32 }).collect();
+        let here = |tuple: &&mut Tuple| {
+            tuple.is_quiet() && !tuple.busy && tuple.stripes.iter().any(|s| s.zone == zone)
+        };
+        let mut tuples: Vec<TupleKey> = Vec::new();
+        for tuple in self.tuples.values_mut().filter(here) {
+            tuple.busy = true;
+            tuples.push(tuple.key());
+        }
+        tuples.sort();
+        (stripes, tuples)
     }
 
     fn zone(&self, zone: u32) -> &Zone {
@@ -270,11 +329,13 @@ impl Space {
     fn give_back(&mut self, stripe: StripeId) {
         let zone = self.zones[stripe.zone as usize].as_mut().expect("assigned");
         let space = &mut self.classes[usize::from(zone.class.id.0)];
-        if zone.free.is_empty() {
-            space.zones_with_free.push(stripe.zone);
+        if !zone.draining {
+            space.free += 1;
+            if zone.free.is_empty() {
+                space.zones_with_free.push(stripe.zone);
+            }
         }
         zone.free.push(stripe.index);
-        space.free += 1;
     }
 
     /// Drives whose blocks are not to be given out (missing or failed).
@@ -663,10 +724,5 @@ impl Space {
             filled: tuple.filled.to_vec(),
         };
         format::ZoneObject { class, tuples: tuples.into_iter().map(image).collect() }
-    }
-
-    /// Drives two stripes share; a report for tests and `inspect`.
-    pub fn common(&self, class: &Class, a: StripeId, b: StripeId) -> usize {
-        common_drives(&class.drives(a), &class.drives(b))
     }
 }

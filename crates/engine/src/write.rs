@@ -331,9 +331,18 @@ impl<E: Env> Shard<E> {
                 self.env.sleep_until(self.env.now() + Nanos(delay)).await;
             }
         }
-        if self.state.borrow().map.patches() * 10 > self.state.borrow().settings.patch_budget {
+        let over = |eighths: u64| {
+            let state = self.state.borrow();
+            state.map.patches() * 10 > state.settings.patch_budget / 8 * eighths
+        };
+        if over(8) {
             self.work.notify_all();
             self.env.sleep_until(self.env.now() + Nanos::from_micros(200)).await;
+        }
+        // The metadata area has room for the budget and not for much more.
+        while over(9) && self.check_usable().is_ok() {
+            self.work.notify_all();
+            self.env.sleep_until(self.env.now() + Nanos::from_millis(1)).await;
         }
     }
 }

@@ -93,3 +93,32 @@ async fn overwrites_for_ever<W: World>(world: &W) {
 }
 
 both_runtimes!(overwrites_for_ever_4, 4, 40 * MIB, overwrites_for_ever);
+
+/// A class that spread over the whole pool makes room for one that comes later.
+async fn classes_share_space<W: World>(world: &W) {
+    let mut rng = Rng::new(9);
+    let pool = make_pool(world, &CreateSpec::new("tank")).await;
+    let size = pool.status().space.usable / 3 / 65536 * 65536;
+    pool.volume_create("first", size, None, None).await.expect("room");
+    let first = pool.volume("first").expect("it was made");
+    let mut mirror = Mirror::new(size);
+    for _ in 0..4 * size / 65536 {
+        let offset = rng.below(size / 65536) * 65536;
+        let data = mirror.fill(&mut rng, offset, 65536);
+        first.write(offset, data, false).await.expect("write");
+    }
+    pool.volume_create("second", size, Some(1), Some(3)).await.expect("room");
+    let second = pool.volume("second").expect("it was made");
+    let mut other = Mirror::new(size);
+    for start in (0..size).step_by(MIB as usize) {
+        let len = MIB.min(size - start);
+        let data = other.fill(&mut rng, start, len);
+        second.write(start, data, false).await.expect("write");
+    }
+    check_all(&first, &mirror, "first").await;
+    check_all(&second, &other, "second").await;
+    drop((first, second));
+    pool.close().await.expect("closes");
+}
+
+both_runtimes!(classes_share_space_5, 5, 48 * MIB, classes_share_space);

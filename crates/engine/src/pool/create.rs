@@ -135,7 +135,8 @@ fn meta_bytes(drives: usize, size: u64, block_size: u32, zone_bytes: u64) -> u64
     let patches = (pool / 4096 * 10).min(PATCH_BUDGET_BYTES);
     let tuples = pool / u64::from(block_size) * 2;
     let zones = size / zone_bytes * SLOT_LEN as u64;
-    let objects = entries + entries / 8 + patches + tuples + zones + 64 * SLOT_LEN as u64;
+    // A chunk has a slot for its entries and at least one more once it has a patch.
+    let objects = entries * 2 + entries / 8 + patches + tuples + zones + 64 * SLOT_LEN as u64;
     let copies = METADATA_COPIES.min(drives) as u64;
     let row = SLOT_LEN as u64 * copies;
     (objects * 2 * copies / drives as u64).next_multiple_of(row).next_multiple_of(4096)
