@@ -1,0 +1,99 @@
+//! Drives that outlive the machine they are in, and the ways a machine dies.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use engine::{CreateError, CreatePlan, CreateSpec, OpenError, OpenOptions, Pool, create};
+use io::rng::Rng;
+use io::{Buf, Drive, Durability};
+use io::virt::{CutMode, Disk, Latency, VirtDrive, VirtEnv};
+
+/// How a machine dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Death {
+    /// kill -9: the drives keep their caches, writes in flight end somehow.
+    Kill,
+    /// The power goes, and with it what the drives had not made durable.
+    Power(CutMode),
+}
+
+impl Death {
+    pub const ALL: [Death; 4] = [
+        Death::Kill,
+        Death::Power(CutMode::DropAll),
+        Death::Power(CutMode::KeepAll),
+        Death::Power(CutMode::Random),
+    ];
+
+    pub fn draw(rng: &mut Rng) -> Death {
+        match rng.below(8) {
+            0 => Death::Kill,
+            1 => Death::Power(CutMode::DropAll),
+            2 => Death::Power(CutMode::KeepAll),
+            _ => Death::Power(CutMode::Random),
+        }
+    }
+}
+
+pub struct Machine {
+    pub env: VirtEnv,
+    pub disks: Vec<Disk>,
+    /// Drives that are not plugged in.
+    pub unplugged: BTreeSet<usize>,
+    /// Drives that answered flushes and durable writes, and after the next power cut show what
+    /// they held before. Canaries: the checks must notice.
+    liars: BTreeMap<usize, Vec<u8>>,
+    fate: Rng,
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        self.env.crash();
+    }
+}
+
+impl Machine {
+    pub fn new(seed: u64, drives: usize, bytes: u64) -> Machine {
+        let disk = |at: usize| Disk::new(format!("d{at}"), bytes, 4096, seed ^ at as u64);
+        Machine {
+            env: VirtEnv::new(seed),
+            disks: (0..drives).map(disk).collect(),
+            unplugged: BTreeSet::new(),
+            liars: BTreeMap::new(),
+            fate: Rng::new(seed ^ 0xfa7e),
+        }
+    }
+
+    /// Handles on the drives that are plugged in.
+    pub fn drives(&self) -> Vec<VirtDrive> {
+        let plugged = self.disks.iter().enumerate().filter(|(at, _)| !self.unplugged.contains(at));
+        plugged.map(|(_, disk)| VirtDrive::attach(&self.env, disk, Latency::SSD)).collect()
+    }
+
+    pub async fn create(&self, spec: &CreateSpec) -> Result<CreatePlan, CreateError> {
+        create(&self.env, &self.drives(), spec).await
+    }
+
+    pub async fn open(&self) -> Result<Pool<VirtEnv>, OpenError> {
+        Pool::open(&self.env, self.drives(), OpenOptions::default()).await
+    }
+
+    /// From now on the drive keeps nothing over the next power cut, whatever it says.
+    pub fn starts_lying(&mut self, drive: usize) {
+        let disk = &self.disks[drive];
+        self.liars.insert(drive, disk.peek(0, disk.geometry().size as usize));
+    }
+
+    /// The machine stops here. Everything that ran on it is gone.
+    pub fn die(&mut self, death: Death) {
+        self.env.crash();
+        let Death::Power(mode) = death else { return };
+        for disk in &self.disks {
+            disk.power_cut(&mut self.fate, mode);
+        }
+        for (drive, held) in std::mem::take(&mut self.liars) {
+            let disk = VirtDrive::attach(&self.env, &self.disks[drive], Latency::SSD);
+            let back = disk.write(0, Buf::from_slice(&held), Durability::Durable);
+            self.env.block_on(back).expect("a lying drive works well otherwise");
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! A client: requests drawn from the world's mix, each told to the oracle.
+
+use std::rc::Rc;
+
+use engine::Volume;
+use io::rng::Rng;
+use io::virt::VirtEnv;
+use io::{Buf, BufMut, Env, Nanos};
+
+use super::context::Context;
+use super::plan::Mix;
+
+const SECTOR: u64 = 512;
+const READ_MAX: u64 = 256 << 10;
+
+pub struct Client {
+    pub context: Rc<Context>,
+    pub name: String,
+    pub volume: Volume<VirtEnv>,
+    pub mix: Mix,
+    /// Bytes of one stripe's data.
+    pub stripe: u64,
+    pub rng: Rng,
+    pub cursor: u64,
+}
+
+#[derive(Clone, Copy)]
+enum Zeroes {
+    Trim,
+    Write,
+    WriteOrTrim,
+}
+
+/// As the NBD server does: the payload lies in memory as it lies in its pages; or not.
+pub fn payload(bytes: &[u8], offset: u64, as_pages: bool) -> Buf {
+    let lead = if as_pages { (offset % 4096) as usize } else { 512 };
+    let mut buf = BufMut::zeroed(lead + bytes.len());
+    buf[lead..].copy_from_slice(bytes);
+    buf.freeze().slice(lead..lead + bytes.len())
+}
+
+impl Client {
+    pub async fn run(mut self, requests: usize) {
+        for _ in 0..requests {
+            if self.context.is_failed() {
+                return;
+            }
+            self.step().await;
+            if self.mix.think_micros > 0 {
+                let pause = Nanos::from_micros(self.rng.below(self.mix.think_micros + 1));
+                self.context.env.sleep_until(self.context.env.now() + pause).await;
+            }
+        }
+    }
+
+    async fn step(&mut self) {
+        let Mix { small, page, block, stripe, sequential, read, trim, zeroes, flush, .. } = self.mix;
+        let kinds = [small, page, block, stripe, sequential, read, trim, zeroes, flush];
+        let mut draw = self.rng.below(kinds.iter().sum());
+        let kind = kinds.iter().position(|&part| {
+            let here = draw < part;
+            draw = draw.saturating_sub(part);
+            here
+        });
+        let block_size = u64::from(self.volume.block_size());
+        match kind.expect("the parts add up") {
+            0 => {
+                let len = (1 + self.rng.below(16)) * SECTOR;
+                self.write_somewhere(len, SECTOR).await;
+            }
+            1 => self.write_somewhere(4096, 4096).await,
+            2 => self.write_somewhere(block_size, block_size).await,
+            3 => {
+                let len = self.stripe * (1 + self.rng.below(2));
+                self.write_somewhere(len, block_size).await;
+            }
+            4 => self.write_on().await,
+            5 => {
+                let len = (1 + self.rng.below(READ_MAX / SECTOR)) * SECTOR;
+                let (offset, len) = self.place(len, SECTOR);
+                self.read(offset, len).await;
+            }
+            6 => self.zero(Zeroes::Trim).await,
+            7 => {
+                let kind = if self.rng.chance(1, 2) { Zeroes::Write } else { Zeroes::WriteOrTrim };
+                self.zero(kind).await;
+            }
+            _ => self.flush().await,
+        }
+    }
+
+    /// A range of at most `len` bytes that begins on a multiple of `unit`.
+    fn place(&mut self, len: u64, unit: u64) -> (u64, u64) {
+        let size = self.volume.size();
+        let len = len.min(size);
+        let hot = self.rng.chance(self.mix.hot, 100);
+        let reach = if hot { (size / 8).max(len) } else { size };
+        let offset = self.rng.below((reach - len) / unit + 1) * unit;
+        (offset, len)
+    }
+
+    async fn write_somewhere(&mut self, len: u64, unit: u64) {
+        let (offset, len) = self.place(len, unit);
+        self.write(offset, len).await;
+    }
+
+    /// The next piece of a sequential stream.
+    async fn write_on(&mut self) {
+        let size = self.volume.size();
+        if self.cursor >= size {
+            self.cursor = 0;
+        }
+        let len = (32 << 10).min(size - self.cursor);
+        let offset = self.cursor;
+        self.cursor += len;
+        self.write(offset, len).await;
+    }
+
+    pub async fn write(&mut self, offset: u64, len: u64) {
+        let fua = self.rng.chance(self.mix.fua, 100);
+        let oracle = &self.context.oracle;
+        let write = oracle.borrow_mut().write_begins(&self.name, offset, len, false);
+        let bytes = oracle.borrow().bytes_of(&self.name, write);
+        let data = payload(&bytes, offset, self.rng.chance(3, 4));
+        let what = format!("write {} w{write} {offset}+{len} fua {fua}", self.name);
+        let done = self.context.request(what, self.volume.write(offset, data, fua)).await;
+        oracle.borrow_mut().write_ends(&self.name, write, done.is_some(), fua);
+        if done.is_none() && self.rng.chance(1, 4) {
+            // Full: make room, as an operator would.
+            self.zero(Zeroes::Trim).await;
+        }
+    }
+
+    async fn zero(&mut self, kind: Zeroes) {
+        let most = if self.rng.chance(1, 4) { self.volume.size() / 2 } else { 256 << 10 };
+        let len = (1 + self.rng.below((most / SECTOR).max(1))) * SECTOR;
+        let (offset, len) = self.place(len, SECTOR);
+        let fua = self.rng.chance(self.mix.fua, 100);
+        let oracle = &self.context.oracle;
+        let write = oracle.borrow_mut().write_begins(&self.name, offset, len, true);
+        let what = format!("zeroes {} w{write} {offset}+{len} fua {fua}", self.name);
+        let volume = &self.volume;
+        let done = match kind {
+            Zeroes::Trim => self.context.request(what, volume.trim(offset, len, fua)).await,
+            Zeroes::Write | Zeroes::WriteOrTrim => {
+                let may_trim = matches!(kind, Zeroes::WriteOrTrim);
+                let request = volume.write_zeroes(offset, len, fua, may_trim);
+                self.context.request(what, request).await
+            }
+        };
+        oracle.borrow_mut().write_ends(&self.name, write, done.is_some(), fua);
+    }
+
+    pub async fn read(&mut self, offset: u64, len: u64) {
+        let ticket = self.context.oracle.borrow_mut().read_begins(&self.name, offset, len);
+        let what = format!("read {} {offset}+{len}", self.name);
+        let read = self.context.request(what, self.volume.read(offset, len as u32)).await;
+        let Some(pieces) = read else { return };
+        let bytes: Vec<u8> = pieces.iter().flat_map(|piece| piece.iter().copied()).collect();
+        if bytes.len() as u64 != len {
+            return self.context.fail(format!("a read of {len} bytes gave {}", bytes.len()));
+        }
+        let checked = self.context.oracle.borrow().read_ends(&self.name, ticket, &bytes);
+        if let Err(what) = checked {
+            self.context.fail(what);
+        }
+    }
+
+    pub async fn flush(&mut self) {
+        let flush = self.context.oracle.borrow_mut().flush_begins();
+        let what = format!("flush {}", self.name);
+        if self.context.request(what, self.volume.flush()).await.is_some() {
+            self.context.oracle.borrow_mut().flush_ends(flush);
+        }
+    }
+}
