@@ -20,7 +20,7 @@ use rustc_hash::FxHashSet;
 use crate::api::RequestError;
 use crate::geometry::Class;
 use crate::limits::{COMPACT_BATCH, COMPACT_BYTES_MAX, SCAN_STEP_CHUNKS};
-use crate::map::{Deltas, Pieces};
+use crate::map::{Deltas, Pieces, advance};
 use crate::shard::{Claim, Shard};
 use crate::write::parity_of;
 
@@ -56,7 +56,7 @@ impl Packer {
     }
 
     fn push(&mut self, piece: Move) {
-        let whole_pages = piece.range.start % 8 == 0 && piece.range.len % 8 == 0;
+        let whole_pages = piece.range.start.is_multiple_of(8) && piece.range.len.is_multiple_of(8);
         let lane = if whole_pages { &mut self.aligned } else { &mut self.tight };
         let room = self.block_sectors;
         let (block, sector) = match *lane {
@@ -341,10 +341,16 @@ impl<E: Env> Shard<E> {
             if !state.volumes.contains_key(&volume) {
                 continue;
             }
-            self.journal.append(&Record::Relocate { volume, block, range, from, to });
-            let mut deltas = Deltas::default();
-            state.map.relocate(volume, block, range, from, to, &mut deltas);
-            self.apply_deltas(&mut state, &deltas);
+            // Only what is still there: replayed on a checkpoint that is later than the record,
+            // one that never took effect could move what came to `from` after it.
+            for range in state.map.still_at(volume, block, range, from) {
+                let skip = range.start - planned.piece.range.start;
+                let (from, to) = (advance(from, skip), advance(to, skip));
+                self.journal.append(&Record::Relocate { volume, block, range, from, to });
+                let mut deltas = Deltas::default();
+                state.map.relocate(volume, block, range, from, to, &mut deltas);
+                self.apply_deltas(&mut state, &deltas);
+            }
         }
         for &stripe in stripes {
             state.space.stripe_written(stripe, self.journal.latest(), self.reads.close());

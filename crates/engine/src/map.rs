@@ -81,7 +81,7 @@ pub struct BlockMap {
 }
 
 /// `place` moved forward by `sectors`.
-fn advance(place: Place, sectors: u16) -> Place {
+pub fn advance(place: Place, sectors: u16) -> Place {
     if place.flbn == HOLE.flbn {
         return place;
     }
@@ -222,15 +222,17 @@ impl BlockMap {
                 if let Some(place) = place {
                     deltas.gain(place, self.block_sectors);
                 }
-                let new = place.map_or(BmtEntry::UNMAPPED, |p| BmtEntry::base(p.flbn, p.replicated));
+                let new =
+                    place.map_or(BmtEntry::UNMAPPED, |p| BmtEntry::base(p.flbn, p.replicated));
                 return self.set_entry(volume, block, new);
             }
             self.set_entry(volume, block, BmtEntry::UNMAPPED);
         }
         let entry = self.entry(volume, block);
         let (index, mut patched) = self.take_patched(volume, block, entry);
+        let before = patched.patches.len();
         overlay(&mut patched, self.block_sectors, wanted, place, deltas);
-        self.put_patched(index, patched);
+        self.put_patched(index, patched, before);
     }
 
     /// Takes the block out of the slab, or makes a fresh one from a plain entry.
@@ -250,8 +252,8 @@ impl BlockMap {
         (Some(index), patched)
     }
 
-    /// Puts a block back in its simplest form.
-    fn put_patched(&mut self, index: Option<u32>, patched: PatchedBlock) {
+    /// Puts a block back in its simplest form. It had `before` patches.
+    fn put_patched(&mut self, index: Option<u32>, patched: PatchedBlock, before: usize) {
         let (volume, block) = (patched.volume, patched.block);
         let plain = plain_entry(&patched, self.block_sectors);
         if let Some(entry) = plain {
@@ -260,7 +262,8 @@ impl BlockMap {
         }
         let count = patched.patches.len();
         self.patches += count as u64;
-        if count == self.crowd {
+        // A write inside a patch adds two at once.
+        if before < self.crowd && count >= self.crowd {
             self.crowded.push((volume, block));
         }
         let index = index.or_else(|| self.patched_free.pop()).unwrap_or_else(|| {
@@ -281,17 +284,27 @@ impl BlockMap {
         to: Place,
         deltas: &mut Deltas,
     ) {
+        for still in self.still_at(volume, block, wanted, from) {
+            let skip = still.start - wanted.start;
+            self.set(volume, block, still, Some(advance(to, skip)), deltas);
+        }
+    }
+
+    /// The parts of `wanted` that lie where they would if all of it began at `from`.
+    pub fn still_at(
+        &self,
+        volume: VolumeId,
+        block: u64,
+        wanted: SectorRange,
+        from: Place,
+    ) -> SmallVec<[SectorRange; 4]> {
         let mut pieces = Pieces::new();
         self.lookup(volume, block, wanted, &mut pieces);
-        for piece in pieces {
-            let skip = piece.range.start - wanted.start;
-            let still = piece.place.is_some_and(|place| {
-                place.flbn == from.flbn && place.sector == from.sector + skip
-            });
-            if still {
-                self.set(volume, block, piece.range, Some(advance(to, skip)), deltas);
-            }
-        }
+        let still = |piece: &Piece| {
+            let expected = from.sector + (piece.range.start - wanted.start);
+            piece.place.is_some_and(|p| p.flbn == from.flbn && p.sector == expected)
+        };
+        pieces.iter().filter(|piece| still(piece)).map(|piece| piece.range).collect()
     }
 
     /// Calls `visit` for every mapped piece of one chunk.
@@ -472,7 +485,7 @@ impl BlockMap {
                 base: BlockMap::base_place(image.base),
                 patches: image.patches.iter().map(|patch| patch.pack()).collect(),
             };
-            self.put_patched(None, patched);
+            self.put_patched(None, patched, 0);
         }
     }
 }
@@ -554,3 +567,6 @@ fn overlay(
     }
     block.patches.extend(last.map(|done| done.pack()));
 }
+
+#[cfg(test)]
+mod tests;
