@@ -1,8 +1,8 @@
-#!/bin/sh
+#!/usr/bin/env bash
 # Measures nbd_ram against `nbdkit memory` in the same run, alternating, and prints the ratios.
 # usage: compare_nbdkit.sh <nbd_ram binary> [seconds per measurement] [rounds]
 # needs: fio, nbdkit, jq
-set -eu
+set -euo pipefail
 binary=$1 seconds=${2:-3} rounds=${3:-3}
 dir=$(mktemp -d)
 "$binary" "$dir/ours" 1024 & ours=$!

@@ -68,7 +68,7 @@ fn list_shows_every_export_and_a_missing_one_is_unknown() {
     let volume = RamVolume::new(MIB);
     let exports = RamExports::new([("a", volume.clone()), ("b", volume.frozen())]);
     let server = Server::new(env.clone(), exports, Limits::default());
-    env.block_on(async {
+    run(&env, async {
         let (client, _end) = connect(&env, &server);
         client.greet(3).await;
         let replies = client.option(option::LIST, &[]).await;
@@ -207,7 +207,7 @@ fn what_breaks_the_protocol_ends_the_connection() {
     for (flags, bytes, expected) in cases {
         let env = VirtEnv::fifo(2);
         let (server, _) = ram_server(&env);
-        env.block_on(async {
+        run(&env, async {
             let (client, end) = connect(&env, &server);
             client.greet(flags).await;
             // Replies must be taken, or neither side goes on.

@@ -165,7 +165,7 @@ fn one_connection_more_than_allowed_is_refused() {
     let env = VirtEnv::fifo(4);
     let limits = Limits { connections: 3, ..Limits::default() };
     let server = Server::new(env.clone(), SlowVolume::new(&env, MIB), limits);
-    env.block_on(async {
+    run(&env, async {
         let mut clients: Vec<_> = (0..3).map(|_| connect(&env, &server)).collect();
         for (client, _) in &clients {
             client.start(true).await;

@@ -205,7 +205,7 @@ fn errors_of_the_volume_reach_the_client_with_their_text() {
         let volume = SlowVolume::new(&env, MIB);
         volume.failure.set(Some(failure));
         let server = Server::new(env.clone(), volume, Limits::default());
-        env.block_on(async {
+        run(&env, async {
             for structured in [false, true] {
                 let (client, _end) = connect(&env, &server);
                 client.start(structured).await;
@@ -313,7 +313,7 @@ proptest! {
         let env = VirtEnv::new(seed);
         let size = 600 * 512;
         let server = Server::new(env.clone(), SlowVolume::new(&env, size), Limits::default());
-        env.block_on(async {
+        run(&env, async {
             let (client, _end) = connect(&env, &server);
             client.start(structured).await;
             let mut model = vec![0u8; size as usize];

@@ -92,11 +92,19 @@ pub fn connect<X: Exports>(env: &VirtEnv, server: &Server<VirtEnv, X>) -> (Clien
     (Client { stream: ours }, end)
 }
 
-/// Runs a test against [`ram_server`] in worlds with different interleavings.
+/// Longer than any test waits. Connections set timers again and again, so a world in which
+/// something hangs would go on for ever.
+const WORLD_MAX: Nanos = Nanos::from_secs(1_000_000);
+
+pub fn run<T>(env: &VirtEnv, test: impl Future<Output = T>) -> T {
+    env.run_until(test, || env.now() > WORLD_MAX).expect("something waits for ever")
+}
+
+/// Runs a test in worlds with different interleavings.
 pub fn in_worlds<F: Future<Output = ()>>(test: impl Fn(VirtEnv) -> F) {
     for seed in 0..20 {
         let env = VirtEnv::new(seed);
-        env.block_on(test(env.clone()));
+        run(&env, test(env.clone()));
         env.crash();
     }
 }
