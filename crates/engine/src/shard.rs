@@ -155,7 +155,6 @@ impl<E: Env> Shard<E> {
         let lane = (hash % PACKED_SLOTS_OPEN as u64) as usize;
         let packed = self.packed_slot(&mut state, class, lane, pages, claim)?;
         let tuple = state.space.tuple_mut(packed.key).expect("packed slots belong to tuples");
-        tuple.inflight += 1;
         tuple.filled[packed.slot] = packed.next_page + pages;
         Some(self.spot(&state, class, packed.key, packed.slot, packed.next_page))
     }
@@ -175,14 +174,18 @@ impl<E: Env> Shard<E> {
         {
             let next_page = packed.next_page + pages;
             open.packed[lane] = Some(PackedSlot { next_page, ..packed });
+            // Before the slot is closed: a tuple nobody writes to and with nothing live is dead.
+            state.space.tuple_mut(packed.key).expect("packed slots belong to tuples").inflight += 1;
             if next_page == room {
                 self.close_packed(state, class.id, lane);
             }
             return Some(packed);
         }
         let (key, slot) = self.take_slot(state, class, claim)?;
+        let tuple = state.space.tuple_mut(key).expect("just taken");
+        tuple.packing += 1;
+        tuple.inflight += 1;
         self.close_packed(state, class.id, lane);
-        state.space.tuple_mut(key).expect("just taken").packing += 1;
         let open = state.open.entry(class.id).or_default();
         open.packed[lane] = Some(PackedSlot { key, slot, next_page: pages });
         Some(PackedSlot { key, slot, next_page: 0 })
