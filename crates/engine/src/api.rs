@@ -86,11 +86,16 @@ pub enum CreateError {
     BlockSize(u64),
     #[error("replicated area of {0} %: use 2 to 50")]
     ReplicatedPercent(u8),
-    #[error("drive {name}: {size} bytes is too small; this pool needs at least {least} bytes a drive")]
+    #[error(
+        "drive {name}: {size} bytes is too small; this pool needs at least {least} bytes a drive"
+    )]
     DriveTooSmall { name: String, size: u64, least: u64 },
     #[error("drive {name}: {error}")]
     Drive { name: String, error: DriveError },
-    #[error("stripes of {width} blocks of {block_size} bytes don't fit a zone of {zone_bytes} bytes: use a smaller width")]
+    #[error(
+        "stripes of {width} blocks of {block_size} bytes don't fit a zone of {zone_bytes} \
+         bytes: use a smaller width"
+    )]
     WidthForZone { width: u16, block_size: u32, zone_bytes: u64 },
     #[error("pool too large: block numbers have 38 bits; use larger blocks")]
     TooLarge,
@@ -112,11 +117,22 @@ pub enum OpenError {
     Drive { name: String, error: DriveError },
     #[error("drive {name}: not a SteadyRAID drive ({what})")]
     NotOurs { name: String, what: String },
-    #[error("drive {name} belongs to pool {found} ({found_uuid}), not to {expected} ({expected_uuid})")]
-    OtherPool { name: String, found: String, found_uuid: Uuid, expected: String, expected_uuid: Uuid },
+    #[error(
+        "drive {name} belongs to pool {found} ({found_uuid}), not to {expected} ({expected_uuid})"
+    )]
+    OtherPool {
+        name: String,
+        found: String,
+        found_uuid: Uuid,
+        expected: String,
+        expected_uuid: Uuid,
+    },
     #[error("drives {first} and {second} are copies of one another (drive {uuid}): remove one")]
     Duplicate { first: String, second: String, uuid: Uuid },
-    #[error("pool {pool}: {missing} of {drives} drives are missing, at most {tolerated} may be; missing: {list}")]
+    #[error(
+        "pool {pool}: {missing} of {drives} drives are missing, at most {tolerated} may be; \
+         missing: {list}"
+    )]
     TooManyMissing { pool: String, missing: usize, drives: usize, tolerated: usize, list: String },
     #[error("pool {pool}: {what}; restore the missing drives or a backup")]
     Damaged { pool: String, what: String },
@@ -137,7 +153,10 @@ pub enum VolumeError {
     NotFound(String),
     #[error("volume size {0} bytes: must be a positive multiple of 512")]
     Size(u64),
-    #[error("volume {name} holds data beyond {size} bytes (up to {used}): discard that first, or delete the volume")]
+    #[error(
+        "volume {name} holds data beyond {size} bytes (up to {used}): discard that first, or \
+         delete the volume"
+    )]
     ShrinkBelowData { name: String, size: u64, used: u64 },
     #[error("volume {0} is in use: disconnect its clients first")]
     InUse(String),

@@ -156,7 +156,9 @@ impl<E: Env> Shard<E> {
         for (volume, chunk) in state.map.take_dirty() {
             keys.push(ObjectKey::Chunk { volume, chunk });
         }
-        keys.extend(state.space.take_dirty_zones().into_iter().map(|zone| ObjectKey::Zone { zone }));
+        keys.extend(
+            state.space.take_dirty_zones().into_iter().map(|zone| ObjectKey::Zone { zone }),
+        );
         let gone = |key: &&ObjectKey| match key {
             ObjectKey::Chunk { volume, .. } => !state.volumes.contains_key(volume),
             _ => false,

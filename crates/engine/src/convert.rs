@@ -20,6 +20,9 @@ use crate::shard::Shard;
 use crate::tuple::TupleKey;
 use crate::write::parity_of;
 
+/// Tuples made busy, with their classes.
+type Chosen = Vec<(TupleKey, Rc<Class>)>;
+
 impl<E: Env> Shard<E> {
     /// Converts the least recently accessed tuples. Those that hold little are emptied by
     /// compaction instead. Returns how many stripes this makes free (after a flush).
@@ -35,7 +38,7 @@ impl<E: Env> Shard<E> {
         Ok(freed)
     }
 
-    fn choose_tuples(&self) -> (Vec<(TupleKey, Rc<Class>)>, Vec<(TupleKey, Rc<Class>)>) {
+    fn choose_tuples(&self) -> (Chosen, Chosen) {
         let mut state = self.state.borrow_mut();
         let (mut convert, mut empty) = (Vec::new(), Vec::new());
         let mut bytes = 0;

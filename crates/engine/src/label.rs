@@ -50,7 +50,8 @@ pub async fn read_label<D: Drive>(drive: &D) -> Result<Label, DriveError> {
             Err(_) => copies.push(Err(FormatError::Truncated)),
         }
     }
-    let ours = copies.iter().any(|c| !matches!(c, Err(FormatError::BadMagic | FormatError::Truncated)));
+    let ours =
+        copies.iter().any(|c| !matches!(c, Err(FormatError::BadMagic | FormatError::Truncated)));
     match newest(copies.into_iter()) {
         Ok(label) => Ok(Label::Ours(Box::new(label))),
         Err(error) if ours => Ok(Label::Unreadable(error.to_string())),

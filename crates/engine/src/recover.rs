@@ -49,6 +49,9 @@ pub struct Recovery<'a, D: Drive> {
     pub read_only: bool,
 }
 
+/// Objects with the payloads of their parts.
+type Objects = Vec<(ObjectKey, Vec<Vec<u8>>)>;
+
 /// Newest version of each object part that belongs to the checkpoint.
 type Parts = BTreeMap<(ObjectKey, u16), Part>;
 
@@ -85,8 +88,8 @@ impl<D: Drive> Recovery<'_, D> {
         meta.seq = root.seq.max(newest);
         let objects = self.assemble(parts, &mut meta)?;
         let block_sectors = self.geometry.block_sectors();
-        let crowd = usize::from(self.geometry.block_pages())
-            * crate::limits::PATCHES_PER_BLOCK_FACTOR;
+        let crowd =
+            usize::from(self.geometry.block_pages()) * crate::limits::PATCHES_PER_BLOCK_FACTOR;
         let mut out = Recovered {
             map: BlockMap::new(block_sectors, crowd.max(4)),
             space: Space::new(self.geometry.clone()),
@@ -145,12 +148,8 @@ impl<D: Drive> Recovery<'_, D> {
 
     /// Puts the parts of each object together and checks that the set is the one that the
     /// superblock means.
-    fn assemble(
-        &self,
-        parts: Parts,
-        meta: &mut MetaSlots,
-    ) -> Result<Vec<(ObjectKey, Vec<Vec<u8>>)>, OpenError> {
-        let mut objects: Vec<(ObjectKey, Vec<Vec<u8>>)> = Vec::new();
+    fn assemble(&self, parts: Parts, meta: &mut MetaSlots) -> Result<Objects, OpenError> {
+        let mut objects: Objects = Vec::new();
         let mut wanted = 0;
         for ((key, number), part) in parts {
             if number == 0 {
@@ -184,7 +183,7 @@ impl<D: Drive> Recovery<'_, D> {
 
     /// Objects that a later checkpoint removed leave no trace but the fingerprint: volumes
     /// that no longer exist, zones that were returned.
-    fn drop_dead(&self, meta: &mut MetaSlots, objects: &mut Vec<(ObjectKey, Vec<Vec<u8>>)>) {
+    fn drop_dead(&self, meta: &mut MetaSlots, objects: &mut Objects) {
         let root = self.label.checkpoint[0];
         if meta.root() == (root.objects, root.fingerprint) {
             return;
@@ -201,11 +200,7 @@ impl<D: Drive> Recovery<'_, D> {
         objects.retain(|(key, _)| !dead(key));
     }
 
-    fn apply_objects(
-        &self,
-        out: &mut Recovered,
-        objects: Vec<(ObjectKey, Vec<Vec<u8>>)>,
-    ) -> Result<(), OpenError> {
+    fn apply_objects(&self, out: &mut Recovered, objects: Objects) -> Result<(), OpenError> {
         let config = objects.iter().find(|(key, _)| *key == ObjectKey::Config);
         if let Some((_, parts)) = config {
             let config = ConfigObject::decode(parts)?;
@@ -235,7 +230,12 @@ impl<D: Drive> Recovery<'_, D> {
         Ok(())
     }
 
-    fn load_zone(&self, out: &mut Recovered, zone: u32, parts: &[Vec<u8>]) -> Result<(), OpenError> {
+    fn load_zone(
+        &self,
+        out: &mut Recovered,
+        zone: u32,
+        parts: &[Vec<u8>],
+    ) -> Result<(), OpenError> {
         let object = ZoneObject::decode(parts)?;
         if let Some(class) = object.class {
             out.space.zone_assign(zone, class);

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use format::{ClassId, Record, StripeId, VolumeId};
-use io::sync::{Event, Turn};
 use io::Env;
+use io::sync::{Event, Turn};
 use smallvec::SmallVec;
 
 use crate::api::{ConversionPolicy, Counters, RequestError};
@@ -248,8 +248,7 @@ impl<E: Env> Shard<E> {
         let mut draw = |below: usize| (self.env.random() % below as u64) as usize;
         let key = state.space.build_tuple(class.id, &mut draw)?;
         let tuple = state.space.tuple(key).expect("just built");
-        let record =
-            Record::Tuple { stripes: tuple.stripes.to_vec(), slots: tuple.slots.to_vec() };
+        let record = Record::Tuple { stripes: tuple.stripes.to_vec(), slots: tuple.slots.to_vec() };
         let slots = tuple.slots.len();
         self.journal.append(&record);
         let open = state.open.entry(class.id).or_default();
@@ -404,4 +403,3 @@ impl<E: Env> Shard<E> {
         self.array.member(index).name()
     }
 }
-

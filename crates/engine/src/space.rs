@@ -13,16 +13,20 @@
 //! Pure state. Live sectors are counted per stripe (for tuples: on stripe 0), three bytes a
 //! stripe; who owns them is found by scanning the map when that matters (`compact`).
 
+mod replay;
+mod report;
+mod tuples;
+
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use format::{ClassId, Flbn, StripeId};
-use layout::{DriveIndex, choose_stripes};
+use layout::DriveIndex;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::geometry::{Class, PoolGeometry};
-use crate::limits::{CLASSES_MAX, TUPLE_CANDIDATES};
+use crate::limits::CLASSES_MAX;
 use crate::tuple::{Tuple, TupleKey};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,9 +190,8 @@ impl Space {
     /// A zone that holds nothing and could serve another class.
     pub fn zone_idle(&self, not: ClassId) -> Option<u32> {
         let idle = |zone: &Option<Zone>| {
-            zone.as_ref().is_some_and(|zone| {
-                zone.class.id != not && zone.free.len() == zone.kinds.len()
-            })
+            zone.as_ref()
+                .is_some_and(|zone| zone.class.id != not && zone.free.len() == zone.kinds.len())
         };
         self.zones.iter().position(idle).map(|zone| zone as u32)
     }
@@ -387,139 +390,6 @@ impl Space {
         }
     }
 
-    // ---- tuples
-
-    /// Builds a tuple from free stripes (FusionRAID §4.2: random choices, fewest common
-    /// drives, cycling around those). `None`: not enough free stripes.
-    pub fn build_tuple(&mut self, id: ClassId, draw: Draw) -> Option<TupleKey> {
-        let class = self.class(id).clone();
-        let wanted = TUPLE_CANDIDATES[class.parity() - 1];
-        let mut drawn: SmallVec<[StripeId; 6]> = SmallVec::new();
-        for _ in 0..wanted {
-            drawn.extend(self.take_free(id, draw));
-        }
-        let drives: Vec<Vec<DriveIndex>> = drawn.iter().map(|&s| class.drives(s)).collect();
-        let chosen = choose_stripes(&drives, class.copies(), class.data());
-        let Some(chosen) = chosen else {
-            drawn.into_iter().for_each(|stripe| self.give_back(stripe));
-            return None;
-        };
-        let stripes: SmallVec<[StripeId; 3]> = chosen.iter().map(|&at| drawn[at]).collect();
-        let spare = (0..drawn.len()).filter(|at| !chosen.contains(at));
-        spare.for_each(|at| self.give_back(drawn[at]));
-        let slots = self.match_slots(&class, &stripes);
-        self.tuple_insert(stripes.clone(), slots);
-        Some(stripes[0])
-    }
-
-    fn match_slots(&self, class: &Class, stripes: &[StripeId]) -> Box<[[u8; 2]]> {
-        let data = |&stripe: &StripeId| -> Vec<DriveIndex> {
-            (0..class.data()).map(|at| class.drive(stripe, at)).collect()
-        };
-        let drives: Vec<Vec<DriveIndex>> = stripes.iter().map(data).collect();
-        let views: Vec<&[DriveIndex]> = drives.iter().map(Vec::as_slice).collect();
-        let matched = layout::match_slots(&views).expect("choose_stripes checks for a matching");
-        let third = |slot: &layout::Slot| if stripes.len() == 3 { slot[2] } else { 0 };
-        matched.iter().map(|slot| [slot[1], third(slot)]).collect()
-    }
-
-    fn tuple_insert(&mut self, stripes: SmallVec<[StripeId; 3]>, slots: Box<[[u8; 2]]>) {
-        for &stripe in &stripes {
-            self.set_kind(stripe, Kind::Tuple);
-        }
-        self.zone_mut(stripes[0].zone);
-        let tuple = Tuple::new(stripes, slots, self.ticks);
-        self.lru.insert((self.ticks, tuple.key()));
-        self.tuples.insert(tuple.key(), tuple);
-    }
-
-    pub fn tuple(&self, key: TupleKey) -> Option<&Tuple> {
-        self.tuples.get(&key)
-    }
-
-    pub fn tuple_mut(&mut self, key: TupleKey) -> Option<&mut Tuple> {
-        self.dirty_zones.insert(key.zone);
-        self.tuples.get_mut(&key)
-    }
-
-    pub fn tuple_count(&self) -> usize {
-        self.tuples.len()
-    }
-
-    pub fn touch(&mut self, key: TupleKey) {
-        self.ticks += 1;
-        if let Some(tuple) = self.tuples.get_mut(&key) {
-            tuple.last_access = self.ticks;
-        }
-    }
-
-    /// The least recently accessed tuple that is quiet and not busy; it becomes busy. Entries
-    /// that turn out to be older than the tuple's last access are put where they belong, so
-    /// an access costs nothing and the order is exact when it matters.
-    pub fn lru_next(&mut self) -> Option<TupleKey> {
-        let mut held: SmallVec<[(u64, TupleKey); 16]> = SmallVec::new();
-        let mut found = None;
-        while let Some((tick, key)) = self.lru.pop_first() {
-            let Some(tuple) = self.tuples.get_mut(&key) else { continue };
-            if tuple.last_access > tick {
-                self.lru.insert((tuple.last_access, key));
-                continue;
-            }
-            held.push((tick, key));
-            if tuple.is_quiet() && !tuple.busy {
-                tuple.busy = true;
-                found = Some(key);
-                break;
-            }
-        }
-        self.lru.extend(held);
-        found
-    }
-
-    pub fn tuple_release_busy(&mut self, key: TupleKey, sequence: u64, generation: u64) {
-        if let Some(tuple) = self.tuples.get_mut(&key) {
-            tuple.busy = false;
-            self.tuple_check_dead(key, sequence, generation);
-        }
-    }
-
-    /// One write to the tuple completed.
-    pub fn tuple_write_done(&mut self, key: TupleKey, sequence: u64, generation: u64) {
-        let tuple = self.tuples.get_mut(&key).expect("a tuple with writes in flight stays");
-        tuple.inflight -= 1;
-        self.tuple_check_dead(key, sequence, generation);
-    }
-
-    pub fn tuple_check_dead(&mut self, key: TupleKey, sequence: u64, generation: u64) {
-        let Some(tuple) = self.tuples.get(&key) else { return };
-        if !tuple.is_quiet() || tuple.busy || self.live(key) > 0 {
-            return;
-        }
-        let tuple = self.tuple_forget(key);
-        for stripe in tuple.stripes {
-            self.bury(stripe, sequence, generation);
-        }
-    }
-
-    fn tuple_forget(&mut self, key: TupleKey) -> Tuple {
-        self.dirty_zones.insert(key.zone);
-        let tuple = self.tuples.remove(&key).expect("forgotten once");
-        self.lru.remove(&(tuple.last_access, key));
-        tuple
-    }
-
-    /// Parity of stripe 0 is in place: it is a RAID stripe now, the others are dead.
-    pub fn tuple_converted(&mut self, key: TupleKey, sequence: u64, generation: u64) {
-        let tuple = self.tuple_forget(key);
-        self.set_kind(key, Kind::Raid);
-        for &stripe in &tuple.stripes[1..] {
-            self.bury(stripe, sequence, generation);
-        }
-        if self.live(key) == 0 {
-            self.bury(key, sequence, generation);
-        }
-    }
-
     // ---- life and death
 
     /// Applies what a map change did to physical blocks.
@@ -577,152 +447,5 @@ impl Space {
 
     pub fn limbo_len(&self) -> usize {
         self.limbo.len()
-    }
-
-    // ---- recovery
-
-    /// A stripe found in use while replaying; keeps it off the free list.
-    fn claim(&mut self, stripe: StripeId, kind: Kind) {
-        let zone = self.zone_mut(stripe.zone);
-        if zone.kinds[stripe.index as usize] == Kind::Free {
-            // Free lists are rebuilt once after replay (`rebuild_free`).
-            zone.kinds[stripe.index as usize] = kind;
-        }
-    }
-
-    pub fn replay_tuple(&mut self, stripes: &[StripeId], slots: &[[u8; 2]], filled: &[u16]) {
-        for key in stripes {
-            self.tuples.remove(key);
-        }
-        let mut tuple = Tuple::new(SmallVec::from_slice(stripes), slots.into(), 0);
-        tuple.unhanded = 0;
-        let count = filled.len().min(tuple.filled.len());
-        tuple.filled[..count].copy_from_slice(&filled[..count]);
-        self.tuples.insert(tuple.key(), tuple);
-    }
-
-    pub fn replay_convert(&mut self, key: TupleKey) {
-        self.dirty_zones.insert(key.zone);
-        self.tuples.remove(&key);
-    }
-
-    /// After replay: counts live sectors from `pieces`, decides what every stripe is, and
-    /// builds the free lists. Tuples with nothing live are forgotten.
-    pub fn rebuild(&mut self, live: impl Iterator<Item = (Flbn, u16)>) {
-        for (flbn, sectors) in live {
-            let (stripe, _) = self.change_live(flbn, i32::from(sectors));
-            self.claim(stripe, Kind::Raid);
-        }
-        let mut keys: Vec<TupleKey> = self.tuples.keys().copied().collect();
-        keys.sort();
-        for key in keys {
-            if self.live(key) == 0 {
-                self.tuples.remove(&key);
-                self.dirty_zones.insert(key.zone);
-                continue;
-            }
-            let stripes = self.tuples[&key].stripes.clone();
-            for stripe in stripes {
-                let zone = self.zone_mut(stripe.zone);
-                zone.kinds[stripe.index as usize] = Kind::Tuple;
-            }
-            self.ticks += 1;
-            self.lru.insert((self.ticks, key));
-            self.tuples.get_mut(&key).expect("just seen").last_access = self.ticks;
-        }
-        self.rebuild_free();
-    }
-
-    fn rebuild_free(&mut self) {
-        (self.replicated_blocks, self.raid_blocks, self.limbo_blocks) = (0, 0, 0);
-        for space in &mut self.classes {
-            space.zones_with_free.clear();
-            space.free = 0;
-        }
-        for (number, zone) in self.zones.iter_mut().enumerate() {
-            let Some(zone) = zone else { continue };
-            let width = zone.class.width() as u64;
-            let count = |kind| zone.kinds.iter().filter(|&&k| k == kind).count() as u64;
-            self.replicated_blocks += count(Kind::Tuple) * width;
-            self.raid_blocks += count(Kind::Raid) * width;
-            let free = |&index: &u32| zone.kinds[index as usize] == Kind::Free;
-            zone.free = (0..zone.kinds.len() as u32).filter(free).collect();
-            let space = &mut self.classes[usize::from(zone.class.id.0)];
-            space.free += zone.free.len() as u64;
-            if !zone.free.is_empty() {
-                space.zones_with_free.push(number as u32);
-            }
-        }
-    }
-
-    // ---- reports and choices
-
-    /// (replicated, raid, limbo, all) blocks on drives.
-    pub fn blocks(&self) -> (u64, u64, u64, u64) {
-        let total = u64::from(self.geometry.zone_blocks)
-            * self.geometry.drives as u64
-            * u64::from(self.geometry.zone_count);
-        (self.replicated_blocks, self.raid_blocks, self.limbo_blocks, total)
-    }
-
-    /// Sectors of drive space that the live data needs as RAID stripes, and without parity.
-    pub fn live_footprint(&self) -> (u64, u64) {
-        let mut physical = 0;
-        let mut logical = 0;
-        for space in &self.classes {
-            let Some(class) = &space.class else { continue };
-            logical += space.live_sectors;
-            physical += space.live_sectors * class.width() as u64 / class.data() as u64;
-        }
-        (physical, logical)
-    }
-
-    /// RAID stripes of a class with fewer than `below` live sectors, fewest first, at most
-    /// `count`.
-    pub fn emptiest(&self, id: ClassId, below: u32, count: usize) -> Vec<StripeId> {
-        let mut found: Vec<(u32, StripeId)> = Vec::new();
-        for (number, zone) in self.zones.iter().enumerate() {
-            let Some(zone) = zone.as_ref().filter(|zone| zone.class.id == id) else { continue };
-            for (index, _) in zone.kinds.iter().enumerate().filter(|(_, k)| **k == Kind::Raid) {
-                let live = zone.live.get(index as u32);
-                if live < below {
-                    let stripe = StripeId { zone: number as u32, index: index as u32 };
-                    found.push((live, stripe));
-                }
-            }
-        }
-        if found.len() > count {
-            found.select_nth_unstable(count);
-            found.truncate(count);
-        }
-        found.sort_unstable();
-        found.into_iter().map(|(_, stripe)| stripe).collect()
-    }
-
-    pub fn memory(&self) -> (u64, u64) {
-        let zones: u64 = self
-            .zones
-            .iter()
-            .flatten()
-            .map(|zone| {
-                let counter = if matches!(zone.live, Counters::Narrow(_)) { 2 } else { 4 };
-                (zone.kinds.len() * (1 + counter) + zone.free.capacity() * 4) as u64
-            })
-            .sum();
-        let tuples: u64 = self.tuples.values().map(Tuple::memory).sum();
-        (zones, tuples)
-    }
-
-    pub fn export_zone(&self, zone: u32) -> format::ZoneObject {
-        let class = self.class_of_zone(zone).map(|class| class.id);
-        let mut tuples: Vec<&Tuple> =
-            self.tuples.values().filter(|tuple| tuple.key().zone == zone).collect();
-        tuples.sort_by_key(|tuple| tuple.key());
-        let image = |tuple: &Tuple| format::TupleImage {
-            stripes: tuple.stripes.to_vec(),
-            slots: tuple.slots.to_vec(),
-            filled: tuple.filled.to_vec(),
-        };
-        format::ZoneObject { class, tuples: tuples.into_iter().map(image).collect() }
     }
 }

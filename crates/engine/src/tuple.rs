@@ -2,14 +2,14 @@
 //! blocks: p+1 stripes whose data blocks are matched into slots.
 //!
 //! ```text
-//!            position 0   1   2   3   parity          one slot = one column of the matching:
+//!            position 0   1   2   3   parity         one slot = one column of the matching:
 //! stripe 0   [ d4 ][ d7 ][ d1 ][ d9 ][ reserved ]     slots[t] = positions in stripes 1..=p
 //! stripe 1   [ d7 ][ d2 ][ d4 ][ d0 ][ reserved ]     that hold the same bytes as position t
 //! ```
 //!
 //! A tuple lives from the first slot handed out to its conversion or death:
 //! ```text
-//! open (slots left) ──> sealed, writes in flight ──> sealed, quiet ──> converted │ compacted │ dead
+//! open (slots left) ──> sealed, writes in flight ──> sealed, quiet ──> converted, emptied, dead
 //! ```
 
 use format::StripeId;

@@ -1,10 +1,11 @@
 //! Writes: split, placed, journaled and sent in one round (FusionRAID §4.2).
 //!
 //! ```text
-//!  lock ── take place ── append record ─┬─ p+1 copies (or k+p blocks) to the drives ─┬─ map ── answer
-//!                                       └─ FUA only: commit the journal block ───────┘
+//!  lock ─ take place ─ append record ─┬─ p+1 copies (or k+p blocks) to the drives ─┬─ map ─ answer
+//!                                     └─ FUA only: commit the journal block ───────┘
 //! ```
 
+use std::ops::Range;
 use std::rc::Rc;
 
 use format::{Place, Record, SectorRange, StripeId, VolumeId};
@@ -15,7 +16,7 @@ use policy::scheme::fusion::{Part, Shape, split_write};
 use crate::api::RequestError;
 use crate::geometry::{BlockAddress, Class};
 use crate::map::{Deltas, Pieces};
-use crate::shard::{Claim, Shard, VolumeRecord};
+use crate::shard::{Claim, Shard, Spot, VolumeRecord};
 
 const SECTOR: u64 = 512;
 
@@ -75,7 +76,8 @@ impl<E: Env> Shard<E> {
     ) -> Result<(), RequestError> {
         let block_sectors = self.geometry.block_sectors();
         let bytes = |block: u64, start: u16, sectors: u64| {
-            let from = (block * u64::from(block_sectors) + u64::from(start) - first_sector) * SECTOR;
+            let from =
+                (block * u64::from(block_sectors) + u64::from(start) - first_sector) * SECTOR;
             data.slice(from as usize..(from + sectors * SECTOR) as usize)
         };
         match part {
@@ -118,29 +120,16 @@ impl<E: Env> Shard<E> {
         for _ in 0..ATTEMPTS_MAX {
             let take = || self.take_spot(class, pages, *block, Claim::Foreground);
             let spot = self.wait_for_space(take).await?;
-            let place = Place {
-                flbn: spot.flbn,
-                replicated: true,
-                sector: spot.sector + range.start % 8,
-            };
+            let place =
+                Place { flbn: spot.flbn, replicated: true, sector: spot.sector + range.start % 8 };
             let record =
                 Record::Write { volume: volume.id, block: *block, range: *range, place, crc };
             let sequence = self.journal.append_with_data(&record);
             let sent = self.send(&spot.targets, &data, sequence, fua).await;
-            let complete = sent == Sent::All;
-            let mut state = self.state.borrow_mut();
-            if sent != Sent::Nothing {
-                let mut deltas = Deltas::default();
-                state.map.set(volume.id, *block, *range, Some(place), &mut deltas);
-                self.apply_deltas(&mut state, &deltas);
-                state.space.touch(spot.key);
-            }
-            let generation = self.reads.close();
-            state.space.tuple_write_done(spot.key, self.journal.latest(), generation);
-            drop(state);
+            self.finish_replicated(&target, &spot, place, sent);
             // Only now: a checkpoint may forget the record once the map has what it says.
             self.journal.data_done(sequence);
-            if complete {
+            if sent == Sent::All {
                 let whole = range.len == self.geometry.block_sectors();
                 self.count(|counters| {
                     counters.replicated_writes += u64::from(whole);
@@ -153,16 +142,25 @@ impl<E: Env> Shard<E> {
         Err(self.fail("a write could not be stored on enough drives"))
     }
 
+    /// The data has arrived: the map changes, the tuple has one write less on its way.
+    fn finish_replicated(&self, target: &Target<'_>, spot: &Spot, place: Place, sent: Sent) {
+        let mut state = self.state.borrow_mut();
+        if sent != Sent::Nothing {
+            let (volume, block) = (target.volume.id, target.block);
+            let mut deltas = Deltas::default();
+            state.map.set(volume, block, target.range, Some(place), &mut deltas);
+            self.apply_deltas(&mut state, &deltas);
+            state.space.touch(spot.key);
+        }
+        let generation = self.reads.close();
+        state.space.tuple_write_done(spot.key, self.journal.latest(), generation);
+    }
+
     /// Sends one buffer to several places; with `fua` the journal goes beside it.
-    async fn send(
-        &self,
-        targets: &[BlockAddress],
-        data: &Buf,
-        sequence: u64,
-        fua: bool,
-    ) -> Sent {
+    async fn send(&self, targets: &[BlockAddress], data: &Buf, sequence: u64, fua: bool) -> Sent {
         let durability = if fua { Durability::Durable } else { Durability::Cached };
-        let write = |at: &BlockAddress| self.array.write(at.drive, at.offset, data.clone(), durability);
+        let write =
+            |at: &BlockAddress| self.array.write(at.drive, at.offset, data.clone(), durability);
         // A member that is gone already doesn't count: the write is as redundant as it can be.
         let wanted = targets.iter().filter(|at| self.array.is_active(at.drive)).count();
         let writes = async {
@@ -220,27 +218,10 @@ impl<E: Env> Shard<E> {
         for _ in 0..ATTEMPTS_MAX {
             let take = || self.take_stripe(class, Claim::Foreground);
             let stripe = self.wait_for_space(take).await?;
-            let record =
-                Record::Stripe { stripe, blocks: owners.clone(), crcs: crcs.clone() };
+            let record = Record::Stripe { stripe, blocks: owners.clone(), crcs: crcs.clone() };
             let sequence = self.journal.append_with_data(&record);
             let sent = self.send_stripe(class, stripe, &blocks, sequence, fua).await;
-            let mut state = self.state.borrow_mut();
-            if sent == Sent::Nothing {
-                state.space.abandon_stripe(stripe, self.journal.latest(), self.reads.close());
-                drop(state);
-                self.journal.data_done(sequence);
-                self.record_failures().await?;
-                continue;
-            }
-            let mut deltas = Deltas::default();
-            for at in 0..count {
-                let flbn = self.geometry.flbn(class, stripe, usize::from(at));
-                let place = Some(Place { flbn, replicated: false, sector: 0 });
-                state.map.set(volume.id, first + u64::from(at), whole, place, &mut deltas);
-            }
-            self.apply_deltas(&mut state, &deltas);
-            state.space.stripe_written(stripe, self.journal.latest(), self.reads.close());
-            drop(state);
+            self.finish_stripe(volume.id, class, stripe, first..first + u64::from(count), sent);
             self.journal.data_done(sequence);
             if sent == Sent::All {
                 self.count(|counters| counters.stripe_writes += 1);
@@ -249,6 +230,31 @@ impl<E: Env> Shard<E> {
             self.record_failures().await?;
         }
         Err(self.fail("a stripe could not be stored on enough drives"))
+    }
+
+    /// The stripe is on its drives, or never will be: the map and space say so.
+    fn finish_stripe(
+        &self,
+        volume: VolumeId,
+        class: &Class,
+        stripe: StripeId,
+        blocks: Range<u64>,
+        sent: Sent,
+    ) {
+        let mut state = self.state.borrow_mut();
+        if sent == Sent::Nothing {
+            let generation = self.reads.close();
+            return state.space.abandon_stripe(stripe, self.journal.latest(), generation);
+        }
+        let whole = SectorRange { start: 0, len: self.geometry.block_sectors() };
+        let mut deltas = Deltas::default();
+        for (position, block) in blocks.enumerate() {
+            let flbn = self.geometry.flbn(class, stripe, position);
+            let place = Some(Place { flbn, replicated: false, sector: 0 });
+            state.map.set(volume, block, whole, place, &mut deltas);
+        }
+        self.apply_deltas(&mut state, &deltas);
+        state.space.stripe_written(stripe, self.journal.latest(), self.reads.close());
     }
 
     /// Writes all blocks of a stripe. `Some`: it is readable, but a member failed under it.

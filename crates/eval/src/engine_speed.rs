@@ -42,7 +42,10 @@ pub fn run(options: &Options) {
                     Load { kind, bytes, align: bytes, depth, requests, span, seed: depth as u64 };
                 let done = load::run(&env, &volume, load).await;
                 let (p50, p99) = (done.micros(0.5), done.micros(0.99));
-                println!("{name:<34} {depth:>4} {:>12.0} {p50:>10.2} {p99:>10.2}", done.per_second());
+                println!(
+                    "{name:<34} {depth:>4} {:>12.0} {p50:>10.2} {p99:>10.2}",
+                    done.per_second()
+                );
             }
         }
     });

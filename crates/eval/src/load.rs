@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use engine::Volume;
 use hdrhistogram::Histogram;
-use io::rng::Rng;
 use io::mem::MemDrive;
+use io::rng::Rng;
 use io::uring::RealDrive;
 use io::{Buf, BufMut, Drive, Durability, Env, Nanos};
 

@@ -11,10 +11,10 @@ use crate::load::{self, Kind, Load};
 pub struct Options {
     #[arg(long, default_value_t = 13)]
     drives: usize,
-    /// Blocks mapped before the kill; they are 4 KiB unless --block-kib says otherwise, so
-    /// that two million fit in memory
+    /// Blocks mapped before the kill
     #[arg(long, default_value_t = 2_000_000)]
     blocks: u64,
+    /// KiB of a block; small, so that two million fit in memory
     #[arg(long, default_value_t = 4)]
     block_kib: u64,
     /// Small writes after the checkpoint, which are in the journal only
@@ -66,19 +66,19 @@ fn metadata_per_block(count: usize) {
         let volume = pool.volume("v").expect("just made");
         load::fill(&volume, size, 384 << 10).await;
         pool.checkpoint().await.expect("a checkpoint");
-        let (memory, counters) = (pool.memory(), pool.counters());
+        let (memory, checkpoint) = (pool.memory(), pool.counters().checkpoint_bytes);
         let blocks = (size / 65536) as f64;
         let all = memory.map_bytes + memory.space_bytes + memory.tuple_bytes + memory.patch_bytes;
         println!("metadata, {} blocks of 64 KiB written in full stripes (6+1):", blocks);
-        println!("  memory: map {:.2} + space {:.2} + tuples {:.2} + patches {:.2} = {:.2} bytes a block",
-            memory.map_bytes as f64 / blocks,
-            memory.space_bytes as f64 / blocks,
-            memory.tuple_bytes as f64 / blocks,
-            memory.patch_bytes as f64 / blocks,
-            all as f64 / blocks);
+        let each = |bytes: u64| bytes as f64 / blocks;
+        println!("  memory, bytes a block:");
+        println!("    map     {:>6.2}", each(memory.map_bytes));
+        println!("    space   {:>6.2}", each(memory.space_bytes));
+        println!("    tuples  {:>6.2}", each(memory.tuple_bytes));
+        println!("    patches {:>6.2}", each(memory.patch_bytes));
+        println!("    all     {:>6.2}", each(all));
         println!("  = {:.5} % of the data (bound: 0.01 %)", all as f64 * 100.0 / size as f64);
-        println!("  disk: {:.2} bytes a block in the checkpoint, one copy (three are kept)",
-            counters.checkpoint_bytes as f64 / blocks);
+        println!("  disk: {:.2} bytes a block, one copy (three are kept)", each(checkpoint));
     });
     env.drop_tasks();
 }
@@ -90,7 +90,7 @@ fn reopen(env: &UringEnv, options: &Options, blocks: u64, journaled: u64) -> (Re
     let spec =
         CreateSpec { block_size: block as u32, replicated_percent: 30, ..CreateSpec::new("bench") };
     let size = blocks * block;
-    let raw = size * 2 + size / 2 + (options.drives as u64 * 96 << 20);
+    let raw = size * 2 + size / 2 + ((options.drives as u64 * 96) << 20);
     let drives = drives(options.drives, (raw / options.drives as u64).next_multiple_of(1 << 20));
     env.block_on(async {
         create(env, &drives, &spec).await.expect("a pool");

@@ -1,6 +1,6 @@
 //! `eval space`: 4 KiB random overwrites of a volume that fills most of the pool.
 
-use engine::{CreateSpec, OpenOptions, Pool, create};
+use engine::{CreateSpec, OpenOptions, Pool, Volume, create};
 use io::uring::UringEnv;
 
 use crate::load::{self, Kind, Load};
@@ -39,52 +39,8 @@ pub fn run(options: &Options) {
         pool.volume_create("v", size, None, None).await.expect("a volume");
         let volume = pool.volume("v").expect("just made");
         load::fill(&volume, size, 384 << 10).await;
-        println!(
-            "{} drives of {} MiB, volume {} MiB = {} % of usable; {} B random overwrites x{}, QD {}",
-            options.drives,
-            options.drive_mib,
-            size >> 20,
-            options.fill_percent,
-            options.bytes,
-            options.times,
-            options.depth
-        );
-        println!(
-            "{:>5} {:>10} {:>10} {:>10} {:>10} {:>8} {:>8} {:>9}",
-            "part", "writes/s", "p50 us", "p99 us", "max ms", "WA", "repl %", "patches"
-        );
-        let mut rates = Vec::new();
-        let mut worst = 0.0_f64;
-        for part in 0..PARTS {
-            let before = written(&pool);
-            let requests = size * options.times / options.bytes / PARTS;
-            let load = Load {
-                kind: Kind::Write,
-                bytes: options.bytes,
-                align: options.bytes,
-                depth: options.depth,
-                requests,
-                span: size,
-                seed: part,
-            };
-            let done = load::run(&env, &volume, load).await;
-            let status = pool.status();
-            let amplification = (written(&pool) - before) as f64 / (requests * options.bytes) as f64;
-            let longest = done.latencies.max() as f64 / 1e6;
-            worst = worst.max(longest);
-            rates.push(done.per_second());
-            println!(
-                "{:>5} {:>10.0} {:>10.1} {:>10.1} {:>10.1} {:>8.2} {:>8.1} {:>9}",
-                part + 1,
-                done.per_second(),
-                done.micros(0.5),
-                done.micros(0.99),
-                longest,
-                amplification,
-                status.space.replicated as f64 * 100.0 / status.space.total as f64,
-                status.memory.patches
-            );
-        }
+        announce(options, size);
+        let (rates, worst) = overwrite(&env, &pool, &volume, options, size).await;
         println!("last tenth / first tenth: {:.2}", rates[rates.len() - 1] / rates[0]);
         println!("longest request: {worst:.1} ms (bound: 1000 ms)");
         let counters = pool.counters();
@@ -100,6 +56,67 @@ pub fn run(options: &Options) {
         );
     });
     env.drop_tasks();
+}
+
+fn announce(options: &Options, size: u64) {
+    println!(
+        "{} drives of {} MiB, volume {} MiB = {} % of usable",
+        options.drives,
+        options.drive_mib,
+        size >> 20,
+        options.fill_percent
+    );
+    println!(
+        "{} byte random overwrites, {} times the volume, QD {}",
+        options.bytes, options.times, options.depth
+    );
+    println!(
+        "{:>5} {:>10} {:>10} {:>10} {:>10} {:>8} {:>8} {:>9}",
+        "part", "writes/s", "p50 us", "p99 us", "max ms", "WA", "repl %", "patches"
+    );
+}
+
+/// Writes part by part. Returns the rate of each part and the longest request in ms.
+async fn overwrite(
+    env: &UringEnv,
+    pool: &Pool<UringEnv>,
+    volume: &Volume<UringEnv>,
+    options: &Options,
+    size: u64,
+) -> (Vec<f64>, f64) {
+    let mut rates = Vec::new();
+    let mut worst = 0.0_f64;
+    for part in 0..PARTS {
+        let before = written(pool);
+        let requests = size * options.times / options.bytes / PARTS;
+        let load = Load {
+            kind: Kind::Write,
+            bytes: options.bytes,
+            align: options.bytes,
+            depth: options.depth,
+            requests,
+            span: size,
+            seed: part,
+        };
+        let done = load::run(env, volume, load).await;
+        let status = pool.status();
+        let user = (requests * options.bytes) as f64;
+        let longest = done.latencies.max() as f64 / 1e6;
+        worst = worst.max(longest);
+        rates.push(done.per_second());
+        println!(
+            "{:>5} {:>10.0} {:>10.1} {:>10.1} {:>10.1} {:>8.2} {:>8.1} {:>9}",
+            part + 1,
+            done.per_second(),
+            done.micros(0.5),
+            done.micros(0.99),
+            longest,
+            (written(pool) - before) as f64 / user,
+            status.space.replicated as f64 * 100.0 / status.space.total as f64,
+            status.memory.patches
+        );
+    }
+    (rates, worst)
 }
 
 /// Bytes written to all drives so far.

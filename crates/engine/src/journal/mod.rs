@@ -144,8 +144,7 @@ impl<E: Env> Journal<E> {
     fn has_room(&self) -> bool {
         let state = self.state.borrow();
         let (used, len) = self.usage(&state);
-        let reserve =
-            JOURNAL_RESERVE_BLOCKS * self.block_soft_max as u64 * state.copies as u64;
+        let reserve = JOURNAL_RESERVE_BLOCKS * self.block_soft_max as u64 * state.copies as u64;
         used + reserve.min(len / 4) < len
     }
 
@@ -157,7 +156,7 @@ impl<E: Env> Journal<E> {
 
     pub fn fill_percent(&self) -> u64 {
         let (used, len) = self.usage(&self.state.borrow());
-        if len == 0 { 100 } else { used * 100 / len }
+        (used * 100).checked_div(len).unwrap_or(100)
     }
 
     /// Appends a record whose effect needs no data on the drives.
@@ -373,6 +372,6 @@ impl<E: Env> Journal<E> {
 
     fn fill_percent_of(&self, state: &State) -> u8 {
         let (used, len) = self.usage(state);
-        if len == 0 { 100 } else { (used * 100 / len) as u8 }
+        (used * 100).checked_div(len).unwrap_or(100) as u8
     }
 }

@@ -80,7 +80,8 @@ mod tests {
             }
             let offset = ring.push(sequence, bytes);
             assert!(offset + bytes <= 64);
-            let clear = |&(_, at, len): &(u64, u64, u64)| offset + bytes <= at || at + len <= offset;
+            let clear =
+                |&(_, at, len): &(u64, u64, u64)| offset + bytes <= at || at + len <= offset;
             assert!(live.iter().all(clear), "block {sequence} overwrites a live one");
             live.push((sequence, offset, bytes));
         }

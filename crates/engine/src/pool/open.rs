@@ -173,10 +173,7 @@ fn newest_label<D: Drive>(found: &[Labelled<D>]) -> Result<Superblock, OpenError
 
 /// Puts every drive in its place. A drive that the newest label calls missing or failed is
 /// stale: it is not used, whatever it says itself.
-fn assemble<D: Drive>(
-    label: &Superblock,
-    found: Vec<Labelled<D>>,
-) -> Result<Array<D>, OpenError> {
+fn assemble<D: Drive>(label: &Superblock, found: Vec<Labelled<D>>) -> Result<Array<D>, OpenError> {
     let mut drives: BTreeMap<format::Uuid, D> =
         found.into_iter().map(|labelled| (labelled.label.drive, labelled.drive)).collect();
     let mut members = Vec::new();
@@ -238,12 +235,8 @@ fn build_shard<E: Env>(
     recovered: Recovered,
     read_only: bool,
 ) -> Rc<Shard<E>> {
-    let identity = JournalIdentity {
-        pool: label.pool,
-        shard: 0,
-        epoch: label.epoch + 1,
-        ring: label.journal,
-    };
+    let identity =
+        JournalIdentity { pool: label.pool, shard: 0, epoch: label.epoch + 1, ring: label.journal };
     let copies = recovered.space.classes().map(|class| class.copies()).max().unwrap_or(2);
     let next = recovered.next_sequence;
     let journal = Journal::new(env.clone(), array.clone(), identity, next, copies);

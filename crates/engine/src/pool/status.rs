@@ -11,7 +11,8 @@ impl<E: Env> Pool<E> {
         let label = shard.labels.get();
         let state = shard.state.borrow();
         let class = state.space.class(self.inner.default_class);
-        let drives: Vec<DriveStatus> = shard.array.indexes().map(|i| self.drive_status(i)).collect();
+        let drives: Vec<DriveStatus> =
+            shard.array.indexes().map(|i| self.drive_status(i)).collect();
         let gone = drives.iter().filter(|drive| drive.state != DriveState::Active).count();
         let most = state.space.classes().map(|class| class.parity()).min().unwrap_or(1);
         PoolStatus {

@@ -1,0 +1,77 @@
+//! What space is used for, which stripes are worth emptying, and its image in a checkpoint.
+
+use format::{ClassId, StripeId};
+
+use super::{Counters, Kind, Space};
+use crate::tuple::Tuple;
+
+impl Space {
+    /// (replicated, raid, limbo, all) blocks on drives.
+    pub fn blocks(&self) -> (u64, u64, u64, u64) {
+        let total = u64::from(self.geometry.zone_blocks)
+            * self.geometry.drives as u64
+            * u64::from(self.geometry.zone_count);
+        (self.replicated_blocks, self.raid_blocks, self.limbo_blocks, total)
+    }
+
+    /// Sectors of drive space that the live data needs as RAID stripes, and without parity.
+    pub fn live_footprint(&self) -> (u64, u64) {
+        let mut physical = 0;
+        let mut logical = 0;
+        for space in &self.classes {
+            let Some(class) = &space.class else { continue };
+            logical += space.live_sectors;
+            physical += space.live_sectors * class.width() as u64 / class.data() as u64;
+        }
+        (physical, logical)
+    }
+
+    /// RAID stripes of a class with fewer than `below` live sectors, fewest first, at most
+    /// `count`.
+    pub fn emptiest(&self, id: ClassId, below: u32, count: usize) -> Vec<StripeId> {
+        let mut found: Vec<(u32, StripeId)> = Vec::new();
+        for (number, zone) in self.zones.iter().enumerate() {
+            let Some(zone) = zone.as_ref().filter(|zone| zone.class.id == id) else { continue };
+            for (index, _) in zone.kinds.iter().enumerate().filter(|(_, k)| **k == Kind::Raid) {
+                let live = zone.live.get(index as u32);
+                if live < below {
+                    let stripe = StripeId { zone: number as u32, index: index as u32 };
+                    found.push((live, stripe));
+                }
+            }
+        }
+        if found.len() > count {
+            found.select_nth_unstable(count);
+            found.truncate(count);
+        }
+        found.sort_unstable();
+        found.into_iter().map(|(_, stripe)| stripe).collect()
+    }
+
+    pub fn memory(&self) -> (u64, u64) {
+        let zones: u64 = self
+            .zones
+            .iter()
+            .flatten()
+            .map(|zone| {
+                let counter = if matches!(zone.live, Counters::Narrow(_)) { 2 } else { 4 };
+                (zone.kinds.len() * (1 + counter) + zone.free.capacity() * 4) as u64
+            })
+            .sum();
+        let tuples: u64 = self.tuples.values().map(Tuple::memory).sum();
+        (zones, tuples)
+    }
+
+    pub fn export_zone(&self, zone: u32) -> format::ZoneObject {
+        let class = self.class_of_zone(zone).map(|class| class.id);
+        let mut tuples: Vec<&Tuple> =
+            self.tuples.values().filter(|tuple| tuple.key().zone == zone).collect();
+        tuples.sort_by_key(|tuple| tuple.key());
+        let image = |tuple: &Tuple| format::TupleImage {
+            stripes: tuple.stripes.to_vec(),
+            slots: tuple.slots.to_vec(),
+            filled: tuple.filled.to_vec(),
+        };
+        format::ZoneObject { class, tuples: tuples.into_iter().map(image).collect() }
+    }
+}

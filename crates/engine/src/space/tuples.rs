@@ -1,0 +1,143 @@
+//! Tuples of the replicated area: built, accessed, ended (FusionRAID §4.2).
+
+use format::{ClassId, StripeId};
+use layout::{DriveIndex, choose_stripes};
+use smallvec::SmallVec;
+
+use super::{Draw, Kind, Space};
+use crate::geometry::Class;
+use crate::limits::TUPLE_CANDIDATES;
+use crate::tuple::{Tuple, TupleKey};
+
+impl Space {
+    /// Builds a tuple from free stripes (FusionRAID §4.2: random choices, fewest common
+    /// drives, cycling around those). `None`: not enough free stripes.
+    pub fn build_tuple(&mut self, id: ClassId, draw: Draw) -> Option<TupleKey> {
+        let class = self.class(id).clone();
+        let wanted = TUPLE_CANDIDATES[class.parity() - 1];
+        let mut drawn: SmallVec<[StripeId; 6]> = SmallVec::new();
+        for _ in 0..wanted {
+            drawn.extend(self.take_free(id, draw));
+        }
+        let drives: Vec<Vec<DriveIndex>> = drawn.iter().map(|&s| class.drives(s)).collect();
+        let chosen = choose_stripes(&drives, class.copies(), class.data());
+        let Some(chosen) = chosen else {
+            drawn.into_iter().for_each(|stripe| self.give_back(stripe));
+            return None;
+        };
+        let stripes: SmallVec<[StripeId; 3]> = chosen.iter().map(|&at| drawn[at]).collect();
+        let spare = (0..drawn.len()).filter(|at| !chosen.contains(at));
+        spare.for_each(|at| self.give_back(drawn[at]));
+        let slots = self.match_slots(&class, &stripes);
+        self.tuple_insert(stripes.clone(), slots);
+        Some(stripes[0])
+    }
+
+    fn match_slots(&self, class: &Class, stripes: &[StripeId]) -> Box<[[u8; 2]]> {
+        let data = |&stripe: &StripeId| -> Vec<DriveIndex> {
+            (0..class.data()).map(|at| class.drive(stripe, at)).collect()
+        };
+        let drives: Vec<Vec<DriveIndex>> = stripes.iter().map(data).collect();
+        let views: Vec<&[DriveIndex]> = drives.iter().map(Vec::as_slice).collect();
+        let matched = layout::match_slots(&views).expect("choose_stripes checks for a matching");
+        let third = |slot: &layout::Slot| if stripes.len() == 3 { slot[2] } else { 0 };
+        matched.iter().map(|slot| [slot[1], third(slot)]).collect()
+    }
+
+    fn tuple_insert(&mut self, stripes: SmallVec<[StripeId; 3]>, slots: Box<[[u8; 2]]>) {
+        for &stripe in &stripes {
+            self.set_kind(stripe, Kind::Tuple);
+        }
+        self.zone_mut(stripes[0].zone);
+        let tuple = Tuple::new(stripes, slots, self.ticks);
+        self.lru.insert((self.ticks, tuple.key()));
+        self.tuples.insert(tuple.key(), tuple);
+    }
+
+    pub fn tuple(&self, key: TupleKey) -> Option<&Tuple> {
+        self.tuples.get(&key)
+    }
+
+    pub fn tuple_mut(&mut self, key: TupleKey) -> Option<&mut Tuple> {
+        self.dirty_zones.insert(key.zone);
+        self.tuples.get_mut(&key)
+    }
+
+    pub fn tuple_count(&self) -> usize {
+        self.tuples.len()
+    }
+
+    pub fn touch(&mut self, key: TupleKey) {
+        self.ticks += 1;
+        if let Some(tuple) = self.tuples.get_mut(&key) {
+            tuple.last_access = self.ticks;
+        }
+    }
+
+    /// The least recently accessed tuple that is quiet and not busy; it becomes busy. Entries
+    /// that turn out to be older than the tuple's last access are put where they belong, so
+    /// an access costs nothing and the order is exact when it matters.
+    pub fn lru_next(&mut self) -> Option<TupleKey> {
+        let mut held: SmallVec<[(u64, TupleKey); 16]> = SmallVec::new();
+        let mut found = None;
+        while let Some((tick, key)) = self.lru.pop_first() {
+            let Some(tuple) = self.tuples.get_mut(&key) else { continue };
+            if tuple.last_access > tick {
+                self.lru.insert((tuple.last_access, key));
+                continue;
+            }
+            held.push((tick, key));
+            if tuple.is_quiet() && !tuple.busy {
+                tuple.busy = true;
+                found = Some(key);
+                break;
+            }
+        }
+        self.lru.extend(held);
+        found
+    }
+
+    pub fn tuple_release_busy(&mut self, key: TupleKey, sequence: u64, generation: u64) {
+        if let Some(tuple) = self.tuples.get_mut(&key) {
+            tuple.busy = false;
+            self.tuple_check_dead(key, sequence, generation);
+        }
+    }
+
+    /// One write to the tuple completed.
+    pub fn tuple_write_done(&mut self, key: TupleKey, sequence: u64, generation: u64) {
+        let tuple = self.tuples.get_mut(&key).expect("a tuple with writes in flight stays");
+        tuple.inflight -= 1;
+        self.tuple_check_dead(key, sequence, generation);
+    }
+
+    pub fn tuple_check_dead(&mut self, key: TupleKey, sequence: u64, generation: u64) {
+        let Some(tuple) = self.tuples.get(&key) else { return };
+        if !tuple.is_quiet() || tuple.busy || self.live(key) > 0 {
+            return;
+        }
+        let tuple = self.tuple_forget(key);
+        for stripe in tuple.stripes {
+            self.bury(stripe, sequence, generation);
+        }
+    }
+
+    fn tuple_forget(&mut self, key: TupleKey) -> Tuple {
+        self.dirty_zones.insert(key.zone);
+        let tuple = self.tuples.remove(&key).expect("forgotten once");
+        self.lru.remove(&(tuple.last_access, key));
+        tuple
+    }
+
+    /// Parity of stripe 0 is in place: it is a RAID stripe now, the others are dead.
+    pub fn tuple_converted(&mut self, key: TupleKey, sequence: u64, generation: u64) {
+        let tuple = self.tuple_forget(key);
+        self.set_kind(key, Kind::Raid);
+        for &stripe in &tuple.stripes[1..] {
+            self.bury(stripe, sequence, generation);
+        }
+        if self.live(key) == 0 {
+            self.bury(key, sequence, generation);
+        }
+    }
+}
