@@ -7,11 +7,17 @@ use io::Nanos;
 pub const VOLUMES_MAX: usize = 1024;
 /// RAID levels and widths that share one pool.
 pub const CLASSES_MAX: usize = 32;
+/// Mapped blocks looked at for one answer about allocation: well below a millisecond, during
+/// which nothing else runs. A client asks again for the rest.
+pub const EXTENT_BLOCKS_MAX: usize = 1024;
 /// Copies of every checkpoint slot (fewer only if the pool has fewer drives). Three survive
 /// any two drives, whatever parity the pool's volumes have.
 pub const METADATA_COPIES: usize = 3;
 /// Stripes looked at when a tuple is built: FusionRAID §4.2 takes four for two copies.
 pub const TUPLE_CANDIDATES: [usize; 2] = [4, 6];
+/// Draws of so many stripes until there is a tuple among them. One is enough unless stripes have
+/// a single data block: with 1+2 on three drives a quarter of the draws lack a drive.
+pub const TUPLE_ATTEMPTS: usize = 16;
 /// Blocks that small writes of a class are packed into at the same time. Neighbouring writes
 /// of different blocks then use different drives; more only leaves more half-filled blocks.
 pub const PACKED_SLOTS_OPEN: usize = 8;

@@ -449,3 +449,6 @@ impl Space {
         self.limbo.len()
     }
 }
+
+#[cfg(test)]
+mod tests;

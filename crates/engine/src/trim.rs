@@ -107,8 +107,16 @@ impl<E: Env> Shard<E> {
         if fua { self.flush().await } else { Ok(()) }
     }
 
-    /// Which parts of the range hold data, neighbours joined; covers the range exactly.
-    pub fn extents(&self, volume: &VolumeRecord, offset: u64, len: u64) -> Vec<VolumeExtent> {
+    /// Which parts of the range hold data, neighbours joined. Covers the range from its start,
+    /// up to its end or until `blocks_max` blocks with data were looked at.
+    pub fn extents(
+        &self,
+        volume: &VolumeRecord,
+        offset: u64,
+        len: u64,
+        blocks_max: usize,
+    ) -> Vec<VolumeExtent> {
+        let mut looked_at = 0;
         let state = self.state.borrow();
         let block_sectors = u64::from(self.geometry.block_sectors());
         let (mut at, end) = (offset / SECTOR, (offset + len) / SECTOR);
@@ -117,7 +125,7 @@ impl<E: Env> Shard<E> {
             Some(last) if last.allocated == allocated => last.len += sectors * SECTOR,
             _ => found.push(VolumeExtent { len: sectors * SECTOR, allocated }),
         };
-        while at < end {
+        while at < end && looked_at < blocks_max {
             let block = at / block_sectors;
             let next = state.map.next_present(volume.id, block).unwrap_or(u64::MAX / block_sectors);
             if next > block {
@@ -126,6 +134,7 @@ impl<E: Env> Shard<E> {
                 at += sectors;
                 continue;
             }
+            looked_at += 1;
             let start = at % block_sectors;
             let sectors = (block_sectors - start).min(end - at);
             let range = SectorRange { start: start as u16, len: sectors as u16 };

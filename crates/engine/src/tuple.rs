@@ -32,6 +32,9 @@ pub struct Tuple {
     pub inflight: u32,
     /// Access tick of the last read or write (conversion takes the smallest first).
     pub last_access: u64,
+    /// Tick under which the space's order of access lists it; brought up to date when that
+    /// order is asked for.
+    pub listed: u64,
     /// A conversion or compaction is working on it.
     pub busy: bool,
 }
@@ -47,6 +50,7 @@ impl Tuple {
             packing: 0,
             inflight: 0,
             last_access: now,
+            listed: now,
             busy: false,
         }
     }

@@ -7,7 +7,7 @@ use io::{Buf, Env};
 use layout::StripeShape;
 
 use crate::api::{RequestError, VolumeError, VolumeExtent, VolumeInfo};
-use crate::limits::{CLASSES_MAX, VOLUMES_MAX};
+use crate::limits::{CLASSES_MAX, EXTENT_BLOCKS_MAX, VOLUMES_MAX};
 use crate::pool::create::default_width;
 use crate::pool::{Inner, Pool};
 use crate::shard::VolumeRecord;
@@ -134,7 +134,7 @@ impl<E: Env> Pool<E> {
         let Some(last) = last else { return 0 };
         let start = last * block_size;
         let mut end = start;
-        for extent in shard.extents(volume, start, block_size) {
+        for extent in shard.extents(volume, start, block_size, 1) {
             end += extent.len;
             if !extent.allocated {
                 end -= extent.len;
@@ -233,8 +233,12 @@ impl<E: Env> Volume<E> {
         self.inner.shard.write_zeroes(&self.record()?, offset, len, fua, may_trim).await
     }
 
+    /// What is allocated from `offset` on; may end before `len`, so that the answer and the
+    /// time it takes are bounded ([`EXTENT_BLOCKS_MAX`]).
     pub fn extents(&self, offset: u64, len: u64) -> Vec<VolumeExtent> {
-        self.record().map_or_else(|_| Vec::new(), |v| self.inner.shard.extents(&v, offset, len))
+        let shard = &self.inner.shard;
+        let found = self.record().map(|v| shard.extents(&v, offset, len, EXTENT_BLOCKS_MAX));
+        found.unwrap_or_default()
     }
 }
 

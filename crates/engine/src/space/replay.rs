@@ -54,7 +54,8 @@ impl Space {
             }
             self.ticks += 1;
             self.lru.insert((self.ticks, key));
-            self.tuples.get_mut(&key).expect("just seen").last_access = self.ticks;
+            let tuple = self.tuples.get_mut(&key).expect("just seen");
+            (tuple.last_access, tuple.listed) = (self.ticks, self.ticks);
         }
         self.rebuild_free();
     }

@@ -6,13 +6,17 @@ use smallvec::SmallVec;
 
 use super::{Draw, Kind, Space};
 use crate::geometry::Class;
-use crate::limits::TUPLE_CANDIDATES;
+use crate::limits::{TUPLE_ATTEMPTS, TUPLE_CANDIDATES};
 use crate::tuple::{Tuple, TupleKey};
 
 impl Space {
     /// Builds a tuple from free stripes (FusionRAID §4.2: random choices, fewest common
     /// drives, cycling around those). `None`: not enough free stripes.
     pub fn build_tuple(&mut self, id: ClassId, draw: Draw) -> Option<TupleKey> {
+        (0..TUPLE_ATTEMPTS).find_map(|_| self.try_tuple(id, draw))
+    }
+
+    fn try_tuple(&mut self, id: ClassId, draw: Draw) -> Option<TupleKey> {
         let class = self.class(id).clone();
         let wanted = TUPLE_CANDIDATES[class.parity() - 1];
         let mut drawn: SmallVec<[StripeId; 6]> = SmallVec::new();
@@ -49,6 +53,7 @@ impl Space {
             self.set_kind(stripe, Kind::Tuple);
         }
         self.zone_mut(stripes[0].zone);
+        self.ticks += 1;
         let tuple = Tuple::new(stripes, slots, self.ticks);
         self.lru.insert((self.ticks, tuple.key()));
         self.tuples.insert(tuple.key(), tuple);
@@ -83,7 +88,8 @@ impl Space {
         while let Some((tick, key)) = self.lru.pop_first() {
             let Some(tuple) = self.tuples.get_mut(&key) else { continue };
             if tuple.last_access > tick {
-                self.lru.insert((tuple.last_access, key));
+                tuple.listed = tuple.last_access;
+                self.lru.insert((tuple.listed, key));
                 continue;
             }
             held.push((tick, key));
@@ -125,7 +131,7 @@ impl Space {
     fn tuple_forget(&mut self, key: TupleKey) -> Tuple {
         self.dirty_zones.insert(key.zone);
         let tuple = self.tuples.remove(&key).expect("forgotten once");
-        self.lru.remove(&(tuple.last_access, key));
+        self.lru.remove(&(tuple.listed, key));
         tuple
     }
 
