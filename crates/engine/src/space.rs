@@ -204,6 +204,8 @@ impl Space {
             space.zones_with_free.retain(|&other| other != zone);
             space.free -= found.free.len() as u64;
         }
+        // On replay the checkpoint's tuples may still be listed, though they died since.
+        self.tuples.retain(|_, tuple| tuple.stripes.iter().all(|stripe| stripe.zone != zone));
         self.unassigned.push(zone);
         self.dirty_zones.insert(zone);
     }
