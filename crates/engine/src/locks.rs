@@ -74,3 +74,6 @@ impl Drop for RangeLock {
         self.locks.unlock(self.block, self.range);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -95,4 +95,29 @@ mod tests {
         assert!(dead < reads.oldest(), "only later reads are left");
         drop(after);
     }
+
+    proptest::proptest! {
+        /// A tag is over exactly when every read that began before it was given is over.
+        #[test]
+        fn a_generation_ends_with_its_last_read(steps in proptest::collection::vec(0..8_u8, 1..80)) {
+            let reads = ReadGenerations::default();
+            let mut guards: Vec<(usize, ReadGuard)> = Vec::new();
+            let mut tags: Vec<(usize, u64)> = Vec::new();
+            for (now, step) in steps.into_iter().enumerate() {
+                match step {
+                    0..=2 => guards.push((now, reads.enter())),
+                    3 | 4 => tags.push((now, reads.close())),
+                    _ if guards.is_empty() => {}
+                    5 => drop(guards.remove(0)),
+                    6 => drop(guards.pop()),
+                    _ => drop(guards.swap_remove(now % guards.len())),
+                }
+                proptest::prop_assert!(tags.windows(2).all(|pair| pair[0].1 <= pair[1].1));
+                for &(closed, tag) in &tags {
+                    let seen = guards.iter().any(|&(entered, _)| entered < closed);
+                    proptest::prop_assert_eq!(tag < reads.oldest(), !seen);
+                }
+            }
+        }
+    }
 }

@@ -276,7 +276,7 @@ impl<D: Drive> Recovery<'_, D> {
         out.report.blocks_replayed = blocks.len() as u64;
         for (&sequence, block) in &blocks {
             out.next_sequence = sequence + 1;
-            for records in block.records.chunks(RECOVERY_READS_MAX) {
+            for records in runs(&block.records) {
                 let verdicts = self.judge(out, records, sequence > durable).await?;
                 for (record, verdict) in records.iter().zip(verdicts) {
                     out.report.records_replayed += 1;
@@ -344,11 +344,6 @@ impl<D: Drive> Recovery<'_, D> {
         records: &[Record],
         verify: bool,
     ) -> Result<Vec<Verdict>, OpenError> {
-        for record in records {
-            if matches!(record, Record::Zone { .. } | Record::Class { .. }) {
-                self.apply_record(out, record)?;
-            }
-        }
         if !verify {
             return Ok(vec![Verdict::Trusted; records.len()]);
         }
@@ -549,6 +544,14 @@ impl<D: Drive> Recovery<'_, D> {
             }
         }
     }
+}
+
+/// Records that can be judged at once: at most so many, and none of them after one that changes
+/// what physical addresses mean.
+fn runs(records: &[Record]) -> impl Iterator<Item = &[Record]> {
+    let changes = |record: &Record| matches!(record, Record::Zone { .. } | Record::Class { .. });
+    let split = records.split_inclusive(move |record| changes(record));
+    split.flat_map(|run| run.chunks(RECOVERY_READS_MAX))
 }
 
 /// What has to be read to judge a record.

@@ -375,3 +375,6 @@ impl<E: Env> Journal<E> {
         (used * 100).checked_div(len).unwrap_or(100) as u8
     }
 }
+
+#[cfg(test)]
+mod tests;
