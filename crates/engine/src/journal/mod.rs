@@ -145,7 +145,8 @@ impl<E: Env> Journal<E> {
         let state = self.state.borrow();
         let (used, len) = self.usage(&state);
         let reserve = JOURNAL_RESERVE_BLOCKS * self.block_soft_max as u64 * state.copies as u64;
-        used + reserve.min(len / 4) < len
+        // With no drive left there is nothing to wait for: the block will fail.
+        len == 0 || used + reserve.min(len / 4) < len
     }
 
     fn usage(&self, state: &State) -> (u64, u64) {

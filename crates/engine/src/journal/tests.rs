@@ -233,10 +233,9 @@ fn a_full_ring_makes_writers_wait_and_forgetting_lets_them_on() {
         }
         let (mut start, mut fullest, mut stuck) = (1, 0, 0);
         while appended.get() < total {
-            let before = appended.get();
             world.env.sleep_until(world.env.now() + Nanos::from_millis(20)).await;
             fullest = fullest.max(world.journal.fill_percent());
-            stuck += u64::from(appended.get() == before);
+            stuck += u64::from(!world.journal.has_room());
             let found = on_drives(&world);
             let newest = world.journal.latest().min(*found.keys().last().expect("some"));
             assert!((start..newest).all(|number| found.contains_key(&number)), "from {start}");
@@ -244,7 +243,7 @@ fn a_full_ring_makes_writers_wait_and_forgetting_lets_them_on() {
             world.journal.note_durable(world.journal.settled());
             world.journal.forget_before(start);
         }
-        assert!(fullest > 50 && stuck > 2, "the test must fill the ring: {fullest} %, {stuck}");
+        assert!(fullest > 70 && stuck > 5, "the test must fill the ring: {fullest} %, {stuck}");
     });
 }
 

@@ -129,15 +129,20 @@ fn apply(step: &Step, map: &mut BlockMap, oracle: &mut Oracle, deltas: &mut Delt
         }
         Step::Relocate { at, flbn, sector, stale } => {
             let (range, (volume, block)) = (at.range(sectors), at.name());
-            let current = oracle.get(at.name(), range.start).filter(|_| !stale);
-            // Sectors before it in its block, if the range is moved as one.
-            let current = current.filter(|place| place.sector + range.len <= sectors);
-            let from = current.unwrap_or(place(flbn / 2, sector / 2, range.len, sectors));
+            let stale = stale.then(|| place(flbn / 2, sector / 2, range.len, sectors));
+            let Some(from) = stale.or_else(|| source(oracle, at, sectors)) else { return };
             let to = place(flbn, sector, range.len, sectors);
             map.relocate(volume, block, range, from, to, deltas);
             oracle.relocate(at.name(), range, from, to);
         }
     }
+}
+
+/// Where a range lies that is moved as one: where its first sector does.
+fn source(oracle: &Oracle, at: At, sectors: u16) -> Option<Place> {
+    let range = at.range(sectors);
+    let first = oracle.get(at.name(), range.start)?;
+    (first.sector + range.len <= sectors).then_some(first)
 }
 
 fn looked_up(map: &BlockMap, (volume, block): (VolumeId, u64), range: SectorRange) -> Pieces {
@@ -305,7 +310,7 @@ proptest! {
         let mut records: Vec<Recorded> = Vec::new();
         let mut snapshots = vec![oracle.clone()];
         for step in &suffix {
-            record(step, &map, &mut records);
+            record(step, &map, &oracle, &mut records);
             apply(step, &mut map, &mut oracle, &mut Deltas::default());
             snapshots.push(oracle.clone());
         }
@@ -333,7 +338,7 @@ enum Recorded {
     Relocate((VolumeId, u64), SectorRange, Place, Place),
 }
 
-fn record(step: &Step, map: &BlockMap, records: &mut Vec<Recorded>) {
+fn record(step: &Step, map: &BlockMap, oracle: &Oracle, records: &mut Vec<Recorded>) {
     let sectors = map.block_sectors;
     let (name, range) = (at_of(step).name(), at_of(step).range(sectors));
     match *step {
@@ -344,11 +349,7 @@ fn record(step: &Step, map: &BlockMap, records: &mut Vec<Recorded>) {
         Step::Unmap { .. } => records.push(Recorded::Set(name, range, None)),
         Step::Relocate { flbn, sector, .. } => {
             let to = place(flbn, sector, range.len, sectors);
-            let whole = looked_up(map, name, range);
-            let Some(first) = whole[0].place else { return };
-            if first.sector + range.len > sectors {
-                return;
-            }
+            let Some(first) = source(oracle, at_of(step), sectors) else { return };
             for moved in map.still_at(name.0, name.1, range, first) {
                 let skip = moved.start - range.start;
                 let (from, to) = (plus(first, skip), plus(to, skip));
