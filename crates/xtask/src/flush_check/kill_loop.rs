@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use super::load::{self, Plan, Totals, pause};
@@ -21,18 +21,10 @@ const LOAD_MILLIS_MAX: u64 = 800;
 /// Some servers die again while they open; this long after their start at the latest.
 const OPENING_MILLIS_MAX: u64 = 60;
 
-/// A dead server's drives stay claimed until the kernel has finished its last requests. A new
-/// server that says so is started again, this often and this far apart.
-const STARTS_MAX: u32 = 50;
-const START_AGAIN: Duration = Duration::from_millis(100);
-/// How `steadyraid` says that it was refused something (as opposed to a panic or a signal).
-const EXIT_REFUSED: i32 = 3;
-
 #[derive(Default)]
 struct Tally {
     kills_under_load: u64,
     kills_while_opening: u64,
-    starts_refused: u64,
     totals: Totals,
     flushed_sectors: u64,
     open_sectors: u64,
@@ -58,21 +50,15 @@ impl Server {
         Ok(Server { process, stdout })
     }
 
-    /// Starts until one serves; `refused` counts those that found their drives still in use.
-    fn start_and_wait(command: &[String], refused: &mut u64) -> Result<Server, String> {
-        for _ in 0..STARTS_MAX {
-            let mut server = Server::start(command)?;
-            if server.becomes_ready()? {
-                return Ok(server);
-            }
-            let status = server.process.wait().map_err(|error| error.to_string())?;
-            if status.code() != Some(EXIT_REFUSED) {
-                return Err(format!("the server ended before it was ready: {status}"));
-            }
-            *refused += 1;
-            pause(START_AGAIN);
+    /// Right after the last one's death: waiting until the kernel has let go of its drives and
+    /// sockets is the server's business.
+    fn start_and_wait(command: &[String]) -> Result<Server, String> {
+        let mut server = Server::start(command)?;
+        if server.becomes_ready()? {
+            return Ok(server);
         }
-        Err(format!("the server does not start, {STARTS_MAX} times in a row"))
+        let status = server.process.wait().map_err(|error| error.to_string())?;
+        Err(format!("the server ended before it was ready: {status}"))
     }
 
     fn becomes_ready(&mut self) -> Result<bool, String> {
@@ -90,17 +76,11 @@ impl Server {
 
     /// SIGKILL, and wait until it is gone.
     fn kill(mut self) -> Result<(), String> {
-        match self.try_kill()? {
-            None => Ok(()),
-            Some(status) => Err(format!("the server ended before it was killed: {status}")),
+        if let Some(status) = self.process.try_wait().map_err(|error| error.to_string())? {
+            return Err(format!("the server ended before it was killed: {status}"));
         }
-    }
-
-    /// The exit status, if it ended by itself before.
-    fn try_kill(&mut self) -> Result<Option<ExitStatus>, String> {
-        let status = self.process.try_wait().map_err(|error| error.to_string())?;
         self.end();
-        Ok(status)
+        Ok(())
     }
 
     fn end(&mut self) {
@@ -120,7 +100,7 @@ pub fn run(options: &Options) -> Result<(), String> {
     let mut tally = Tally::default();
     let mut random = Random::new(options.seed);
     println!("kill-loop: seed {}, {} cycles", options.seed, options.cycles);
-    let mut server = Server::start_and_wait(&options.server, &mut tally.starts_refused)?;
+    let mut server = Server::start_and_wait(&options.server)?;
     check(options, &mut model, &mut tally)?;
     for cycle in 1..=options.cycles {
         let reproduce = |why| format!("cycle {cycle}, seed {}: {why}", options.seed);
@@ -130,8 +110,7 @@ pub fn run(options: &Options) -> Result<(), String> {
         } else {
             kill_while_opening(options, &mut random, &mut tally).map_err(reproduce)?;
         }
-        let refused = &mut tally.starts_refused;
-        server = Server::start_and_wait(&options.server, refused).map_err(reproduce)?;
+        server = Server::start_and_wait(&options.server).map_err(reproduce)?;
         check(options, &mut model, &mut tally).map_err(reproduce)?;
         if cycle % PROGRESS_EVERY == 0 {
             println!("  {cycle} cycles: {}", tally.totals);
@@ -174,13 +153,10 @@ fn kill_while_opening(
     tally: &mut Tally,
 ) -> Result<(), String> {
     while random.percent(20) {
-        let mut server = Server::start(&options.server)?;
+        let server = Server::start(&options.server)?;
         pause(Duration::from_millis(random.below(OPENING_MILLIS_MAX)));
-        match server.try_kill()? {
-            None => tally.kills_while_opening += 1,
-            Some(status) if status.code() == Some(EXIT_REFUSED) => tally.starts_refused += 1,
-            Some(status) => return Err(format!("the server ended while it opened: {status}")),
-        }
+        server.kill()?;
+        tally.kills_while_opening += 1;
     }
     Ok(())
 }
@@ -206,11 +182,10 @@ fn check(options: &Options, model: &mut Model, tally: &mut Tally) -> Result<(), 
 impl Tally {
     fn conclude(&self, options: &Options) -> Result<(), String> {
         println!(
-            "{} kills under load, {} while opening ({} starts too early); {}; {} flushed \
+            "{} kills under load, {} while opening; {}; {} flushed \
              sectors found, {} were free to be old or new",
             self.kills_under_load,
             self.kills_while_opening,
-            self.starts_refused,
             self.totals,
             self.flushed_sectors,
             self.open_sectors
