@@ -29,10 +29,7 @@ fn found(label: &Label) -> Option<String> {
         Label::Ours(label) => {
             Some(format!("belongs to SteadyRAID pool {} ({})", label.pool_name, label.pool))
         }
-        Label::Foreign(foreign) => Some(format!(
-            "holds {} ({}, found at byte {})",
-            foreign.what, foreign.detail, foreign.offset
-        )),
+        Label::Foreign(foreign) => Some(format!("holds {foreign}")),
         Label::Unreadable(what) => Some(format!("was a SteadyRAID drive: {what}")),
     }
 }

@@ -12,6 +12,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 use io::uring::{Access, OpenError, RealDrive, UringDrive, UringEnv};
+use io::{Env, Nanos};
 
 use crate::error::{Failure, Outcome};
 use crate::explain;
@@ -37,6 +38,27 @@ pub fn open(env: &UringEnv, path: &Path, access: Access) -> Outcome<RealDrive> {
     match UringDrive::open(env, path, access) {
         Ok(drive) => Ok(drive.into()),
         Err(error) => Err(refused(path, &error)),
+    }
+}
+
+/// The kernel winds up the io_uring of a process that was killed after the process is gone, and
+/// keeps its sockets and claims on drives until then: a few milliseconds, more on a busy
+/// machine. Whoever starts a server again at once should not be refused for that.
+pub const PATIENCE: Nanos = Nanos::from_secs(2);
+/// Between two tries.
+pub const RETRY: Nanos = Nanos::from_millis(20);
+
+/// Opens a drive to use it; waits for the last breath of a server that has it.
+pub async fn claim(env: &UringEnv, path: &Path) -> Outcome<RealDrive> {
+    let deadline = env.now() + PATIENCE;
+    loop {
+        match UringDrive::open(env, path, Access::ReadWrite) {
+            Ok(drive) => return Ok(drive.into()),
+            Err(OpenError::Locked { .. } | OpenError::InUse { .. }) if env.now() < deadline => {
+                env.sleep_until(env.now() + RETRY).await;
+            }
+            Err(error) => return Err(refused(path, &error)),
+        }
     }
 }
 

@@ -55,6 +55,11 @@ impl Group {
         here.count()
     }
 
+    /// No drive of the pool is missing.
+    pub fn is_complete(&self) -> bool {
+        self.present() == self.newest.members.len()
+    }
+
     /// True for the name or UUID an operator may have written.
     pub fn is_called(&self, name: &str) -> bool {
         self.name == name || self.pool.to_string() == name
@@ -81,7 +86,7 @@ impl From<&Group> for Listed {
     }
 }
 
-/// Pools on `sources`, which are drives or directories of drives. Drives that were named but
+/// Pools on `sources`, which are drives or directories of drives, by name. Drives that were named but
 /// can't be used are warned about on standard error: a pool may do without them.
 pub async fn groups(env: &UringEnv, sources: &[PathBuf]) -> Outcome<Vec<Group>> {
     let mut groups: BTreeMap<Uuid, Group> = BTreeMap::new();
@@ -102,7 +107,9 @@ pub async fn groups(env: &UringEnv, sources: &[PathBuf]) -> Outcome<Vec<Group>> 
         };
         groups.entry(label.pool).or_insert_with(|| Group::new(label.clone())).add(path, label);
     }
-    Ok(groups.into_values().collect())
+    let mut groups: Vec<Group> = groups.into_values().collect();
+    groups.sort_by(|a, b| (&a.name, a.pool).cmp(&(&b.name, b.pool)));
+    Ok(groups)
 }
 
 pub fn warn(failure: &Failure) {

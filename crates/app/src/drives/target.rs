@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -79,18 +80,26 @@ fn refuse_duplicates(targets: &[Target]) -> Outcome<()> {
 
 /// A file to be made is known by its directory and name.
 fn identity(target: &Target) -> Outcome<(Identity, Option<PathBuf>)> {
-    let look = |path: &Path| {
-        fs::metadata(path).map_err(|error| Failure::new(path.display(), error.kind()))
-    };
+    let path = target.path();
     match target {
-        Target::Existing(path) => Ok((Identity::of(&look(path)?), None)),
-        Target::NewFile { path, .. } => {
-            let name = path
-                .file_name()
-                .map(PathBuf::from)
-                .ok_or_else(|| Failure::usage(path.display(), "is no name for a file"))?;
-            Ok((Identity::of(&look(parent(path))?), Some(name)))
+        Target::Existing(_) => {
+            let metadata = fs::metadata(path).map_err(|error| unseen(path, "the drive", &error))?;
+            Ok((Identity::of(&metadata), None))
         }
+        Target::NewFile { .. } => {
+            let name = path.file_name().map(PathBuf::from);
+            let name = name.ok_or_else(|| Failure::usage(path.display(), "names no file"))?;
+            let directory = fs::metadata(parent(path))
+                .map_err(|error| unseen(path, "its directory", &error))?;
+            Ok((Identity::of(&directory), Some(name)))
+        }
+    }
+}
+
+fn unseen(path: &Path, what: &str, error: &std::io::Error) -> Failure {
+    match error.kind() {
+        ErrorKind::NotFound => Failure::new(path.display(), format!("{what} does not exist")),
+        _ => Failure::new(path.display(), format!("can't look at {what}: {error}")),
     }
 }
 

@@ -8,6 +8,7 @@ use super::labels::Label;
 use super::slots::Checkpoint;
 use crate::render::table::{Columns, printable};
 use crate::size::Size;
+use crate::wall_clock;
 
 pub fn report(report: &Report) -> String {
     let mut text = String::new();
@@ -54,7 +55,7 @@ fn fields(label: &Label) -> String {
             if label.clean { "cleanly" } else { "not (open, or crashed)" }
         ),
     );
-    line("created", format!("{} seconds after 1970", label.created_secs));
+    line("created", wall_clock::date(label.created_secs));
     line("block", Size(label.block_size.into()).to_string());
     line("journal", stretch(label.journal.offset, label.journal.len));
     line("metadata", stretch(label.metadata.offset, label.metadata.len));
@@ -122,7 +123,7 @@ fn slots(checkpoint: &Checkpoint) -> String {
         let heading = ["SLOT AT", "OBJECT", "CHECKPOINT", "PART", "BYTES", "CONTENT"];
         let mut columns = Columns::new(&heading, &[0, 2, 4]);
         for slot in &checkpoint.slots {
-            let unfinished = if slot.current { "" } else { " (never finished)" };
+            let unfinished = if slot.finished { "" } else { " (not finished)" };
             columns.row(vec![
                 slot.offset.to_string(),
                 slot.object.clone(),

@@ -21,8 +21,9 @@ pub struct Slot {
     pub part: u16,
     pub parts: u16,
     pub len: u32,
-    /// The current checkpoint may use it; otherwise it belongs to one that was never finished.
-    pub current: bool,
+    /// Its checkpoint was finished. It may still be out of date: a newer slot of the same object
+    /// may be here or on other drives.
+    pub finished: bool,
     /// What the object says, if it is whole in this slot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
@@ -70,7 +71,7 @@ fn slot(at: u64, header: &SlotHeader, payload: &[u8], label: &Superblock) -> Slo
         part: header.part,
         parts: header.parts,
         len: header.len,
-        current: root.is_some_and(|root| header.seq <= root.seq),
+        finished: root.is_some_and(|root| header.seq <= root.seq),
         content: (header.parts == 1).then(|| content(&header.key, payload)),
     }
 }

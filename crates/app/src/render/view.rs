@@ -203,16 +203,32 @@ fn diagnosis(status: &PoolStatus) -> (Health, Option<String>, Option<String>) {
     if gone.is_empty() {
         return (Health::Online, None, None);
     }
-    let action = match status.redundancy_margin {
-        0 => "no redundancy is left: back up what matters, then stop the server, bring the drive \
-              back and start it again"
-            .to_owned(),
-        margin => format!(
-            "stop the server, bring the drive back and start it again; {margin} more may die \
-             before data is lost"
-        ),
-    };
-    (Health::Degraded, Some(gone.join(", ")), Some(action))
+    if gone.len() > usize::from(status.parity) {
+        let reason = format!("{}: more than parity can make up for", gone.join(", "));
+        let action = "find the missing drives and give them too: without them data is lost";
+        return (Health::Failed, Some(reason), Some(action.to_owned()));
+    }
+    let action = degraded_action(status);
+    (Health::Degraded, Some(gone.join(", ")), Some(action.to_owned()))
+}
+
+/// There is no rebuild yet, and a drive that has missed writes is not taken back; so the advice
+/// depends on whether it has.
+fn degraded_action(status: &PoolStatus) -> &'static str {
+    match (status.read_only, status.redundancy_margin) {
+        (true, _) => {
+            "give the missing drives too before you serve the pool: once it has been served \
+             without them, they are out of date and are not taken back"
+        }
+        (false, 0) => {
+            "no redundancy is left: copy the volumes to another pool now; drives that have \
+             missed writes are not taken back"
+        }
+        (false, _) => {
+            "data is still protected, but less: plan to copy the volumes to another pool; drives \
+             that have missed writes are not taken back"
+        }
+    }
 }
 
 /// A pool as `list` knows it: served, or found on drives without opening it.

@@ -33,6 +33,7 @@ use self::address::NbdAddress;
 use self::control::Control;
 use self::exports::Catalogue;
 use self::mem_pool::MemPool;
+use crate::drives::{PATIENCE, RETRY};
 use crate::error::{Failure, Outcome};
 use crate::exit::Exit;
 use crate::render::print;
@@ -53,9 +54,11 @@ pub struct Options {
 
 pub async fn run(env: &UringEnv, options: &Options) -> Outcome<Exit> {
     let signals = Signals::new(env).map_err(|error| Failure::new("signals", error))?;
-    let nbd = options.nbd.iter().map(|address| bind(env, &address.0));
-    let nbd = nbd.collect::<Outcome<Vec<Listener>>>()?;
-    let control_socket = bind(env, &Address::Unix(options.control.clone()))?;
+    let mut nbd = Vec::new();
+    for address in &options.nbd {
+        nbd.push(bind(env, &address.0).await?);
+    }
+    let control_socket = bind(env, &Address::Unix(options.control.clone())).await?;
     let Some(pools) = assemble::pools(env, options).await? else { return Ok(Exit::Failed) };
 
     let catalogue = Catalogue::new(pools);
@@ -106,8 +109,21 @@ async fn close(catalogue: &Catalogue) -> Exit {
     exit
 }
 
-fn bind(env: &UringEnv, address: &Address) -> Outcome<Listener> {
-    Listener::bind(env, address).map_err(|error| match error {
+/// Listens; waits for the last breath of a server that did.
+async fn bind(env: &UringEnv, address: &Address) -> Outcome<Listener> {
+    let deadline = env.now() + PATIENCE;
+    loop {
+        match Listener::bind(env, address) {
+            Err(NetError::InUse { .. }) if env.now() < deadline => {
+                env.sleep_until(env.now() + RETRY).await;
+            }
+            result => return result.map_err(refused),
+        }
+    }
+}
+
+fn refused(error: NetError) -> Failure {
+    match error {
         NetError::InUse { address } => Failure::new(address, "another process listens there").hint(
             "if that is a server of yours, use or stop it; or choose with --nbd and --control",
         ),
@@ -121,7 +137,7 @@ fn bind(env: &UringEnv, address: &Address) -> Outcome<Listener> {
         NetError::Os { address, action, source } => {
             Failure::new(address, format!("can't {action} it: {source}"))
         }
-    })
+    }
 }
 
 fn serve_client(env: &UringEnv, server: &Server<UringEnv, Catalogue>, stream: Stream) {

@@ -1,0 +1,24 @@
+//! Black-box tests of the binary: one file per verb, each test in a directory of its own.
+
+mod bad_input;
+mod create;
+mod inspect;
+mod list;
+mod nbd;
+mod reference;
+mod serve;
+mod status;
+mod support;
+mod volume;
+
+/// A test file that nobody names here would silently not run.
+#[test]
+fn no_test_file_is_forgotten() {
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cli");
+    for entry in std::fs::read_dir(directory).expect("the tests are there") {
+        let name = entry.expect("readable").file_name().into_string().expect("plain names");
+        let module = name.strip_suffix(".rs").expect("only Rust files");
+        let declared = include_str!("main.rs").contains(&format!("\nmod {module};\n"));
+        assert!(declared || module == "main", "{name} is not declared in main.rs");
+    }
+}

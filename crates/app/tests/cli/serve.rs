@@ -1,0 +1,214 @@
+//! `serve`: what clients see, how it stops, what survives.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixDatagram, UnixStream};
+
+use serde_json::Value;
+
+use crate::nbd::{Client, FUA};
+use crate::support::Scratch;
+
+#[test]
+fn it_says_what_it_serves_and_ready_last() {
+    let scratch = Scratch::with_pool();
+    let server = scratch.serve(&["."]);
+    let said = server.said.join("\n");
+    assert!(said.starts_with("pool tank: online, 4 drives, "), "{said}");
+    assert!(said.contains("\nexport tank/vm: 64 MiB RAID5 3+1\n"), "{said}");
+    assert!(said.contains("run/nbd.sock\n"), "{said}");
+    assert!(said.ends_with("\nready"), "{said}");
+    let mode =
+        |name: &str| fs::metadata(scratch.path(name)).expect("there").permissions().mode() & 0o777;
+    assert_eq!(
+        (mode("run"), mode("run/nbd.sock"), mode("run/control.sock")),
+        (0o700, 0o600, 0o600)
+    );
+    assert_eq!(server.stop(), "");
+    assert!(!scratch.path("run/nbd.sock").exists());
+    assert!(!scratch.path("run/control.sock").exists());
+}
+
+#[test]
+fn data_survives_a_clean_stop_and_a_crash() {
+    let scratch = Scratch::with_pool();
+    let socket = scratch.path("run/nbd.sock");
+    let server = scratch.serve(&["."]);
+    let mut client = Client::open(&socket, "tank/vm");
+    let block: Vec<u8> = (0..65536u32).map(|index| (index % 251) as u8).collect();
+    client.write(0, &block, 0);
+    client.write(65536 * 3 + 512, &block[..1024], 0);
+    client.disconnect();
+    server.stop();
+
+    let server = scratch.serve(&["."]);
+    let mut client = Client::open(&socket, "tank/vm");
+    assert!(client.read(0, 65536) == block);
+    assert!(client.read(65536 * 3 + 512, 1024) == block[..1024]);
+    client.write(1 << 20, &block, FUA);
+    client.write(2 << 20, &block, 0);
+    client.flush();
+    server.crash();
+
+    let server = scratch.serve(&["."]);
+    let mut client = Client::open(&socket, "tank/vm");
+    for offset in [0, 1 << 20, 2 << 20] {
+        assert!(client.read(offset, 65536) == block, "lost at {offset}");
+    }
+    assert!(client.read(3 << 20, 4096) == [0; 4096]);
+    client.disconnect();
+    assert_eq!(server.stop(), "");
+}
+
+#[test]
+fn a_degraded_pool_is_served_and_said_loudly() {
+    let scratch = Scratch::with_pool();
+    let socket = scratch.path("run/nbd.sock");
+    let server = scratch.serve(&["."]);
+    let mut client = Client::open(&socket, "tank/vm");
+    let data = [5; 1 << 20];
+    client.write(0, &data, 0);
+    client.disconnect();
+    server.stop();
+
+    fs::remove_file(scratch.path("d1")).expect("removed");
+    let server = scratch.serve(&["d0", "d1", "d2", "d3"]);
+    assert!(server.said[0].starts_with("pool tank: degraded"), "{:?}", server.said);
+    let mut client = Client::open(&socket, "tank/vm");
+    assert!(client.read(0, 1 << 20) == data);
+    client.write(0, &[6; 4096], FUA);
+    assert!(client.read(0, 4096) == [6; 4096]);
+    client.disconnect();
+    scratch.run(&["status"]).expect(1).says("DEGRADED");
+    let err = server.stop();
+    assert!(err.contains("warning: pool tank: DEGRADED: drive 1"), "{err}");
+    assert!(err.contains("warning: d1: no such file"), "{err}");
+}
+
+#[test]
+fn several_pools_and_addresses_at_once() {
+    let scratch = Scratch::with_drives(7);
+    scratch.run(&["create", "one", "d0", "d1", "d2", "d3"]).expect(0);
+    scratch.run(&["create", "two", "d4", "d5", "d6"]).expect(0);
+    let addresses = ["--nbd", "unix:a.sock", "--nbd", "unix:b.sock", "--nbd", "tcp:127.0.0.1:0"];
+    let server = scratch.serve(&[&addresses[..], &["."]].concat());
+    for volume in ["one/v", "two/v"] {
+        scratch.run(&["volume", "create", volume, "8M"]).expect(0);
+    }
+    for socket in ["a.sock", "b.sock"] {
+        assert_eq!(Client::unix(&scratch.path(socket)).list(), ["one/v", "two/v"]);
+    }
+    let port = |line: &String| line.strip_prefix("nbd tcp:").map(str::to_owned);
+    let address = server.said.iter().find_map(port).expect("an address with its port");
+    let mut client = Client::tcp(&address);
+    client.go("two/v").expect("the export exists");
+    client.write(0, &[1; 512], 0);
+    server.stop();
+}
+
+#[test]
+fn pools_in_memory_live_as_long_as_the_server() {
+    let scratch = Scratch::new();
+    let server = scratch.serve(&["--mem-pool", "demo:4:128M:a=16M:b=32M"]);
+    let mut client = Client::open(&scratch.path("run/nbd.sock"), "demo/b");
+    client.write(0, &[3; 65536], 0);
+    assert!(client.read(0, 65536) == [3; 65536]);
+    scratch.run(&["status", "demo"]).expect(0).says("mem:3");
+    scratch.run(&["volume", "list"]).expect(0).says("demo/a");
+    client.disconnect();
+    server.stop();
+}
+
+#[test]
+fn a_configuration_file_says_the_same_as_flags() {
+    let scratch = Scratch::with_pool();
+    let text = "drives = ['d0', 'd1', 'd2', 'd3']\nnbd = ['unix:n.sock']\ncontrol = 'c.sock'\n";
+    fs::write(scratch.path("steadyraid.toml"), text).expect("written");
+    let server = scratch.serve(&["--config", "steadyraid.toml"]);
+    assert_eq!(Client::unix(&scratch.path("n.sock")).list(), ["tank/vm"]);
+    scratch.run(&["status", "--control", "c.sock"]).expect(0);
+    server.stop();
+    let server = scratch.serve(&["--config", "steadyraid.toml", "--nbd", "unix:other.sock"]);
+    assert!(!scratch.path("n.sock").exists());
+    assert_eq!(Client::unix(&scratch.path("other.sock")).list(), ["tank/vm"]);
+    server.stop();
+}
+
+#[test]
+fn the_service_manager_is_told() {
+    let scratch = Scratch::with_pool();
+    let path = scratch.path("notify.sock");
+    let socket = UnixDatagram::bind(&path).expect("a socket");
+    let server = scratch.serve_with("NOTIFY_SOCKET", &path, &["."]);
+    let mut bytes = [0; 64];
+    let mut next = || {
+        let count = socket.recv(&mut bytes).expect("a message");
+        String::from_utf8_lossy(&bytes[..count]).into_owned()
+    };
+    assert_eq!(next(), "READY=1");
+    server.stop();
+    assert_eq!(next(), "STOPPING=1");
+}
+
+#[test]
+fn hostile_bytes_on_the_control_socket_get_an_error() {
+    let scratch = Scratch::new();
+    let _server = scratch.serve(&["--mem-pool", "demo:4:128M"]);
+    let control = scratch.path("run/control.sock");
+    let ask = |bytes: &[u8]| -> Option<Value> {
+        let mut stream = UnixStream::connect(&control).expect("it listens");
+        let _ = stream.write_all(bytes);
+        let mut line = String::new();
+        let _ = BufReader::new(stream).read_line(&mut line);
+        serde_json::from_str(&line).ok()
+    };
+    let long = [b'x'; 1 << 20];
+    for bytes in [b"\n".as_slice(), b"\0\xff\n", b"{}\n", b"{\"version\":9}\n", &long] {
+        let answer = ask(bytes);
+        // A client that is still sending when it is hung up on may miss the reason.
+        assert!(answer.is_some() || bytes.len() > 4096, "no answer");
+        if let Some(answer) = answer {
+            assert_eq!(answer["error"]["object"], "control request", "{answer}");
+        }
+    }
+    let several = b"{\"version\":1,\"request\":\"status\"}\n".repeat(3);
+    let mut stream = UnixStream::connect(&control).expect("it listens");
+    stream.write_all(&several).expect("taken");
+    let lines: Vec<String> = BufReader::new(&stream).lines().take(3).flatten().collect();
+    assert_eq!(lines.len(), 3);
+    // More connections than there are places: the surplus is hung up on, the rest still work.
+    let crowd: Vec<UnixStream> =
+        (0..40).map(|_| UnixStream::connect(&control).expect("it listens")).collect();
+    let mut last = crowd.last().expect("some");
+    assert_eq!(last.read(&mut [0]).unwrap_or(0), 0, "the last one is hung up on");
+    drop(crowd);
+    drop(stream);
+    // The server may need a moment to see them go.
+    let again = (0..100).map(|_| scratch.run(&["status"])).find(|done| done.exit == 0);
+    assert!(again.is_some(), "places are free again");
+}
+
+#[test]
+fn a_stale_socket_of_a_crashed_server_is_replaced() {
+    let scratch = Scratch::with_pool();
+    scratch.serve(&["."]).crash();
+    assert!(scratch.path("run/nbd.sock").exists());
+    scratch.run(&["status"]).expect(3).says("no server is running here");
+    let server = scratch.serve(&["."]);
+    assert_eq!(Client::unix(&scratch.path("run/nbd.sock")).list(), ["tank/vm"]);
+    server.stop();
+}
+
+#[test]
+fn one_pool_that_cannot_be_opened_does_not_stop_others() {
+    let scratch = Scratch::with_drives(7);
+    scratch.run(&["create", "one", "d0", "d1", "d2", "d3"]).expect(0);
+    scratch.run(&["create", "two", "d4", "d5", "d6"]).expect(0);
+    fs::remove_file(scratch.path("d0")).expect("removed");
+    fs::remove_file(scratch.path("d1")).expect("removed");
+    let server = scratch.serve(&["."]);
+    assert!(server.said[0].starts_with("pool two: online"), "{:?}", server.said);
+    let err = server.stop();
+    assert!(err.contains("error: pool one: 2 of 4 drives are missing"), "{err}");
+}

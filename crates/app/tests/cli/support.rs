@@ -1,0 +1,224 @@
+//! Running the binary: a directory of its own, drives in it, servers that end with the test.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Large enough for a pool of four, small enough to be made in no time.
+pub const DRIVE_BYTES: u64 = 128 << 20;
+
+pub const BINARY: &str = env!("CARGO_BIN_EXE_steadyraid");
+
+/// Patience with a command, far beyond what any of them takes.
+const TIMEOUT_SECS: &str = "60";
+
+/// What a command did.
+#[derive(Debug)]
+pub struct Done {
+    pub exit: i32,
+    pub out: String,
+    pub err: String,
+}
+
+impl Done {
+    #[track_caller]
+    pub fn expect(self, exit: i32) -> Done {
+        assert_eq!(self.exit, exit, "stdout:\n{}\nstderr:\n{}", self.out, self.err);
+        self
+    }
+
+    #[track_caller]
+    pub fn says(self, text: &str) -> Done {
+        let said = self.out.contains(text) || self.err.contains(text);
+        assert!(said, "'{text}' is not in stdout:\n{}\nor stderr:\n{}", self.out, self.err);
+        self
+    }
+
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        let value: Value = serde_json::from_str(&self.out)
+            .unwrap_or_else(|error| panic!("{error} in {}{}", self.out, self.err));
+        assert_eq!(value["version"], 1, "every document says its version");
+        value
+    }
+}
+
+/// A directory in which commands run; removed with everything in it.
+pub struct Scratch {
+    directory: TempDir,
+}
+
+impl Scratch {
+    pub fn new() -> Scratch {
+        Scratch { directory: TempDir::new().expect("a directory for the test") }
+    }
+
+    /// With drives d0, d1, ... in it.
+    pub fn with_drives(count: usize) -> Scratch {
+        let scratch = Scratch::new();
+        (0..count).for_each(|index| scratch.file(&format!("d{index}"), DRIVE_BYTES));
+        scratch
+    }
+
+    /// With pool `tank` on d0 to d3, and a volume of 64 MiB in it.
+    pub fn with_pool() -> Scratch {
+        let scratch = Scratch::with_drives(4);
+        scratch.run(&["create", "tank", "d0", "d1", "d2", "d3"]).expect(0);
+        scratch.run(&["volume", "create", "tank/vm", "64M", "--drives", "."]).expect(0);
+        scratch
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// An empty file of that size. Sparse: the tests don't need the space, only the bytes.
+    pub fn file(&self, name: &str, size: u64) {
+        let file = File::create(self.path(name)).expect("a file");
+        file.set_len(size).expect("of that size");
+    }
+
+    pub fn copy(&self, from: &str, to: &str) {
+        fs::copy(self.path(from), self.path(to)).expect("copied");
+    }
+
+    pub fn poke(&self, name: &str, offset: u64, bytes: &[u8]) {
+        let file = File::options().write(true).open(self.path(name)).expect("the file");
+        file.write_all_at(bytes, offset).expect("written");
+    }
+
+    pub fn peek(&self, name: &str, offset: u64, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        let file = File::open(self.path(name)).expect("the file");
+        file.read_exact_at(&mut bytes, offset).expect("read");
+        bytes
+    }
+
+    /// A command that ends: one that serves where it should refuse would go on for ever.
+    pub fn command(&self, program: &[&str]) -> Command {
+        self.prepare(Command::new("timeout"), &[&[TIMEOUT_SECS], program].concat())
+    }
+
+    fn prepare(&self, mut command: Command, arguments: &[&str]) -> Command {
+        command
+            .args(arguments)
+            .current_dir(self.directory.path())
+            .env("STEADYRAID_RUNTIME_DIR", self.path("run"))
+            .env_remove("NOTIFY_SOCKET")
+            .stdin(Stdio::null());
+        command
+    }
+
+    pub fn run(&self, arguments: &[&str]) -> Done {
+        run(self.command(&[&[BINARY], arguments].concat()))
+    }
+
+    /// Starts `serve` and waits until it says that it is ready.
+    pub fn serve(&self, arguments: &[&str]) -> Server {
+        Server::start(self.server(arguments))
+    }
+
+    /// The same with one more environment variable.
+    pub fn serve_with(&self, variable: &str, value: &Path, arguments: &[&str]) -> Server {
+        let mut command = self.server(arguments);
+        command.env(variable, value);
+        Server::start(command)
+    }
+
+    fn server(&self, arguments: &[&str]) -> Command {
+        let mut command = self.prepare(Command::new(BINARY), &["serve"]);
+        command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+}
+
+pub fn run(mut command: Command) -> Done {
+    let output = command.output().expect("the command starts");
+    Done {
+        exit: output.status.code().unwrap_or(-1),
+        out: String::from_utf8(output.stdout).expect("text"),
+        err: String::from_utf8(output.stderr).expect("text"),
+    }
+}
+
+/// A server; killed, by its own pid, if the test ends without stopping it.
+pub struct Server {
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+    /// What it said until it was ready.
+    pub said: Vec<String>,
+}
+
+impl Server {
+    fn start(mut command: Command) -> Server {
+        let mut child = command.spawn().expect("the server starts");
+        let stdout = BufReader::new(child.stdout.take().expect("piped"));
+        let mut server = Server { child, stdout, said: Vec::new() };
+        while server.said.last().is_none_or(|line| line != "ready") {
+            let mut line = String::new();
+            let count = server.stdout.read_line(&mut line).expect("text");
+            assert_ne!(count, 0, "the server ended: {}", rest(&mut server.child));
+            server.said.push(line.trim_end().to_owned());
+        }
+        server
+    }
+
+    /// SIGTERM, then what it still said and how it ended.
+    #[track_caller]
+    pub fn stop(mut self) -> String {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).expect("the server is there");
+        let mut out = String::new();
+        self.stdout.read_to_string(&mut out).expect("text");
+        let status = self.child.wait().expect("ended");
+        let err = rest(&mut self.child);
+        assert!(status.success(), "{status}: {out}{err}");
+        assert_eq!(out, "stopped\n");
+        err
+    }
+
+    /// SIGKILL: a crash.
+    pub fn crash(mut self) -> ExitStatus {
+        self.child.kill().expect("killed");
+        self.child.wait().expect("ended")
+    }
+}
+
+fn rest(child: &mut Child) -> String {
+    let mut err = String::new();
+    if let Some(mut stderr) = child.stderr.take() {
+        let _ = stderr.read_to_string(&mut err);
+    }
+    err
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Compares the part of a page of docs/ below its mark with what is so now; with `BLESS` set
+/// in the environment, writes it.
+pub fn check_page(name: &str, test: &str, now: &str) {
+    let path = format!("{}/../../docs/{name}", env!("CARGO_MANIFEST_DIR"));
+    let mark =
+        format!("<!-- Below: written by `BLESS=1 cargo test -p app --test cli {test}`. -->\n");
+    let page = fs::read_to_string(&path).expect("the page is there");
+    let (head, written) = page.split_once(&mark).expect("the page has its mark");
+    if std::env::var_os("BLESS").is_some() {
+        fs::write(&path, format!("{head}{mark}{now}")).expect("written");
+        return;
+    }
+    let differs = written.lines().zip(now.lines()).find(|(page, now)| page != now);
+    assert!(
+        written == now,
+        "docs/{name} is out of date; first difference (page, now): {differs:#?}"
+    );
+}

@@ -1,0 +1,56 @@
+//! `volume create | list | resize | delete`, on drives and through a server.
+
+use crate::nbd::Client;
+use crate::support::Scratch;
+
+#[test]
+fn volumes_come_and_go_on_an_unserved_pool() {
+    let scratch = Scratch::with_pool();
+    let at = ["--drives", "."];
+    let run = |verb: &[&str]| scratch.run(&[&["volume"], verb, &at[..]].concat());
+    run(&["create", "tank/wide", "32M", "--parity", "2", "--width", "4"])
+        .expect(0)
+        .says("volume tank/wide of 32 MiB created");
+    run(&["list"]).expect(0).says("tank/vm").says("2+2");
+    run(&["resize", "tank/vm", "128M"]).expect(0).says("resized to 128 MiB");
+    run(&["delete", "tank/wide"]).expect(0).says("deleted");
+
+    let list = run(&["list", "tank", "--json"]).expect(0).json();
+    let volumes = list["volumes"].as_array().expect("a list");
+    assert_eq!(volumes.len(), 1);
+    assert_eq!(volumes[0]["pool"], "tank");
+    assert_eq!(volumes[0]["name"], "vm");
+    assert_eq!(volumes[0]["size"], 128 << 20);
+}
+
+#[test]
+fn changes_while_serving_take_effect_at_once() {
+    let scratch = Scratch::with_pool();
+    let server = scratch.serve(&["."]);
+    let socket = scratch.path("run/nbd.sock");
+    scratch.run(&["volume", "create", "tank/new", "16M"]).expect(0).says("created");
+    assert_eq!(Client::unix(&socket).list(), ["tank/vm", "tank/new"]);
+    let client = Client::open(&socket, "tank/new");
+    assert_eq!(client.size, 16 << 20);
+    client.disconnect();
+    scratch.run(&["volume", "resize", "tank/new", "32M"]).expect(0);
+    let client = Client::open(&socket, "tank/new");
+    assert_eq!(client.size, 32 << 20);
+    scratch.run(&["volume", "delete", "tank/new"]).expect(3).says("is in use");
+    client.disconnect();
+    scratch.run(&["volume", "delete", "tank/new"]).expect(0);
+    assert!(Client::unix(&socket).go("tank/new").is_err());
+    server.stop();
+    scratch.run(&["volume", "list", "--drives", "."]).expect(0).says("tank/vm");
+}
+
+#[test]
+fn a_pool_may_be_named_by_its_uuid() {
+    let scratch = Scratch::with_pool();
+    let list = scratch.run(&["list", "--json", "--drives", "."]).expect(0).json();
+    let uuid = list["pools"][0]["uuid"].as_str().expect("text").to_owned();
+    let volume = format!("{uuid}/vm");
+    scratch.run(&["volume", "resize", &volume, "96M", "--drives", "."]).expect(0);
+    let _server = scratch.serve(&["."]);
+    scratch.run(&["volume", "resize", &volume, "64M"]).expect(0).says("tank/vm resized");
+}
