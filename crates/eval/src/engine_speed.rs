@@ -33,6 +33,8 @@ pub fn run(options: &Options) {
             ("64 KiB random read", Kind::Read, 64 * KIB, 8),
             ("4 KiB random write", Kind::Write, 4 * KIB, 2),
             ("4 KiB random write, FUA", Kind::Durable, 4 * KIB, 8),
+            ("512 B random write", Kind::Write, 512, 8),
+            ("512 B as read and write of a page", Kind::PageUpdate, 512, 8),
             ("64 KiB random write", Kind::Write, 64 * KIB, 16),
             ("384 KiB full stripe write", Kind::Write, 384 * KIB, 64),
         ] {

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use engine::Volume;
+use engine::{RequestError, Volume};
 use hdrhistogram::Histogram;
 use io::mem::MemDrive;
 use io::rng::Rng;
@@ -19,6 +19,9 @@ pub enum Kind {
     Write,
     /// Write with FUA.
     Durable,
+    /// Read the whole page round the request, then write the whole page: what a partial page
+    /// would cost if the engine kept no sector-granular patches.
+    PageUpdate,
 }
 
 /// Memory drives whose pages are all there: the first touch of a page costs more than any
@@ -143,10 +146,30 @@ async fn request<E: Env>(volume: &Volume<E>, load: Load, offset: u64, data: &Buf
         Kind::Read => volume.read(offset, load.bytes as u32).await.map(|_| ()),
         Kind::Write => volume.write(offset, data.clone(), false).await,
         Kind::Durable => volume.write(offset, data.clone(), true).await,
+        Kind::PageUpdate => page_update(volume, offset, data).await,
     };
     if let Err(error) = done {
         panic!("{:?} of {} bytes at {offset}: {error}", load.kind, load.bytes);
     }
+}
+
+async fn page_update<E: Env>(
+    volume: &Volume<E>,
+    offset: u64,
+    data: &Buf,
+) -> Result<(), RequestError> {
+    const PAGE: u64 = io::PAGE as u64;
+    let start = offset / PAGE * PAGE;
+    let len = (offset + data.len() as u64 - start).next_multiple_of(PAGE) as usize;
+    let mut page = BufMut::with_len(len);
+    let mut at = 0;
+    for piece in volume.read(start, len as u32).await? {
+        page[at..at + piece.len()].copy_from_slice(&piece);
+        at += piece.len();
+    }
+    let lead = (offset - start) as usize;
+    page[lead..lead + data.len()].copy_from_slice(data);
+    volume.write(start, page.freeze(), false).await
 }
 
 /// Fills `span` bytes of a volume with full stripes.
