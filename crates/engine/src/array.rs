@@ -31,8 +31,9 @@ pub struct Member<D> {
 
 pub struct Array<D> {
     members: Vec<Member<D>>,
-    /// A failure the superblocks don't tell of yet.
-    unrecorded: Cell<bool>,
+    /// Failures so far, and those that the superblocks tell of.
+    failures: Cell<u64>,
+    recorded: Cell<u64>,
     pub failed_event: Event,
 }
 
@@ -52,7 +53,8 @@ impl<D: Drive> Array<D> {
         };
         Array {
             members: drives.into_iter().map(member).collect(),
-            unrecorded: Cell::new(false),
+            failures: Cell::new(0),
+            recorded: Cell::new(0),
             failed_event: Event::new(),
         }
     }
@@ -135,7 +137,7 @@ impl<D: Drive> Array<D> {
     pub fn fail(&self, index: DriveIndex) {
         let member = self.member(index);
         if member.state.replace(DriveState::Failed) == DriveState::Active {
-            self.unrecorded.set(true);
+            self.failures.set(self.failures.get() + 1);
             self.failed_event.notify_all();
         }
     }
@@ -145,13 +147,17 @@ impl<D: Drive> Array<D> {
         self.members.iter().for_each(|member| *member.drive.borrow_mut() = None);
     }
 
-    /// True once after each new failure, for whoever writes it into the superblocks.
-    pub fn take_unrecorded(&self) -> bool {
-        self.unrecorded.replace(false)
+    pub fn failures(&self) -> u64 {
+        self.failures.get()
+    }
+
+    /// The superblocks tell of the first `count` failures.
+    pub fn note_recorded(&self, count: u64) {
+        self.recorded.set(count);
     }
 
     pub fn has_unrecorded(&self) -> bool {
-        self.unrecorded.get()
+        self.recorded.get() < self.failures.get()
     }
 
     /// Makes every cached write that has completed by now durable. A drive that can't flush

@@ -114,8 +114,7 @@ impl<E: Env> Shard<E> {
                 state.space.tuple_release_busy(key, self.journal.latest(), self.reads.close());
             }
         }
-        self.flush().await?;
-        self.release_limbo();
+        self.flush_limbo().await?;
         let mut state = self.state.borrow_mut();
         if !state.space.zone_is_empty(zone) {
             return Ok(false);
@@ -138,13 +137,17 @@ impl<E: Env> Shard<E> {
     /// One piece of work for a class; false when there is none, or none that gains anything.
     async fn step(&self, class: &Rc<Class>) -> Result<bool, RequestError> {
         let convertible = self.state.borrow().space.tuple_count() > 0;
-        match next_work(&self.facts(class.id), convertible, true) {
-            Work::Rest => Ok(false),
-            Work::Flush => {
-                self.flush().await?;
-                Ok(self.release_limbo() > 0)
+        let mut work = next_work(&self.facts(class.id), convertible, true);
+        if work == Work::Convert {
+            if self.convert_batch().await? > 0 {
+                return Ok(true);
             }
-            Work::Convert => Ok(self.convert_batch().await? > 0),
+            // No tuple is at rest: that must not keep us from what else makes space.
+            work = next_work(&self.facts(class.id), false, true);
+        }
+        match work {
+            Work::Rest | Work::Convert => Ok(false),
+            Work::Flush => Ok(self.flush_limbo().await? > 0),
             Work::Compact => {
                 if self.compact_class(class).await? > 0 {
                     return Ok(true);
@@ -152,8 +155,7 @@ impl<E: Env> Shard<E> {
                 // Nothing with enough holes: the replicas are what can still shrink.
                 let gained = convertible && self.convert_batch().await? > 0;
                 if !gained && self.state.borrow().space.limbo_len() > 0 {
-                    self.flush().await?;
-                    return Ok(self.release_limbo() > 0);
+                    return Ok(self.flush_limbo().await? > 0);
                 }
                 Ok(gained)
             }

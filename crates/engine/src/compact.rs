@@ -243,8 +243,7 @@ impl<E: Env> Shard<E> {
             if !stripes.is_empty() || flushed {
                 break;
             }
-            self.flush().await?;
-            self.release_limbo();
+            self.flush_limbo().await?;
         }
         Ok(stripes)
     }

@@ -8,7 +8,7 @@
 //! ```
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use format::{
@@ -55,6 +55,16 @@ type Objects = Vec<(ObjectKey, Vec<Vec<u8>>)>;
 /// Newest version of each object part that belongs to the checkpoint.
 type Parts = BTreeMap<(ObjectKey, u16), Part>;
 
+/// What the metadata area holds.
+#[derive(Default)]
+struct Slots {
+    parts: Parts,
+    /// Newest sequence seen.
+    newest: u64,
+    /// Slots newer than the checkpoint.
+    cut_short: BTreeSet<u32>,
+}
+
 struct Part {
     seq: u64,
     parts: u16,
@@ -82,7 +92,8 @@ impl<D: Drive> Recovery<'_, D> {
     pub async fn load(&self, settings: Settings) -> Result<Recovered, OpenError> {
         let mut meta = MetaSlots::new(self.geometry.drives, self.label.meta.len);
         let root = self.label.checkpoint[0];
-        let (parts, newest) = self.read_slots(&meta).await;
+        let Slots { parts, newest, cut_short } = self.read_slots(&meta).await;
+        meta.cut_short = cut_short;
         // Slots of a checkpoint that a crash cut short look like any other: its sequence is
         // never used again.
         meta.seq = root.seq.max(newest);
@@ -109,9 +120,9 @@ impl<D: Drive> Recovery<'_, D> {
 
     // ---- checkpoint
 
-    /// Reads the metadata area of every drive. Also returns the newest sequence seen.
-    async fn read_slots(&self, meta: &MetaSlots) -> (Parts, u64) {
-        let found = RefCell::new((Parts::new(), 0));
+    /// Reads the metadata area of every drive.
+    async fn read_slots(&self, meta: &MetaSlots) -> Slots {
+        let found = RefCell::new(Slots::default());
         let scan = |index: DriveIndex| {
             let found = &found;
             async move {
@@ -133,12 +144,17 @@ impl<D: Drive> Recovery<'_, D> {
         found.into_inner()
     }
 
-    fn take_slot(&self, (found, newest): &mut (Parts, u64), slot: u32, image: &[u8]) {
+    fn take_slot(&self, found: &mut Slots, slot: u32, image: &[u8]) {
         let Ok((header, payload)) = decode_slot(image, &self.label.pool) else { return };
-        *newest = header.seq.max(*newest);
-        if header.seq > self.label.checkpoint[0].seq || header.shard != 0 {
+        found.newest = header.seq.max(found.newest);
+        if header.shard != 0 {
             return;
         }
+        if header.seq > self.label.checkpoint[0].seq {
+            found.cut_short.insert(slot);
+            return;
+        }
+        let found = &mut found.parts;
         let key = (header.key, header.part);
         if found.get(&key).is_none_or(|part| part.seq < header.seq) {
             let payload = payload.to_vec();
@@ -391,10 +407,12 @@ impl<D: Drive> Recovery<'_, D> {
         let zone = self.geometry.zone_of(place.flbn);
         let Some(class) = space.class_of_zone(zone) else { return Check::Nothing };
         let (key, slot) = self.geometry.stripe_of(class, place.flbn);
-        let known = fresh.get(&key).map(|&(stripes, slots)| (stripes.to_vec(), slots[slot]));
+        let known = fresh
+            .get(&key)
+            .and_then(|&(stripes, slots)| Some((stripes.to_vec(), *slots.get(slot)?)));
         let known = known.or_else(|| {
             let tuple = space.tuple(key)?;
-            Some((tuple.stripes.to_vec(), tuple.slots[slot]))
+            Some((tuple.stripes.to_vec(), *tuple.slots.get(slot)?))
         });
         // A tuple that ended before the checkpoint ended with all its data flushed.
         let Some((stripes, positions)) = known else { return Check::Nothing };
@@ -520,8 +538,10 @@ impl<D: Drive> Recovery<'_, D> {
         let Some(class) = out.space.class_of_zone(zone) else { return };
         let (key, slot) = self.geometry.stripe_of(class, place.flbn);
         let upto = place.sector / 8 + place.pages(range.len) as u16;
-        if let Some(tuple) = out.space.tuple_mut(key) {
-            tuple.filled[slot] = tuple.filled[slot].max(upto);
+        // The zone may have belonged to another class then: the slot is not one of this tuple.
+        let tuple = out.space.tuple_mut(key);
+        if let Some(filled) = tuple.and_then(|tuple| tuple.filled.get_mut(slot)) {
+            *filled = (*filled).max(upto);
         }
     }
 

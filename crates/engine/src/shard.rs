@@ -93,6 +93,7 @@ pub struct Shard<E: Env> {
     pub work: Event,
     pub checkpoint_turn: Turn,
     pub background_turn: Turn,
+    pub failure_turn: Turn,
     pub counters: Cell<Counters>,
     pub read_only: bool,
     pub closing: Cell<bool>,
@@ -246,7 +247,11 @@ impl<E: Env> Shard<E> {
     fn build_tuple(&self, state: &mut State, class: &Rc<Class>, claim: Claim) -> Option<()> {
         self.ensure_free(state, class, claim)?;
         let mut draw = |below: usize| (self.env.random() % below as u64) as usize;
-        let key = state.space.build_tuple(class.id, &mut draw)?;
+        let key = state.space.build_tuple(class.id, &mut draw).or_else(|| {
+            // The few free stripes of the class's own zones may not match, however often drawn.
+            self.add_zone(state, class);
+            state.space.build_tuple(class.id, &mut draw)
+        })?;
         let tuple = state.space.tuple(key).expect("just built");
         let record = Record::Tuple { stripes: tuple.stripes.to_vec(), slots: tuple.slots.to_vec() };
         let slots = tuple.slots.len();
@@ -329,8 +334,10 @@ impl<E: Env> Shard<E> {
     /// Frees dead stripes whose death is durable and unobserved.
     pub fn release_limbo(&self) -> usize {
         let mut state = self.state.borrow_mut();
-        let durable = self.journal.durable();
-        let freed = state.space.release_limbo(durable, self.reads.oldest());
+        // Not merely durable: recovery must know it, or it would miss the data of records whose
+        // places hold something else by then, and drop them (and what was moved from there).
+        let published = self.journal.published();
+        let freed = state.space.release_limbo(published, self.reads.oldest());
         drop(state);
         if !freed.is_empty() {
             self.space_freed.notify_all();
@@ -356,6 +363,15 @@ impl<E: Env> Shard<E> {
         self.journal.note_durable(settled);
         self.release_limbo();
         Ok(())
+    }
+
+    /// Flushes so that what is dead becomes free. Returns how many stripes that made.
+    pub async fn flush_limbo(&self) -> Result<usize, RequestError> {
+        self.flush().await?;
+        if !self.journal.publish().await {
+            return Err(self.fail("the journal can't be written to any drive"));
+        }
+        Ok(self.release_limbo())
     }
 
     pub fn check_usable(&self) -> Result<(), RequestError> {
@@ -386,7 +402,10 @@ impl<E: Env> Shard<E> {
         if !self.array.has_unrecorded() {
             return Ok(());
         }
-        while self.array.take_unrecorded() {
+        // Who comes second waits as well: the labels must be written, not just on their way.
+        let _turn = self.failure_turn.lock().await;
+        while self.array.has_unrecorded() {
+            let known = self.array.failures();
             for index in self.array.indexes() {
                 let gone = !self.array.is_active(index);
                 self.state.borrow_mut().space.set_avoided(index, gone);
@@ -395,6 +414,7 @@ impl<E: Env> Shard<E> {
                 return Err(self.fail("no drive is left"));
             }
             self.labels.update(&self.array, |_| {}).await;
+            self.array.note_recorded(known);
         }
         Ok(())
     }

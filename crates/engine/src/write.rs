@@ -58,11 +58,13 @@ impl<E: Env> Shard<E> {
         let first = offset / SECTOR;
         let parts = split_write(shape, first, data.len() as u64 / SECTOR);
         if let [part] = parts[..] {
-            return self.write_part(volume, &class, part, first, &data, fua).await;
+            self.write_part(volume, &class, part, first, &data, fua).await?;
+        } else {
+            let write = |&part| self.write_part(volume, &class, part, first, &data, fua);
+            join_all(parts.iter().map(write)).await.into_iter().collect::<Result<(), _>>()?;
         }
-        let writes =
-            parts.iter().map(|&part| self.write_part(volume, &class, part, first, &data, fua));
-        join_all(writes).await.into_iter().collect()
+        // A drive that missed some of this must not come back as if it had not.
+        if fua { self.record_failures().await } else { Ok(()) }
     }
 
     async fn write_part(

@@ -37,10 +37,13 @@ pub struct JournalIdentity {
     pub ring: format::Extent,
 }
 
+#[derive(Default)]
 struct BlockState {
     /// Records whose data writes are not over.
     data_pending: u32,
     written: bool,
+    /// What the block itself says to be durable.
+    says_durable: u64,
 }
 
 struct State {
@@ -54,6 +57,9 @@ struct State {
     written: u64,
     /// All blocks up to here are durable.
     durable: u64,
+    /// All blocks up to here are durable, and a block on the drives says so: recovery will not
+    /// look for their data any more.
+    published: u64,
     rings: Vec<Ring>,
     copies: usize,
     rotor: usize,
@@ -95,10 +101,11 @@ impl<E: Env> Journal<E> {
         let state = State {
             builder: BlockBuilder::new(),
             open: next,
-            blocks: VecDeque::from([BlockState { data_pending: 0, written: false }]),
+            blocks: VecDeque::from([BlockState::default()]),
             first: next,
             written: next - 1,
             durable: next - 1,
+            published: next - 1,
             rings,
             copies,
             rotor: 0,
@@ -202,6 +209,10 @@ impl<E: Env> Journal<E> {
         self.state.borrow().durable
     }
 
+    pub fn published(&self) -> u64 {
+        self.state.borrow().published
+    }
+
     /// True if something was appended that is not durable.
     pub fn is_dirty(&self) -> bool {
         self.latest() > self.durable()
@@ -212,11 +223,23 @@ impl<E: Env> Journal<E> {
     /// Closes the open block if it holds anything and sends it off. Returns the newest sealed
     /// block.
     pub fn seal(self: &Rc<Self>) -> u64 {
+        let newest = self.state.borrow().open - 1;
+        if self.state.borrow().builder.is_empty() { newest } else { self.seal_any() }
+    }
+
+    /// Tells the drives what is durable, with an empty block if there is nothing else to say.
+    /// False: the journal has failed.
+    pub async fn publish(self: &Rc<Self>) -> bool {
+        let news = {
+            let state = self.state.borrow();
+            state.durable > state.published
+        };
+        !news || self.commit(self.seal_any()).await
+    }
+
+    fn seal_any(self: &Rc<Self>) -> u64 {
         let (sequence, bytes) = {
             let mut state = self.state.borrow_mut();
-            if state.builder.is_empty() {
-                return state.open - 1;
-            }
             let header = JournalHeader {
                 pool: self.identity.pool,
                 shard: self.identity.shard,
@@ -229,7 +252,9 @@ impl<E: Env> Journal<E> {
             };
             let mut builder = std::mem::replace(&mut state.builder, BlockBuilder::new());
             let bytes = Buf::from_slice(&builder.finish(&header));
-            state.blocks.push_back(BlockState { data_pending: 0, written: false });
+            let durable = state.durable;
+            state.blocks.back_mut().expect("the open block").says_durable = durable;
+            state.blocks.push_back(BlockState::default());
             state.open += 1;
             state.writes += 1;
             (state.open - 1, bytes)
@@ -301,6 +326,7 @@ impl<E: Env> Journal<E> {
             if !state.blocks[next].written {
                 break;
             }
+            state.published = state.published.max(state.blocks[next].says_durable);
             state.written += 1;
         }
         drop(state);

@@ -132,11 +132,17 @@ struct Labelled<D> {
 
 async fn read_labels<D: Drive>(drives: Vec<D>) -> Result<Vec<Labelled<D>>, OpenError> {
     let mut found: Vec<Labelled<D>> = Vec::new();
+    let mut unreadable = None;
     for drive in drives {
         let name = drive.name();
-        let label = read_label(&drive)
-            .await
-            .map_err(|error| OpenError::Drive { name: name.clone(), error })?;
+        let label = match read_label(&drive).await {
+            Ok(label) => label,
+            // A dead drive that is plugged in is no worse than one that is not.
+            Err(error) => {
+                unreadable.get_or_insert(OpenError::Drive { name, error });
+                continue;
+            }
+        };
         let label = match label {
             Label::Ours(label) => *label,
             Label::Foreign(foreign) => {
@@ -152,7 +158,10 @@ async fn read_labels<D: Drive>(drives: Vec<D>) -> Result<Vec<Labelled<D>>, OpenE
         }
         found.push(Labelled { drive, label });
     }
-    Ok(found)
+    match unreadable {
+        Some(error) if found.is_empty() => Err(error),
+        _ => Ok(found),
+    }
 }
 
 fn newest_label<D: Drive>(found: &[Labelled<D>]) -> Result<Superblock, OpenError> {
@@ -267,6 +276,7 @@ fn build_shard<E: Env>(
         work: Event::new(),
         checkpoint_turn: Turn::new(),
         background_turn: Turn::new(),
+        failure_turn: Turn::new(),
         counters: Cell::new(Counters::default()),
         read_only,
         closing: Cell::new(false),
@@ -280,6 +290,7 @@ fn build_shard<E: Env>(
 /// old journal is void and new blocks may be written.
 async fn begin_epoch<E: Env>(shard: &Shard<E>) -> Result<(), RequestError> {
     shard.array.flush_dirty().await;
+    shard.erase_cut_short().await;
     shard.checkpoint(false).await?;
     shard
         .labels
@@ -288,9 +299,5 @@ async fn begin_epoch<E: Env>(shard: &Shard<E>) -> Result<(), RequestError> {
             label.clean = false;
         })
         .await;
-    shard.array.take_unrecorded();
-    if shard.array.active().is_empty() {
-        return Err(shard.fail("no drive is left"));
-    }
-    Ok(())
+    shard.record_failures().await
 }
