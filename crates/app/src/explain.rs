@@ -9,14 +9,15 @@ use crate::error::Failure;
 use crate::size::Size;
 
 pub const IN_USE: &str = "in use by another process";
+const NAME_RULE: &str = "a name has 1 to 63 letters, digits, '.', '_' or '-'";
 
 /// `create` was refused, or `volume create` for the shape it asked for.
 pub fn create(object: impl Display, error: &CreateError) -> Failure {
     match error {
-        CreateError::Name(_)
-        | CreateError::Parity(_)
-        | CreateError::BlockSize(_)
-        | CreateError::ReplicatedPercent(_) => Failure::usage(object, error),
+        CreateError::Name(name) => Failure::usage(format!("pool '{name}'"), NAME_RULE),
+        CreateError::Parity(_) | CreateError::BlockSize(_) | CreateError::ReplicatedPercent(_) => {
+            Failure::usage(object, error)
+        }
         CreateError::Layout(error) => {
             Failure::usage(object, error).hint("give more drives, or a smaller --width or --parity")
         }
@@ -51,7 +52,7 @@ pub fn open(error: &OpenError) -> Failure {
         ),
         OpenError::Duplicate { first, second, uuid } => {
             Failure::new(second, format!("is a copy of {first} (both say they are drive {uuid})"))
-                .hint("leave one of them out: the one that was not copied later")
+                .hint("leave the copy out")
         }
         OpenError::TooManyMissing { pool, missing, drives, tolerated, list } => Failure::new(
             format!("pool {pool}"),
@@ -68,7 +69,7 @@ pub fn open(error: &OpenError) -> Failure {
 /// A verb on the volume `object` (`POOL/VOL`) was refused.
 pub fn volume(object: &str, error: &VolumeError) -> Failure {
     match error {
-        VolumeError::Name(_) => Failure::usage(object, error),
+        VolumeError::Name(_) => Failure::usage(format!("'{object}'"), NAME_RULE),
         VolumeError::Size(bytes) => {
             let what = format!("a size of {bytes} bytes is not a positive multiple of 512");
             Failure::usage(object, what)

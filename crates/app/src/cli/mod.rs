@@ -31,7 +31,7 @@ Examples:
 
 /// A RAID engine in user space: pools of drives, redundant volumes, served as NBD.
 #[derive(Parser, Debug)]
-#[command(name = "steadyraid", version, about, max_term_width = 100, after_help = EXIT_CODES)]
+#[command(name = "steadyraid", version, max_term_width = 100, after_help = EXIT_CODES)]
 pub struct Cli {
     #[command(subcommand)]
     verb: Verb,

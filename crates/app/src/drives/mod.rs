@@ -66,8 +66,9 @@ pub async fn claim(env: &UringEnv, path: &Path) -> Outcome<RealDrive> {
 pub fn refused(path: &Path, error: &OpenError) -> Failure {
     let failure = |what: &str| Failure::new(path.display(), what);
     match error {
-        OpenError::Missing { .. } => failure("no such file or device")
-            .hint("check the name and that the drive is attached; PATH:SIZE makes a file"),
+        OpenError::Missing { .. } => {
+            failure("no such file or device").hint("check the name, and that the drive is attached")
+        }
         OpenError::Denied { .. } => {
             failure("permission denied").hint("run as root, or give this user access to it")
         }
@@ -80,10 +81,8 @@ pub fn refused(path: &Path, error: &OpenError) -> Failure {
                                             served)",
         )
         .hint("unmount or stop what uses it; --force does not help against this"),
-        OpenError::Locked { .. } => failure(explain::IN_USE).hint(
-            "if that is a server of this pool, ask it with --control instead of --drives; or \
-             stop it first",
-        ),
+        OpenError::Locked { .. } => failure(explain::IN_USE)
+            .hint("if a server has it, ask that one (without --drives), or stop it first"),
         OpenError::Exists { .. } => failure("exists already").hint("choose another name"),
         OpenError::NoSpace { size, .. } => {
             failure(&format!("no space for {} on its filesystem", crate::size::Size(*size)))

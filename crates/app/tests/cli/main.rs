@@ -1,6 +1,8 @@
 //! Black-box tests of the binary: one file per verb, each test in a directory of its own.
 
 mod bad_input;
+mod cases_create;
+mod cases_pool;
 mod create;
 mod inspect;
 mod list;
