@@ -19,9 +19,9 @@ use rustc_hash::FxHashSet;
 
 use crate::api::RequestError;
 use crate::geometry::Class;
-use crate::limits::{COMPACT_BATCH, COMPACT_BYTES_MAX, SCAN_STEP_CHUNKS};
+use crate::limits::{COMPACT_BATCH, COMPACT_BYTES_MAX, SCAN_STEP_CHUNKS, STRIPES_AT_ONCE};
 use crate::map::{Deltas, Pieces, advance};
-use crate::shard::{Claim, Shard};
+use crate::shard::{Claim, Shard, State};
 use crate::write::parity_of;
 
 /// A piece to be moved. `at`: sector it must have in its block (merging), if any.
@@ -260,19 +260,33 @@ impl<E: Env> Shard<E> {
         first_block: usize,
         stripes: &[StripeId],
     ) -> Result<(), RequestError> {
-        self.journal.reserve().await;
         // Until the map has changed no source may be reused: a block written anew at the very
         // same place would pass the compare-and-swap with older bytes.
         let guard = self.reads.enter();
-        let write = |(at, &stripe): (usize, &StripeId)| {
+        let plan = |at: usize| {
             let from = first_block + at * class.data();
             let start = window.partition_point(|p| p.block < from);
             let end = window.partition_point(|p| p.block < from + class.data());
-            self.fill_stripe(class, stripe, &window[start..end], from)
+            (stripes[at], from, &window[start..end])
         };
-        let done = join_all(stripes.iter().enumerate().map(write)).await;
+        let mut done = Vec::with_capacity(stripes.len());
+        let order: Vec<usize> = (0..stripes.len()).collect();
+        for group in order.chunks(STRIPES_AT_ONCE) {
+            let fill = |&at: &usize| {
+                let (stripe, from, planned) = plan(at);
+                self.fill_stripe(class, stripe, planned, from)
+            };
+            done.extend(join_all(group.iter().map(fill)).await);
+            self.env.yield_now().await;
+        }
         self.flush().await?;
-        self.relocate(class, window, first_block, stripes, &done);
+        for (at, done) in done.into_iter().enumerate() {
+            self.journal.reserve().await;
+            let (stripe, from, planned) = plan(at);
+            let planned = if done.is_ok() { planned } else { &[] };
+            self.relocate(class, stripe, planned, from);
+            self.env.yield_now().await;
+        }
         drop(guard);
         self.release_limbo();
         Ok(())
@@ -313,46 +327,37 @@ impl<E: Env> Shard<E> {
         Ok(())
     }
 
-    /// The data is durable at its new place: record it and change the map.
-    fn relocate(
-        &self,
-        class: &Class,
-        window: &[Planned],
-        first_block: usize,
-        stripes: &[StripeId],
-        done: &[Result<(), RequestError>],
-    ) {
+    /// The data is durable at its new place: record it and change the map. A stripe that
+    /// nothing came to is dead.
+    fn relocate(&self, class: &Class, stripe: StripeId, planned: &[Planned], first_block: usize) {
         let mut state = self.state.borrow_mut();
-        for (&stripe, _) in stripes.iter().zip(done).filter(|(_, done)| done.is_ok()) {
+        if !planned.is_empty() {
             // Says "RAID now" to recovery, with nothing left to verify.
             let record = Record::Stripe { stripe, blocks: Vec::new(), crcs: Vec::new() };
             self.journal.append(&record);
         }
-        for planned in window {
-            let at = (planned.block - first_block) / class.data();
-            if done[at].is_err() {
-                continue;
-            }
-            let position = (planned.block - first_block) % class.data();
-            let flbn = self.geometry.flbn(class, stripes[at], position);
+        for planned in planned {
+            let flbn = self.geometry.flbn(class, stripe, planned.block - first_block);
             let to = Place { flbn, replicated: false, sector: planned.sector };
-            let Move { volume, block, range, from } = planned.piece;
-            if !state.volumes.contains_key(&volume) {
-                continue;
-            }
-            // Only what is still there: replayed on a checkpoint that is later than the record,
-            // one that never took effect could move what came to `from` after it.
-            for range in state.map.still_at(volume, block, range, from) {
-                let skip = range.start - planned.piece.range.start;
-                let (from, to) = (advance(from, skip), advance(to, skip));
-                self.journal.append(&Record::Relocate { volume, block, range, from, to });
-                let mut deltas = Deltas::default();
-                state.map.relocate(volume, block, range, from, to, &mut deltas);
-                self.apply_deltas(&mut state, &deltas);
-            }
+            self.relocate_piece(&mut state, planned.piece, to);
         }
-        for &stripe in stripes {
-            state.space.stripe_written(stripe, self.journal.latest(), self.reads.close());
+        state.space.stripe_written(stripe, self.journal.latest(), self.reads.close());
+    }
+
+    fn relocate_piece(&self, state: &mut State, piece: Move, to: Place) {
+        let Move { volume, block, range, from } = piece;
+        if !state.volumes.contains_key(&volume) {
+            return;
+        }
+        // Only what is still there: replayed on a checkpoint that is later than the record, one
+        // that never took effect could move what came to `from` after it.
+        for still in state.map.still_at(volume, block, range, from) {
+            let skip = still.start - range.start;
+            let (from, to) = (advance(from, skip), advance(to, skip));
+            self.journal.append(&Record::Relocate { volume, block, range: still, from, to });
+            let mut deltas = Deltas::default();
+            state.map.relocate(volume, block, still, from, to, &mut deltas);
+            self.apply_deltas(state, &deltas);
         }
     }
 }

@@ -15,7 +15,7 @@ use io::{Buf, BufMut, Durability, Env, PAGE};
 
 use crate::api::RequestError;
 use crate::geometry::Class;
-use crate::limits::{COMPACT_BYTES_MAX, CONVERT_BATCH};
+use crate::limits::{COMPACT_BYTES_MAX, CONVERT_BATCH, STRIPES_AT_ONCE};
 use crate::shard::Shard;
 use crate::tuple::TupleKey;
 use crate::write::parity_of;
@@ -62,7 +62,11 @@ impl<E: Env> Shard<E> {
         tuples: &[(TupleKey, Rc<Class>)],
     ) -> Result<usize, RequestError> {
         let write = |(key, class): &(TupleKey, Rc<Class>)| self.write_parity(*key, class.clone());
-        let done = join_all(tuples.iter().map(write)).await;
+        let mut done = Vec::with_capacity(tuples.len());
+        for group in tuples.chunks(STRIPES_AT_ONCE) {
+            done.extend(join_all(group.iter().map(write)).await);
+            self.env.yield_now().await;
+        }
         // Parity and zeroes are durable before the record that makes them count.
         self.flush().await?;
         self.journal.reserve().await;

@@ -43,6 +43,9 @@ pub const CONVERT_BATCH: usize = 32;
 pub const COMPACT_BATCH: usize = 2048;
 /// Bytes compaction may have in memory at once.
 pub const COMPACT_BYTES_MAX: usize = 32 << 20;
+/// Stripes that background work reads, computes and writes at once; requests get a turn after
+/// each such group (about 200 us of computing). Enough to keep two dozen drives busy.
+pub const STRIPES_AT_ONCE: usize = 4;
 /// Map entries scanned before other tasks get a turn (about 100 us).
 pub const SCAN_STEP_CHUNKS: usize = 8;
 /// Pieces of one block above which it is merged back into one (FusionRAID §4.4: a patch list

@@ -43,9 +43,8 @@ impl Allocation {
 
     fn new(len: usize) -> Allocation {
         let capacity = len.max(PAGE).next_power_of_two();
-        let pooled = class_of(capacity).and_then(|class| {
-            POOL.try_with(|pool| pool.borrow_mut()[class].pop()).ok().flatten()
-        });
+        let pooled = class_of(capacity)
+            .and_then(|class| POOL.try_with(|pool| pool.borrow_mut()[class].pop()).ok().flatten());
         let start = pooled.unwrap_or_else(|| {
             let layout = Allocation::layout(capacity);
             // SAFETY: the layout has a non-zero size (at least one page).

@@ -201,21 +201,4 @@ mod tests {
         }
         assert!(now(drive.read(1 << 20, 0)).unwrap().is_empty());
     }
-
-    #[test]
-    #[ignore = "a measurement: cargo test --release -p io mem_write -- --ignored --nocapture"]
-    #[expect(clippy::disallowed_methods, reason = "measures real time")]
-    fn mem_write_cost() {
-        let drive = MemDrive::new("mem:3", 64 << 20, 4096);
-        let data = Buf::from_slice(&[5; 4096]);
-        for round in 0..3 {
-            let (mut rng, count, start) = (Rng::new(1), 1_000_000, std::time::Instant::now());
-            for _ in 0..count {
-                let offset = rng.below(64 << 8) * 4096;
-                now(drive.write(offset, data.clone(), Durability::Cached)).unwrap();
-            }
-            let cost = start.elapsed().as_nanos() / count;
-            println!("round {round}: {cost} ns per 4 KiB write");
-        }
-    }
 }

@@ -139,20 +139,3 @@ fn a_crash_drops_every_task_even_those_that_fight_back() {
         assert_eq!(run_order(&executor).len(), 24);
     }
 }
-
-#[test]
-#[ignore = "a measurement: cargo test --release -p io wake_and_poll -- --ignored --nocapture"]
-#[expect(clippy::disallowed_methods, reason = "measures real time")]
-fn wake_and_poll_cost() {
-    let executor = Executor::new();
-    for _ in 0..64 {
-        executor.spawn(async {
-            loop {
-                yield_once().await;
-            }
-        });
-    }
-    let (polls, start) = (20_000_000, std::time::Instant::now());
-    assert_eq!(executor.run_ready(polls), polls);
-    println!("{:.1} ns per wake and poll", start.elapsed().as_nanos() as f64 / polls as f64);
-}
