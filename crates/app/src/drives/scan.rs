@@ -86,8 +86,8 @@ impl From<&Group> for Listed {
     }
 }
 
-/// Pools on `sources`, which are drives or directories of drives, by name. Drives that were named but
-/// can't be used are warned about on standard error: a pool may do without them.
+/// Pools on `sources`, which are drives or directories of drives, by name. Drives that were
+/// named but can't be used are warned about on standard error: a pool may do without them.
 pub async fn groups(env: &UringEnv, sources: &[PathBuf]) -> Outcome<Vec<Group>> {
     let mut groups: BTreeMap<Uuid, Group> = BTreeMap::new();
     for Source { path, named } in expand(sources)? {

@@ -1,8 +1,9 @@
 //! What operators get wrong, and what they are told: the cases of `cases_create` and
-//! `cases_pool`, each with its exit code and message. docs/errors.md shows the same cases with the whole output.
+//! `cases_pool`, each with its exit code and message. docs/errors.md shows the same cases with
+//! the whole output.
 //!
-//! The page is compared with what really happens; `BLESS=1 cargo test -p app --test cli bad_input` writes
-//! it anew, for the diff to be read.
+//! The page is compared with what really happens; `BLESS=1 cargo test -p app --test cli
+//! bad_input` writes it anew, for the diff to be read.
 
 use std::fmt::Write;
 use std::fs;
