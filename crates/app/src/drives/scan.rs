@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use engine::{Label, read_label};
 use format::{MemberState, Superblock, Uuid};
-use io::uring::{Access, UringEnv};
+use io::uring::{Access, OpenError, RealDrive, UringDrive, UringEnv};
 
-use super::{Identity, open};
+use super::{Identity, refused};
 use crate::error::{Failure, Outcome};
 use crate::explain;
 use crate::render::view::{Health, Listed};
@@ -92,18 +92,14 @@ pub async fn groups(env: &UringEnv, sources: &[PathBuf]) -> Outcome<Vec<Group>> 
     let mut groups: BTreeMap<Uuid, Group> = BTreeMap::new();
     for Source { path, named } in expand(sources)? {
         let label = match look(env, &path).await {
-            Ok(Some(label)) => label,
-            Ok(None) if !named => continue,
-            Ok(None) => {
-                let what = "is not a SteadyRAID drive, and is left out";
-                warn(&Failure::new(path.display(), what).hint(inspect_hint(&path)));
-                continue;
-            }
-            Err(_) if !named => continue,
-            Err(failure) => {
+            Ok(Found::Ours(label)) => *label,
+            // A drive that we may not read is not lost. Leaving it out would make it out of date.
+            Err(failure) if named => return Err(failure),
+            Ok(Found::Unusable(failure)) if named => {
                 warn(&failure);
                 continue;
             }
+            _ => continue,
         };
         groups.entry(label.pool).or_insert_with(|| Group::new(label.clone())).add(path, label);
     }
@@ -162,16 +158,29 @@ fn entries(directory: &Path) -> Outcome<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// The label on a drive; `None` if it isn't ours.
-async fn look(env: &UringEnv, path: &Path) -> Outcome<Option<Superblock>> {
-    let drive = open(env, path, Access::ReadOnly)?;
-    match read_label(&drive).await {
-        Ok(Label::Ours(label)) => Ok(Some(*label)),
-        Ok(Label::Empty | Label::Foreign(_)) => Ok(None),
-        Ok(Label::Unreadable(what)) => {
-            Err(Failure::new(path.display(), format!("is a SteadyRAID drive, but {what}"))
-                .hint(inspect_hint(path)))
+enum Found {
+    Ours(Box<Superblock>),
+    /// The pool has to do without it, and why.
+    Unusable(Failure),
+}
+
+/// What is on a drive; an error if we may not look.
+async fn look(env: &UringEnv, path: &Path) -> Outcome<Found> {
+    let unusable =
+        |what: &str| Found::Unusable(Failure::new(path.display(), what).hint(inspect_hint(path)));
+    let drive: RealDrive = match UringDrive::open(env, path, Access::ReadOnly) {
+        Ok(drive) => drive.into(),
+        Err(error @ (OpenError::Denied { .. } | OpenError::NotADrive { .. })) => {
+            return Err(refused(path, &error));
         }
-        Err(error) => Err(explain::drive(path.display(), &error)),
-    }
+        Err(error) => return Ok(Found::Unusable(refused(path, &error))),
+    };
+    Ok(match read_label(&drive).await {
+        Ok(Label::Ours(label)) => Found::Ours(label),
+        Ok(Label::Empty | Label::Foreign(_)) => {
+            unusable("is not a SteadyRAID drive, and is left out")
+        }
+        Ok(Label::Unreadable(what)) => unusable(&format!("is a SteadyRAID drive, but {what}")),
+        Err(error) => Found::Unusable(explain::drive(path.display(), &error)),
+    })
 }

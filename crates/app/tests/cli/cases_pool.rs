@@ -1,6 +1,7 @@
 //! Pools that can't be had, volumes that can't be, servers that can't serve; run by `bad_input`.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use crate::bad_input::{
     CASE, Case, LABEL_LEN, from_the_future, label_offsets, pool, served, without,
@@ -79,6 +80,20 @@ pub const CASES: &[Case] = &[
         command: &["status", "--drives", "d0", "d1", "d2", "d3"],
         exit: 1,
         says: "d2: no such file or device",
+        ..CASE
+    },
+    Case {
+        name: "drive-without-permission",
+        why: "A drive that may not be read is not missing; serving without it would make it so.",
+        world: || {
+            let (scratch, guards) = pool();
+            let mode = fs::Permissions::from_mode(0o000);
+            fs::set_permissions(scratch.path("d1"), mode).expect("changed");
+            (scratch, guards)
+        },
+        command: &["serve", "d0", "d1", "d2", "d3"],
+        says: "d1: permission denied",
+        as_mere_user: true,
         ..CASE
     },
     Case {
