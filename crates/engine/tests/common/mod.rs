@@ -23,7 +23,7 @@ pub trait World {
 
 pub struct Virtual {
     env: VirtEnv,
-    disks: Vec<Disk>,
+    pub disks: Vec<Disk>,
 }
 
 impl Virtual {
@@ -173,4 +173,58 @@ pub async fn check_all<E: Env>(volume: &engine::Volume<E>, mirror: &Mirror, what
         }
         assert_eq!(at, start + len, "{what}: a read gives all its bytes");
     }
+}
+
+/// What all drives did together.
+pub fn totals<E: Env>(pool: &Pool<E>) -> engine::DriveCounters {
+    let mut sum = engine::DriveCounters::default();
+    for drive in pool.status().drives {
+        let counters = drive.counters;
+        sum.reads += counters.reads;
+        sum.writes += counters.writes;
+        sum.flushes += counters.flushes;
+        sum.read_bytes += counters.read_bytes;
+        sum.write_bytes += counters.write_bytes;
+    }
+    sum
+}
+
+/// What all drives did since `before`.
+pub fn since<E: Env>(pool: &Pool<E>, before: engine::DriveCounters) -> engine::DriveCounters {
+    let now = totals(pool);
+    engine::DriveCounters {
+        reads: now.reads - before.reads,
+        writes: now.writes - before.writes,
+        flushes: now.flushes - before.flushes,
+        read_bytes: now.read_bytes - before.read_bytes,
+        write_bytes: now.write_bytes - before.write_bytes,
+        ..now
+    }
+}
+
+/// Opens the pool without the drives `gone`, read-only.
+pub async fn open_without<W: World>(world: &W, gone: &[usize]) -> Pool<W::Env> {
+    let drives = world.drives().into_iter().enumerate().filter(|(at, _)| !gone.contains(at));
+    let drives = drives.map(|(_, drive)| drive).collect();
+    let opened = Pool::open(world.env(), drives, OpenOptions { read_only: true }).await;
+    opened.expect("the pool opens without some drives")
+}
+
+/// With any `lost` drives missing, every volume of the closed pool still holds its bytes: the
+/// parity and the copies are what they should be.
+pub async fn check_degraded<W: World>(world: &W, lost: usize, volumes: &[(&str, &Mirror)]) {
+    let count = world.drives().len();
+    for first in 0..count {
+        let gone: Vec<usize> = (0..lost).map(|at| (first + at * (1 + first % 2)) % count).collect();
+        let pool = open_without(world, &gone).await;
+        for (name, mirror) in volumes {
+            let volume = pool.volume(name).expect("it was made");
+            check_all(&volume, mirror, &format!("{name} without drives {gone:?}")).await;
+        }
+        pool.close().await.expect("closes");
+    }
+}
+
+pub async fn sleep<E: Env>(env: &E, millis: u64) {
+    env.sleep_until(env.now() + io::Nanos::from_millis(millis)).await;
 }

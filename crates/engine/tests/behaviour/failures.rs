@@ -1,0 +1,213 @@
+//! Drives that fail: while written, while read, one too many.
+
+use engine::{ConversionPolicy, CreateSpec, DriveState, OpenOptions, Pool, RequestError, Volume};
+use futures_util::future::join_all;
+use io::rng::Rng;
+use io::virt::VirtEnv;
+use io::{Buf, Env};
+
+use crate::common::{MIB, Mirror, Virtual, World, check_all, make_pool, open_pool, sleep};
+
+async fn write_some(volume: &Volume<VirtEnv>, mirror: &mut Mirror, rng: &mut Rng, count: u64) {
+    let size = mirror.bytes.len() as u64;
+    for _ in 0..count {
+        let len = [512, 4096, 65536, 6 * 65536][rng.index(4)];
+        let offset = rng.below((size - len) / 512 + 1) * 512;
+        let offset = if len >= 65536 { offset / 65536 * 65536 } else { offset };
+        let data = mirror.fill(rng, offset, len);
+        let done = volume.write(offset, data, rng.chance(1, 8)).await;
+        done.expect("writes go on");
+    }
+}
+
+async fn pool_of(world: &Virtual, parity: u8) -> (Pool<VirtEnv>, Volume<VirtEnv>) {
+    let conversion = ConversionPolicy::Eager;
+    let spec = CreateSpec { parity, conversion, ..CreateSpec::new("tank") };
+    let pool = make_pool(world, &spec).await;
+    pool.volume_create("v", 6 * MIB, None, None).await.expect("room");
+    let volume = pool.volume("v").expect("made");
+    (pool, volume)
+}
+
+fn states(pool: &Pool<VirtEnv>, state: DriveState) -> usize {
+    pool.status().drives.iter().filter(|drive| drive.state == state).count()
+}
+
+/// As many drives as there is parity are pulled out in the middle of writing.
+#[test]
+fn writes_and_reads_go_on_without_the_drives_that_parity_stands_for() {
+    for (drives, parity) in [(5, 1), (7, 1), (9, 1), (6, 2), (10, 2)] {
+        let world = Virtual::new(drives, 64 * MIB, drives as u64);
+        let mut mirror = Mirror::new(6 * MIB);
+        let mut rng = Rng::new(drives as u64);
+        world.block_on(async {
+            let (pool, volume) = pool_of(&world, parity).await;
+            assert_eq!(pool.status().redundancy_margin, parity);
+            write_some(&volume, &mut mirror, &mut rng, 150).await;
+            for gone in 1..=parity {
+                let disk = world.disks[usize::from(gone) * 2].clone();
+                let env = world.env().clone();
+                world.env().spawn(async move {
+                    env.sleep_until(env.now() + io::Nanos::from_micros(300)).await;
+                    disk.set_failed(true);
+                });
+                write_some(&volume, &mut mirror, &mut rng, 150).await;
+                let status = pool.status();
+                assert_eq!(status.redundancy_margin, parity - gone);
+                assert_eq!(status.drives[usize::from(gone) * 2].state, DriveState::Failed);
+                assert_eq!(states(&pool, DriveState::Failed), usize::from(gone));
+                assert_eq!(status.failed, None);
+                check_all(&volume, &mirror, &format!("{gone} gone")).await;
+            }
+            assert!(pool.counters().reconstructed_reads > 0);
+            sleep(world.env(), 500).await;
+            check_all(&volume, &mirror, "after background work").await;
+            drop(volume);
+            pool.close().await.expect("closes");
+        });
+        // The drives come back with what they held when they failed: nobody trusts them.
+        world.disks.iter().for_each(|disk| disk.set_failed(false));
+        world.block_on(async {
+            let pool = open_pool(&world).await;
+            assert_eq!(states(&pool, DriveState::Failed), usize::from(parity));
+            let volume = pool.volume("v").expect("made");
+            check_all(&volume, &mirror, "with the stale drives").await;
+            write_some(&volume, &mut mirror, &mut rng, 40).await;
+            check_all(&volume, &mirror, "written with the stale drives").await;
+            drop(volume);
+            pool.close().await.expect("closes");
+            let alive = world.drives().into_iter().enumerate();
+            let alive = alive.filter(|(at, _)| ![2, 2 * usize::from(parity)].contains(at));
+            let drives = alive.map(|(_, drive)| drive).collect();
+            let opened = Pool::open(world.env(), drives, OpenOptions::default()).await;
+            let pool = opened.expect("without the stale drives");
+            check_all(&pool.volume("v").expect("made"), &mirror, "without the stale drives").await;
+            pool.close().await.expect("closes");
+        });
+    }
+}
+
+/// A drive that was left out while others were written is stale when it comes back.
+#[test]
+fn a_drive_that_missed_something_is_not_trusted_again() {
+    let world = Virtual::new(5, 64 * MIB, 31);
+    let mut mirror = Mirror::new(6 * MIB);
+    let mut rng = Rng::new(31);
+    world.block_on(async {
+        let (pool, volume) = pool_of(&world, 1).await;
+        write_some(&volume, &mut mirror, &mut rng, 60).await;
+        drop(volume);
+        pool.close().await.expect("closes");
+        let four = world.drives().into_iter().take(4).collect();
+        let opened = Pool::open(world.env(), four, OpenOptions::default()).await;
+        let pool = opened.expect("four of five");
+        assert_eq!(states(&pool, DriveState::Missing), 1);
+        assert_eq!(pool.status().redundancy_margin, 0);
+        let volume = pool.volume("v").expect("made");
+        check_all(&volume, &mirror, "four of five").await;
+        write_some(&volume, &mut mirror, &mut rng, 60).await;
+        drop(volume);
+        pool.close().await.expect("closes");
+        let pool = open_pool(&world).await;
+        assert_eq!(states(&pool, DriveState::Active), 4, "the fifth knows old things");
+        check_all(&pool.volume("v").expect("made"), &mirror, "five again").await;
+        pool.close().await.expect("closes");
+    });
+}
+
+/// More failures than parity: requests fail with words, nothing panics, nothing waits for ever.
+#[test]
+fn too_many_failures_are_errors() {
+    for (drives, parity, lost) in [(5, 1, 2), (5, 1, 4), (4, 1, 4), (6, 2, 3), (6, 2, 6), (3, 1, 3)]
+    {
+        for parallel in [1, 40] {
+            let world = Virtual::new(drives, 48 * MIB, drives as u64);
+            let mut mirror = Mirror::new(6 * MIB);
+            let mut rng = Rng::new(lost as u64);
+            world.block_on(async {
+                let (pool, volume) = pool_of(&world, parity).await;
+                write_some(&volume, &mut mirror, &mut rng, 80).await;
+                for at in 0..lost {
+                    world.disks[at].set_failed(true);
+                }
+                let mut refused = 0;
+                for _ in 0..10 {
+                    let write = |at: u64| {
+                        let len = [4096, 65536, 6 * 65536][at as usize % 3];
+                        volume.write(at * 65536, Buf::zeroed(len), at.is_multiple_of(4))
+                    };
+                    let done = join_all((0..parallel).map(write)).await;
+                    refused += done.iter().filter(|result| result.is_err()).count();
+                    let read = |at| volume.read(at * 65536, 65536);
+                    for result in join_all((0..parallel).map(read)).await {
+                        let text = result.err().map(|error| error.to_string());
+                        assert!(text.is_none_or(|text| text.starts_with("input/output error")));
+                    }
+                    let _ = volume.trim(rng.below(90) * 65536, 65536, true).await;
+                    let _ = volume.flush().await;
+                }
+                let status = pool.status();
+                assert_eq!(status.redundancy_margin, 0);
+                if lost == drives {
+                    assert!(refused > 0 && status.failed.is_some());
+                    let error = volume.write(0, Buf::zeroed(4096), false).await;
+                    assert!(matches!(error, Err(RequestError::Io(_))));
+                }
+                drop(volume);
+                let _ = pool.close().await;
+            });
+        }
+    }
+}
+
+/// Unreadable places of drives that otherwise work: other copies and parity serve.
+#[test]
+fn single_failed_reads_are_served_from_elsewhere() {
+    let world = Virtual::new(7, 64 * MIB, 41);
+    let mut mirror = Mirror::new(6 * MIB);
+    let mut rng = Rng::new(41);
+    world.block_on(async {
+        let (pool, volume) = pool_of(&world, 1).await;
+        write_some(&volume, &mut mirror, &mut rng, 200).await;
+        for round in 0..30 {
+            world.disks[rng.index(7)].fail_nth_read(1 + rng.below(10));
+            check_all(&volume, &mirror, &format!("round {round}")).await;
+        }
+        let errors: u64 = pool.status().drives.iter().map(|d| d.counters.read_errors).sum();
+        assert!(errors > 10, "{errors}");
+        assert_eq!(states(&pool, DriveState::Active), 7, "a failed read fails no drive");
+        drop(volume);
+        pool.close().await.expect("closes");
+    });
+}
+
+/// One failed write makes the drive stale at once, and for good.
+#[test]
+fn a_failed_write_or_flush_fails_the_drive() {
+    for flush in [false, true] {
+        let world = Virtual::new(6, 64 * MIB, 42);
+        let mut mirror = Mirror::new(6 * MIB);
+        let mut rng = Rng::new(42);
+        world.block_on(async {
+            let (pool, volume) = pool_of(&world, 1).await;
+            write_some(&volume, &mut mirror, &mut rng, 50).await;
+            if flush {
+                world.disks[1].fail_nth(io::Operation::Flush, 1, io::DriveErrorKind::Os(5));
+            } else {
+                world.disks[1].fail_nth_write(3);
+            }
+            write_some(&volume, &mut mirror, &mut rng, 50).await;
+            volume.flush().await.expect("the others have it");
+            assert_eq!(pool.status().drives[1].state, DriveState::Failed);
+            check_all(&volume, &mirror, "one failed").await;
+            drop((volume, pool));
+            world.kill();
+        });
+        world.block_on(async {
+            let pool = open_pool(&world).await;
+            assert_eq!(pool.status().drives[1].state, DriveState::Failed);
+            check_all(&pool.volume("v").expect("made"), &mirror, "after a crash").await;
+            pool.close().await.expect("closes");
+        });
+    }
+}

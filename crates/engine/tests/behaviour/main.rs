@@ -1,0 +1,13 @@
+//! What the engine promises, seen from outside: device operations, failures, volumes, space.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod concurrent;
+mod create;
+mod failures;
+mod operations;
+mod reopen;
+mod shapes;
+mod space_use;
+mod volumes_admin;
