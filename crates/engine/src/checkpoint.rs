@@ -135,6 +135,7 @@ impl<E: Env> Shard<E> {
                 Err(error) => return Err(self.fail(&error)),
             };
             written.push((key, Some(Stored { seq, slots })));
+            self.env.yield_now().await;
         }
         self.flush().await?;
         let (objects, fingerprint) = {

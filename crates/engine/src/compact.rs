@@ -10,16 +10,17 @@
 //!
 //! A relocation is compare-and-swap: what was overwritten meanwhile stays where it went.
 
+use std::ops::Range;
 use std::rc::Rc;
 
-use format::{Place, Record, SectorRange, StripeId, VolumeId};
+use format::{CHUNK_ENTRIES, Place, Record, SectorRange, StripeId, VolumeId};
 use futures_util::future::join_all;
 use io::{Buf, BufMut, Durability, Env};
 use rustc_hash::FxHashSet;
 
 use crate::api::RequestError;
 use crate::geometry::Class;
-use crate::limits::{COMPACT_BATCH, COMPACT_BYTES_MAX, SCAN_STEP_CHUNKS, STRIPES_AT_ONCE};
+use crate::limits::{COMPACT_BATCH, COMPACT_BYTES_MAX, SCAN_STEP_BLOCKS, STRIPES_AT_ONCE};
 use crate::map::{Deltas, Pieces, advance};
 use crate::shard::{Claim, Shard, State};
 use crate::write::parity_of;
@@ -185,23 +186,33 @@ impl<E: Env> Shard<E> {
         let wanted: FxHashSet<StripeId> = stripes.iter().copied().collect();
         let chunks = self.state.borrow().map.chunk_list();
         let mut found = Vec::new();
-        for step in chunks.chunks(SCAN_STEP_CHUNKS) {
-            {
-                let state = self.state.borrow();
-                for &(volume, chunk) in step {
-                    state.map.scan_chunk(volume, chunk, &mut |block, range, place| {
-                        let zone = self.geometry.zone_of(place.flbn);
-                        let class = state.space.class_of_zone(zone).expect("mapped");
-                        let (stripe, _) = self.geometry.stripe_of(class, place.flbn);
-                        if wanted.contains(&stripe) {
-                            found.push(Move { volume, block, range, from: place });
-                        }
-                    });
-                }
+        for (volume, chunk) in chunks {
+            for first in (0..CHUNK_ENTRIES).step_by(SCAN_STEP_BLOCKS) {
+                let step = first..(first + SCAN_STEP_BLOCKS).min(CHUNK_ENTRIES);
+                self.scan_for(&wanted, volume, chunk, step, &mut found);
+                self.env.yield_now().await;
             }
-            self.env.yield_now().await;
         }
         found
+    }
+
+    fn scan_for(
+        &self,
+        wanted: &FxHashSet<StripeId>,
+        volume: VolumeId,
+        chunk: u32,
+        step: Range<usize>,
+        found: &mut Vec<Move>,
+    ) {
+        let state = self.state.borrow();
+        state.map.scan_entries(volume, chunk, step, &mut |block, range, place| {
+            let zone = self.geometry.zone_of(place.flbn);
+            let class = state.space.class_of_zone(zone).expect("mapped blocks lie in zones");
+            let (stripe, _) = self.geometry.stripe_of(class, place.flbn);
+            if wanted.contains(&stripe) {
+                found.push(Move { volume, block, range, from: place });
+            }
+        });
     }
 
     /// Carries out a packing plan, some stripes at a time.

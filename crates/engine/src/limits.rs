@@ -44,10 +44,10 @@ pub const COMPACT_BATCH: usize = 2048;
 /// Bytes compaction may have in memory at once.
 pub const COMPACT_BYTES_MAX: usize = 32 << 20;
 /// Stripes that background work reads, computes and writes at once; requests get a turn after
-/// each such group (about 200 us of computing). Enough to keep two dozen drives busy.
-pub const STRIPES_AT_ONCE: usize = 4;
-/// Map entries scanned before other tasks get a turn (about 100 us).
-pub const SCAN_STEP_CHUNKS: usize = 8;
+/// each such group (about 200 us of computing). Two keep a dozen drives busy.
+pub const STRIPES_AT_ONCE: usize = 2;
+/// Map entries scanned before other tasks get a turn: at most about 8,000 pieces, 200 us.
+pub const SCAN_STEP_BLOCKS: usize = 512;
 /// Pieces of one block above which it is merged back into one (FusionRAID §4.4: a patch list
 /// is not longer than the pages of a block).
 pub const PATCHES_PER_BLOCK_FACTOR: usize = 2;

@@ -12,6 +12,7 @@
 //! block gained or lost, so that `space` can count what is live without a reverse map.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use format::{BmtEntry, CHUNK_ENTRIES, Flbn, Patch, Place, SectorRange, VolumeId};
 use smallvec::SmallVec;
@@ -314,13 +315,25 @@ impl BlockMap {
         chunk: u32,
         visit: &mut impl FnMut(u64, SectorRange, Place),
     ) {
+        self.scan_entries(volume, chunk, 0..CHUNK_ENTRIES, visit);
+    }
+
+    /// The same for some entries of a chunk, so that a scan can be done in small steps.
+    pub fn scan_entries(
+        &self,
+        volume: VolumeId,
+        chunk: u32,
+        slots: Range<usize>,
+        visit: &mut impl FnMut(u64, SectorRange, Place),
+    ) {
         let Some(Some(found)) = self.volumes.get(&volume).and_then(|v| v.get(chunk as usize))
         else {
             return;
         };
         let first = u64::from(chunk) * CHUNK_ENTRIES as u64;
         let whole = range(0, self.block_sectors);
-        for (slot, raw) in found.entries.chunks_exact(ENTRY).enumerate() {
+        for slot in slots {
+            let raw = &found.entries[slot * ENTRY..(slot + 1) * ENTRY];
             let entry = BmtEntry::from_bytes(raw.try_into().expect("five bytes"));
             let block = first + slot as u64;
             if entry.is_unmapped() {
