@@ -48,7 +48,8 @@ impl Stamp {
         let names = u64::from(self.volume) << 32 | u64::from(self.version);
         let seed = mix(names ^ self.sector.rotate_left(40));
         let head = [MAGIC, names, self.sector];
-        let tail = (head.len()..WORDS).map(move |at| seed.wrapping_add(STEP.wrapping_mul(at as u64)));
+        let tail =
+            (head.len()..WORDS).map(move |at| seed.wrapping_add(STEP.wrapping_mul(at as u64)));
         head.into_iter().chain(tail)
     }
 

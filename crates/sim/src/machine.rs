@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use engine::{CreateError, CreatePlan, CreateSpec, OpenError, OpenOptions, Pool, create};
 use io::rng::Rng;
-use io::{Buf, Drive, Durability};
 use io::virt::{CutMode, Disk, Latency, VirtDrive, VirtEnv};
+use io::{Buf, Drive, Durability};
+
+use crate::content::{Found, SECTOR, identify};
 
 /// How a machine dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +83,18 @@ impl Machine {
     pub fn starts_lying(&mut self, drive: usize) {
         let disk = &self.disks[drive];
         self.liars.insert(drive, disk.peek(0, disk.geometry().size as usize));
+    }
+
+    /// Changes bytes of pages that hold clients' data, behind everybody's back.
+    pub fn rot(&mut self, drive: usize) {
+        let disk = &self.disks[drive];
+        let bytes = disk.peek(0, disk.geometry().size as usize);
+        let pages = bytes.chunks_exact(4096).enumerate();
+        let data = pages.filter(|(_, page)| matches!(identify(&page[..SECTOR]), Found::Data(_)));
+        let data: Vec<usize> = data.map(|(at, _)| at).collect();
+        for page in data.into_iter().filter(|_| self.fate.chance(1, 8)) {
+            disk.corrupt(page as u64 * 4096, SECTOR as u64, 1);
+        }
     }
 
     /// The machine stops here. Everything that ran on it is gone.

@@ -14,7 +14,8 @@ thread_local! {
 fn words_of(info: &PanicHookInfo<'_>) -> String {
     let text = info.payload().downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| info.payload().downcast_ref::<String>().cloned());
-    let place = info.location().map_or(String::new(), |at| format!(" at {}:{}", at.file(), at.line()));
+    let place =
+        info.location().map_or(String::new(), |at| format!(" at {}:{}", at.file(), at.line()));
     format!("panic: {}{place}", text.unwrap_or_default())
 }
 

@@ -171,8 +171,7 @@ impl VolumeModel {
             }
             _ => String::new(),
         };
-        let list: Vec<String> =
-            allowed.iter().map(|&id| self.write(id).describe(id)).collect();
+        let list: Vec<String> = allowed.iter().map(|&id| self.write(id).describe(id)).collect();
         format!(
             "{what}: volume {} (#{}), sector {sector}: found {found}{found_write}; allowed: {}",
             self.name,
@@ -196,7 +195,8 @@ impl VolumeModel {
                 other.ok && other.ended < issued && write.is_before(other)
             })
         };
-        let good = allowed.iter().any(|&id| self.matches(sector, id, found) && !hidden(id));
+        let mut fitting = allowed.iter().filter(|&&id| self.matches(sector, id, found));
+        let good = fitting.any(|&id| !hidden(id));
         if good {
             return Ok(());
         }
@@ -245,7 +245,12 @@ impl VolumeModel {
                         first + at as u64,
                         write.describe(id)
                     );
-                    return Err(self.complaint(sector, found[other], &self.sectors[sector as usize], &what));
+                    return Err(self.complaint(
+                        sector,
+                        found[other],
+                        &self.sectors[sector as usize],
+                        &what,
+                    ));
                 }
             }
         }

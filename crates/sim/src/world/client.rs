@@ -54,7 +54,8 @@ impl Client {
     }
 
     async fn step(&mut self) {
-        let Mix { small, page, block, stripe, sequential, read, trim, zeroes, flush, .. } = self.mix;
+        let Mix { small, page, block, stripe, sequential, read, trim, zeroes, flush, .. } =
+            self.mix;
         let kinds = [small, page, block, stripe, sequential, read, trim, zeroes, flush];
         let mut draw = self.rng.below(kinds.iter().sum());
         let kind = kinds.iter().position(|&part| {
@@ -123,7 +124,7 @@ impl Client {
         let bytes = oracle.borrow().bytes_of(&self.name, write);
         let data = payload(&bytes, offset, self.rng.chance(3, 4));
         let what = format!("write {} w{write} {offset}+{len} fua {fua}", self.name);
-        let done = self.context.request(what, self.volume.write(offset, data, fua)).await;
+        let done = self.context.request(what, len, self.volume.write(offset, data, fua)).await;
         oracle.borrow_mut().write_ends(&self.name, write, done.is_some(), fua);
         if done.is_none() && self.rng.chance(1, 4) {
             // Full: make room, as an operator would.
@@ -141,11 +142,11 @@ impl Client {
         let what = format!("zeroes {} w{write} {offset}+{len} fua {fua}", self.name);
         let volume = &self.volume;
         let done = match kind {
-            Zeroes::Trim => self.context.request(what, volume.trim(offset, len, fua)).await,
+            Zeroes::Trim => self.context.request(what, len, volume.trim(offset, len, fua)).await,
             Zeroes::Write | Zeroes::WriteOrTrim => {
                 let may_trim = matches!(kind, Zeroes::WriteOrTrim);
                 let request = volume.write_zeroes(offset, len, fua, may_trim);
-                self.context.request(what, request).await
+                self.context.request(what, len, request).await
             }
         };
         oracle.borrow_mut().write_ends(&self.name, write, done.is_some(), fua);
@@ -154,7 +155,7 @@ impl Client {
     pub async fn read(&mut self, offset: u64, len: u64) {
         let ticket = self.context.oracle.borrow_mut().read_begins(&self.name, offset, len);
         let what = format!("read {} {offset}+{len}", self.name);
-        let read = self.context.request(what, self.volume.read(offset, len as u32)).await;
+        let read = self.context.request(what, len, self.volume.read(offset, len as u32)).await;
         let Some(pieces) = read else { return };
         let bytes: Vec<u8> = pieces.iter().flat_map(|piece| piece.iter().copied()).collect();
         if bytes.len() as u64 != len {
@@ -169,7 +170,7 @@ impl Client {
     pub async fn flush(&mut self) {
         let flush = self.context.oracle.borrow_mut().flush_begins();
         let what = format!("flush {}", self.name);
-        if self.context.request(what, self.volume.flush()).await.is_some() {
+        if self.context.request(what, 0, self.volume.flush()).await.is_some() {
             self.context.oracle.borrow_mut().flush_ends(flush);
         }
     }

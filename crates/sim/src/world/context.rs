@@ -28,6 +28,9 @@ pub struct Tally {
     pub slowest: u64,
 }
 
+/// Bytes of one request that are worth the patience for one.
+const PATIENCE_BYTES: u64 = 2 << 20;
+
 pub struct Context {
     pub env: VirtEnv,
     pub oracle: RefCell<Oracle>,
@@ -78,6 +81,7 @@ impl Context {
     pub async fn request<T>(
         &self,
         what: String,
+        bytes: u64,
         request: impl Future<Output = Result<T, RequestError>>,
     ) -> Option<T> {
         let id = self.next.get();
@@ -91,7 +95,8 @@ impl Context {
             tally.requests += 1;
             tally.slowest = tally.slowest.max(took.0);
         });
-        if took > self.patience.get() {
+        // A long request is many short ones.
+        if took.0 > self.patience.get().0 * (1 + bytes / PATIENCE_BYTES) {
             self.fail(format!("stall: {what} took {} ms", took.0 / 1_000_000));
         }
         match result {
@@ -108,7 +113,8 @@ impl Context {
     pub fn stalled(&self) -> Option<String> {
         let now = self.env.now();
         let running = self.running.borrow();
-        let late = running.values().filter(|(begin, _)| now.saturating_sub(*begin).0 > 30 * 1_000_000_000);
+        let late =
+            running.values().filter(|(begin, _)| now.saturating_sub(*begin).0 > 30 * 1_000_000_000);
         let list: Vec<&str> = late.map(|(_, what)| what.as_str()).collect();
         (!list.is_empty()).then(|| format!("hang: {}", list.join("; ")))
     }

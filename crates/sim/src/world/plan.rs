@@ -107,7 +107,8 @@ fn draw_shape(rng: &mut Rng, drives: usize, parity_most: u64) -> (u8, u16) {
     loop {
         let parity = 1 + rng.below(parity_most) as u16;
         let width = parity + 1 + rng.below(6) as u16;
-        let fits = usize::from(width) <= drives && layout::Layout::new(drives, width.into()).is_ok();
+        let fits =
+            usize::from(width) <= drives && layout::Layout::new(drives, width.into()).is_ok();
         if fits && layout::StripeShape::new(width, parity as u8).is_ok() {
             return (parity as u8, width);
         }
@@ -197,7 +198,9 @@ impl Plan {
         let volumes: Vec<String> = self
             .volumes
             .iter()
-            .map(|v| format!("{} KiB {}+{}", v.bytes >> 10, v.width - u16::from(v.parity), v.parity))
+            .map(|v| {
+                format!("{} KiB {}+{}", v.bytes >> 10, v.width - u16::from(v.parity), v.parity)
+            })
             .collect();
         format!(
             "seed {seed}: {drives} drives of {} MiB, {}+{} in {} KiB blocks, {:?}, area {} %, \

@@ -124,7 +124,8 @@ impl World {
         let dies = self.rng.chance(3, 4);
         let (by_write, few) = (self.rng.chance(2, 3), self.rng.chance(1, 2));
         let writes = self.rng.below(if few { 300 } else { 6000 });
-        let moment = env.now() + Nanos::from_micros(self.rng.below(if few { 5_000 } else { 500_000 }));
+        let moment =
+            env.now() + Nanos::from_micros(self.rng.below(if few { 5_000 } else { 500_000 }));
         if dies && by_write {
             env.set_write_limit(env.writes_issued() + writes);
         }
@@ -137,7 +138,7 @@ impl World {
             return Err(failure);
         }
         if done.is_none() && !over() {
-            return Err(context.stalled().unwrap_or_default());
+            return Err(format!("{}; {}", context.stalled().unwrap_or_default(), facts_of(pool)));
         }
         if done.is_some() && !dies && self.rng.chance(1, 2) {
             return self.close(pool.clone());
@@ -183,7 +184,22 @@ impl World {
                 (0..self.plan.drives).for_each(|drive| self.machine.starts_lying(drive));
             }
             Some(Canary::OneLies) => self.machine.starts_lying(0),
-            Some(Canary::Rot) | None => {}
+            Some(Canary::Rot) => self.machine.rot(0),
+            None => {}
         }
     }
+}
+
+/// What helps to understand a hang.
+fn facts_of(pool: &Pool<VirtEnv>) -> String {
+    let status = pool.status();
+    let states: Vec<String> = status.drives.iter().map(|drive| drive.state.to_string()).collect();
+    format!(
+        "failed {:?}, journal {} %, {:?}, {:?}, drives {}",
+        status.failed,
+        status.journal_fill_percent,
+        status.space,
+        status.counters,
+        states.join(" ")
+    )
 }

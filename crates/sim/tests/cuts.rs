@@ -1,0 +1,63 @@
+//! The power goes after every write of the script, in every way.
+
+use io::virt::CutMode;
+use sim::cuts::{Scenario, Twist, run, writes_of};
+use sim::machine::Death;
+
+/// Every write of the script, plain, and a sample of them with more trouble.
+fn everywhere(scenario: Scenario, death: Death) {
+    let writes = writes_of(scenario);
+    assert!(writes > 500, "the script does something");
+    let mut failures = Vec::new();
+    for cut in 1..=writes {
+        let twist = Twist::for_cut(scenario, cut);
+        let twists = if twist == Twist::NONE { vec![twist] } else { vec![Twist::NONE, twist] };
+        for twist in twists {
+            match run(scenario, cut, death, twist) {
+                Ok(cut_happened) => assert!(cut_happened, "the script is the same every time"),
+                Err(what) => failures.push(what),
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{} cuts failed:\n{}", failures.len(), failures.join("\n"));
+}
+
+#[test]
+fn raid5_everything_unflushed_is_lost() {
+    everywhere(Scenario::Raid5, Death::Power(CutMode::DropAll));
+}
+
+#[test]
+fn raid5_everything_is_kept() {
+    everywhere(Scenario::Raid5, Death::Power(CutMode::KeepAll));
+}
+
+#[test]
+fn raid5_some_is_lost_some_torn() {
+    everywhere(Scenario::Raid5, Death::Power(CutMode::Random));
+}
+
+#[test]
+fn raid5_killed() {
+    everywhere(Scenario::Raid5, Death::Kill);
+}
+
+#[test]
+fn raid6_everything_unflushed_is_lost() {
+    everywhere(Scenario::Raid6, Death::Power(CutMode::DropAll));
+}
+
+#[test]
+fn raid6_everything_is_kept() {
+    everywhere(Scenario::Raid6, Death::Power(CutMode::KeepAll));
+}
+
+#[test]
+fn raid6_some_is_lost_some_torn() {
+    everywhere(Scenario::Raid6, Death::Power(CutMode::Random));
+}
+
+#[test]
+fn raid6_killed() {
+    everywhere(Scenario::Raid6, Death::Kill);
+}
