@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use engine::{DriveState, OpenError, OpenOptions, PoolStatus};
+use engine::OpenOptions;
 use io::uring::{RealDrive, UringEnv};
 
 use crate::control::{Answer, Request};
@@ -23,29 +23,7 @@ pub async fn open(env: &UringEnv, group: &Group, read_only: bool) -> Outcome<Poo
     for path in &group.paths {
         claimed.push(drives::claim(env, path).await?);
     }
-    if !read_only && !group.is_complete() {
-        // Opening for writing declares the missing drives out of date, for ever. That is not to
-        // happen to a pool that can't work without them: look first.
-        let look = open_drives(env, claimed.clone(), true).await?;
-        enough_drives(&look.status())?;
-    }
     open_drives(env, claimed, read_only).await
-}
-
-fn enough_drives(status: &PoolStatus) -> Outcome<()> {
-    let gone = status.drives.iter().filter(|drive| drive.state != DriveState::Active);
-    let missing: Vec<String> =
-        gone.map(|drive| format!("{} ({})", drive.index, drive.uuid)).collect();
-    if missing.len() <= usize::from(status.parity) {
-        return Ok(());
-    }
-    Err(explain::open(&OpenError::TooManyMissing {
-        pool: status.name.clone(),
-        missing: missing.len(),
-        drives: status.drives.len(),
-        tolerated: status.parity.into(),
-        list: missing.join(", "),
-    }))
 }
 
 pub async fn open_drives(env: &UringEnv, drives: Vec<RealDrive>, read_only: bool) -> Outcome<Pool> {

@@ -23,8 +23,10 @@ pub enum Label {
     Ours(Box<Superblock>),
     Foreign(Foreign),
     Empty,
-    /// It was ours, but can't be read: newer version, or every copy damaged.
+    /// It is ours, but every copy is damaged.
     Unreadable(String),
+    /// It is ours, written by a later version: nothing may be done without knowing its label.
+    TooNew(String),
 }
 
 /// How much of each end is searched for signatures of others.
@@ -54,6 +56,7 @@ pub async fn read_label<D: Drive>(drive: &D) -> Result<Label, DriveError> {
         copies.iter().any(|c| !matches!(c, Err(FormatError::BadMagic | FormatError::Truncated)));
     match newest(copies.into_iter()) {
         Ok(label) => Ok(Label::Ours(Box::new(label))),
+        Err(error) if error.is_too_new() => Ok(Label::TooNew(error.to_string())),
         Err(error) if ours => Ok(Label::Unreadable(error.to_string())),
         Err(_) => Ok(match probe(&head, &tail, size) {
             Some(foreign) => Label::Foreign(foreign),

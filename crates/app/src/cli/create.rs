@@ -40,6 +40,12 @@ pub struct Args {
     /// Size of a block: a power of two from 4K to 1M
     #[arg(long, value_name = "SIZE", default_value = "64K")]
     block_size: Size,
+    /// Share of the pool that small writes may occupy as copies before they are converted
+    #[arg(long, value_name = "PERCENT", default_value_t = CreateSpec::REPLICATED_PERCENT_DEFAULT)]
+    replicated_area: u8,
+    /// When copies become RAID stripes: lazy (when space asks for it), or eager (at once)
+    #[arg(long, value_name = "POLICY", default_value = "lazy", value_parser = ["lazy", "eager"])]
+    conversion: String,
     /// Overwrite what is on the drives, even filesystems and other pools
     #[arg(long)]
     force: bool,
@@ -67,6 +73,11 @@ fn spec(args: &Args) -> Outcome<CreateSpec> {
         parity: args.parity,
         width: args.width,
         block_size,
+        replicated_percent: args.replicated_area,
+        conversion: match args.conversion.as_str() {
+            "eager" => engine::ConversionPolicy::Eager,
+            _ => engine::ConversionPolicy::Lazy,
+        },
         created_secs: wall_clock::now_secs(),
         ..CreateSpec::new(&args.pool)
     })

@@ -30,6 +30,8 @@ fn found(label: &Label) -> Option<String> {
             Some(format!("belongs to SteadyRAID pool {} ({})", label.pool_name, label.pool))
         }
         Label::Foreign(foreign) => Some(format!("holds {foreign}")),
-        Label::Unreadable(what) => Some(format!("was a SteadyRAID drive: {what}")),
+        Label::Unreadable(what) | Label::TooNew(what) => {
+            Some(format!("was a SteadyRAID drive: {what}"))
+        }
     }
 }

@@ -55,11 +55,6 @@ impl Group {
         here.count()
     }
 
-    /// No drive of the pool is missing.
-    pub fn is_complete(&self) -> bool {
-        self.present() == self.newest.members.len()
-    }
-
     /// True for the name or UUID an operator may have written.
     pub fn is_called(&self, name: &str) -> bool {
         self.name == name || self.pool.to_string() == name
@@ -179,6 +174,12 @@ async fn look(env: &UringEnv, path: &Path) -> Outcome<Found> {
         Ok(Label::Ours(label)) => Found::Ours(label),
         Ok(Label::Empty | Label::Foreign(_)) => {
             unusable("is not a SteadyRAID drive, and is left out")
+        }
+        // Without it the pool would open, and write it off as missing.
+        Ok(Label::TooNew(what)) => {
+            let failure =
+                Failure::new(path.display(), format!("is a SteadyRAID drive, but {what}"));
+            return Err(failure.hint("use the version of steadyraid that wrote it"));
         }
         Ok(Label::Unreadable(what)) => unusable(&format!("is a SteadyRAID drive, but {what}")),
         Err(error) => Found::Unusable(explain::drive(path.display(), &error)),

@@ -86,7 +86,9 @@ async fn judge<D: Drive>(drive: &D) -> Outcome<(Content, String)> {
         engine::Label::Ours(label) => (Content::Steadyraid, describe(&label)),
         engine::Label::Foreign(foreign) => (Content::Foreign, foreign.to_string()),
         engine::Label::Empty => (Content::Empty, "nothing known is on this drive".to_owned()),
-        engine::Label::Unreadable(what) => (Content::Unreadable, what),
+        engine::Label::Unreadable(what) | engine::Label::TooNew(what) => {
+            (Content::Unreadable, what)
+        }
     })
 }
 

@@ -101,6 +101,9 @@ fn check_spec(drives: usize, spec: &CreateSpec) -> Result<StripeShape, CreateErr
     if !(2..=50).contains(&spec.replicated_percent) {
         return Err(CreateError::ReplicatedPercent(spec.replicated_percent));
     }
+    if drives < layout::DRIVES_MIN {
+        return Err(layout::LayoutError::TooFewDrives { drives }.into());
+    }
     let width = spec.width.unwrap_or_else(|| default_width(drives, spec.parity));
     let shape = StripeShape::new(width, spec.parity)?;
     layout::Layout::new(drives, shape.width())?;

@@ -23,7 +23,7 @@ use crate::locks::RangeLocks;
 use crate::pool::{Inner, Pool};
 use crate::reads::ReadGenerations;
 use crate::recover::{Recovered, Recovery};
-use crate::shard::{Settings, Shard, State};
+use crate::shard::{Settings, Shard, State, VolumeRecord};
 
 impl<E: Env> Pool<E> {
     /// Assembles a pool from its drives, in any order, some of them possibly missing; recovers
@@ -53,6 +53,9 @@ impl<E: Env> Pool<E> {
         let loaded = env.now();
         if !label.clean {
             recovery.replay(&mut recovered).await?;
+        }
+        if !options.read_only {
+            check_redundancy(&label, &array, &recovered)?;
         }
         rebuild_space(&mut recovered).await;
         recovered.report.clean = label.clean;
@@ -150,7 +153,9 @@ async fn read_labels<D: Drive>(drives: Vec<D>) -> Result<Vec<Labelled<D>>, OpenE
                 return Err(OpenError::NotOurs { name, what });
             }
             Label::Empty => return Err(OpenError::NotOurs { name, what: "no label".into() }),
-            Label::Unreadable(what) => return Err(OpenError::NotOurs { name, what }),
+            Label::Unreadable(what) | Label::TooNew(what) => {
+                return Err(OpenError::NotOurs { name, what });
+            }
         };
         if let Some(other) = found.iter().find(|other| other.label.drive == label.drive) {
             let (first, second) = (other.drive.name(), name);
@@ -213,6 +218,34 @@ fn assemble<D: Drive>(label: &Superblock, found: Vec<Labelled<D>>) -> Result<Arr
         });
     }
     Ok(Array::new(members))
+}
+
+/// A pool is not opened for writing when a volume of it can't be whole: the missing drives
+/// would be written off, and with them what they may still hold. Reading is possible.
+fn check_redundancy<D: Drive>(
+    label: &Superblock,
+    array: &Array<D>,
+    recovered: &Recovered,
+) -> Result<(), OpenError> {
+    let parity = |volume: &VolumeRecord| recovered.space.class(volume.class).parity();
+    let volumes = recovered.volumes.values().map(parity).min();
+    let pool = recovered.space.classes().map(|class| class.parity()).min();
+    let tolerated = volumes.or(pool).unwrap_or(1);
+    let gone: Vec<String> = array
+        .indexes()
+        .filter(|&index| !array.is_active(index))
+        .map(|index| format!("{index} ({})", array.member(index).uuid))
+        .collect();
+    if gone.len() <= tolerated {
+        return Ok(());
+    }
+    Err(OpenError::TooManyMissing {
+        pool: label.pool_name.clone(),
+        missing: gone.len(),
+        drives: label.members.len(),
+        tolerated,
+        list: gone.join(", "),
+    })
 }
 
 pub fn geometry_of(label: &Superblock) -> PoolGeometry {
