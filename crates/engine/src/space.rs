@@ -108,6 +108,8 @@ pub struct Space {
     /// Zones of no class, largest first (the lowest is taken first).
     unassigned: Vec<u32>,
     limbo: VecDeque<Dead>,
+    /// Sectors of drive space that writes on their way may come to need.
+    pub promised: u64,
     tuples: FxHashMap<TupleKey, Tuple>,
     /// Tuples by access tick; a tuple's entry may be older than its tick (see `lru_next`).
     lru: BTreeSet<(u64, TupleKey)>,
@@ -130,6 +132,7 @@ impl Space {
             zones: (0..zones).map(|_| None).collect(),
             unassigned: (0..zones).rev().collect(),
             limbo: VecDeque::new(),
+            promised: 0,
             tuples: FxHashMap::default(),
             lru: BTreeSet::new(),
             ticks: 0,

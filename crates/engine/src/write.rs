@@ -118,7 +118,7 @@ impl<E: Env> Shard<E> {
         let pages = (data.len() / PAGE) as u16;
         self.journal.reserve().await;
         let _lock = self.locks.lock(volume.id, *block, *range).await;
-        self.admit(volume.id, class, *block, *range)?;
+        let _admission = self.admit(volume.id, class, *block, *range)?;
         for _ in 0..ATTEMPTS_MAX {
             let take = || self.take_spot(class, pages, *block, Claim::Foreground);
             let spot = self.wait_for_space(take).await?;
@@ -211,8 +211,9 @@ impl<E: Env> Shard<E> {
         for at in 0..u64::from(count) {
             locks.push(self.locks.lock(volume.id, first + at, whole).await);
         }
+        let mut admissions = Vec::with_capacity(usize::from(count));
         for at in 0..u64::from(count) {
-            self.admit(volume.id, class, first + at, whole)?;
+            admissions.push(self.admit(volume.id, class, first + at, whole)?);
         }
         let owners: Vec<Option<(VolumeId, u64)>> = (0..class.data() as u64)
             .map(|at| (at < u64::from(count)).then_some((volume.id, first + at)))
@@ -294,33 +295,37 @@ impl<E: Env> Shard<E> {
 
     // ---- admission
 
-    /// Refuses a write that would map more data than the pool can hold as RAID stripes.
+    /// Refuses a write that would map more data than the pool can hold as RAID stripes. What
+    /// is admitted counts until it is mapped: many writes at once must not take more together
+    /// than each could alone, or they would wait for space that nothing can free.
     fn admit(
         &self,
         volume: VolumeId,
         class: &Class,
         block: u64,
         range: SectorRange,
-    ) -> Result<(), RequestError> {
-        let state = self.state.borrow();
+    ) -> Result<Admission<'_, E>, RequestError> {
+        let mut state = self.state.borrow_mut();
         if !state.map.has_chunk(volume, block) && state.map.chunks() >= state.meta.chunks_max() {
             return Err(RequestError::NoSpace);
         }
-        let (physical, _) = state.space.live_footprint();
+        let (live, _) = state.space.live_footprint();
+        let taken = live + state.space.promised;
         let limit = self.footprint_max(&state, class);
+        let mut new = u64::from(range.len);
         // Far from the limit nothing has to be looked up.
-        if physical + u64::from(range.len) * 2 < limit / 2 {
-            return Ok(());
+        if taken + new * 2 >= limit / 2 {
+            let mut pieces = Pieces::new();
+            state.map.lookup(volume, block, range, &mut pieces);
+            let holes = pieces.iter().filter(|piece| piece.place.is_none());
+            new = holes.map(|piece| u64::from(piece.range.len)).sum();
         }
-        let mut pieces = Pieces::new();
-        state.map.lookup(volume, block, range, &mut pieces);
-        let new: u64 =
-            pieces.iter().filter(|p| p.place.is_none()).map(|p| u64::from(p.range.len)).sum();
-        let growth = new * class.width() as u64 / class.data() as u64;
-        if growth > 0 && physical + growth > limit {
+        let growth = (new * class.width() as u64).div_ceil(class.data() as u64);
+        if growth > 0 && taken + growth > limit {
             return Err(RequestError::NoSpace);
         }
-        Ok(())
+        state.space.promised += growth;
+        Ok(Admission { shard: self, growth })
     }
 
     /// Sectors of drive space that live data may take as RAID stripes: all but the replicated
@@ -352,6 +357,18 @@ impl<E: Env> Shard<E> {
             self.work.notify_all();
             self.env.sleep_until(self.env.now() + Nanos::from_millis(1)).await;
         }
+    }
+}
+
+/// Space that a write on its way may come to need.
+struct Admission<'a, E: Env> {
+    shard: &'a Shard<E>,
+    growth: u64,
+}
+
+impl<E: Env> Drop for Admission<'_, E> {
+    fn drop(&mut self) {
+        self.shard.state.borrow_mut().space.promised -= self.growth;
     }
 }
 
