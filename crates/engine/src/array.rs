@@ -46,7 +46,9 @@ impl<D: Drive> Array<D> {
             state: Cell::new(state),
             counters: Cell::default(),
             outstanding: Cell::new(0),
-            completed: Cell::new(0),
+            // Whoever had the drive before us may have left something in its cache, and
+            // recovery may have read it there: the first flush covers it.
+            completed: Cell::new(1),
             flushed: Cell::new(0),
             flushing: Cell::new(None),
             flush_done: Event::new(),
