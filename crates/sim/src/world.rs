@@ -44,6 +44,10 @@ pub enum Canary {
     Rot,
 }
 
+/// How long a request may take while drives fail: with half of the drives gone, compaction has
+/// half of the places to choose from.
+const PATIENCE_WITH_FAULTS: Nanos = Nanos::from_secs(5);
+
 /// How long a phase may take in virtual time before it counts as hung.
 const PHASE_MAX: Nanos = Nanos::from_secs(600);
 
@@ -63,6 +67,9 @@ pub fn run(seed: u64) -> Result<Report, String> {
 pub fn run_plan(plan: Plan, canary: Option<Canary>) -> Result<Report, String> {
     let machine = Machine::new(plan.seed, plan.drives, plan.drive_bytes);
     let context = Context::new(machine.env.clone(), plan.fill == Fill::OverCommitted);
+    if !plan.victims.is_empty() {
+        context.patience.set(PATIENCE_WITH_FAULTS);
+    }
     let rng = Rng::new(mix(plan.seed) ^ 0x30_71d);
     let mut world = World { plan, machine, context, rng, canary };
     world.run()?;
