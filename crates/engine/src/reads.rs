@@ -99,7 +99,9 @@ mod tests {
     proptest::proptest! {
         /// A tag is over exactly when every read that began before it was given is over.
         #[test]
-        fn a_generation_ends_with_its_last_read(steps in proptest::collection::vec(0..8_u8, 1..80)) {
+        fn a_generation_ends_with_its_last_read(
+            steps in proptest::collection::vec(0..8_u8, 1..80)
+        ) {
             let reads = ReadGenerations::default();
             let mut guards: Vec<(usize, ReadGuard)> = Vec::new();
             let mut tags: Vec<(usize, u64)> = Vec::new();

@@ -16,10 +16,11 @@
 //! the smaller of the two sets is searched.
 //!
 //! Up to 20 drives whatever can be perfect comes out so, and few shapes up to 28 don't; beyond, a
-//! pair of drives meets a few times too often at most. One family can't be perfect: with n = 2 mod 4 and
-//! w = 3 mod 4, perfection needs h * w(w-1) = 2 mod 4 ordered pairs at odd distance (h = n/2 being
-//! odd), yet a row with e even members has 2e(w-e) of them, a multiple of 4 since w is odd. There
-//! the search is content when no distance is more than one too often, which is the best there is.
+//! pair of drives meets a few times too often at most. One family can't be perfect: with n = 2
+//! mod 4 and w = 3 mod 4, perfection needs h * w(w-1) = 2 mod 4 ordered pairs at odd distance
+//! (h = n/2 being odd), yet a row with e even members has 2e(w-e) of them, a multiple of 4
+//! since w is odd. There the search is content when no distance is more than one too often,
+//! which is the best there is.
 //!
 //! All is integers and a fixed seed. THE SEARCH MUST NEVER CHANGE: pools on disk depend on its
 //! result. `tests/golden.rs` holds it.

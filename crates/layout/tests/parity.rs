@@ -85,7 +85,9 @@ proptest! {
     }
 
     #[test]
-    fn accumulating_agrees_with_the_oracle(position in 0usize..255, seed: u64, len in 0usize..9000) {
+    fn accumulating_agrees_with_the_oracle(
+        position in 0usize..255, seed: u64, len in 0usize..9000
+    ) {
         let (before, data) = (noise(seed, len), noise(seed ^ 1, len));
         let (mut p, mut q) = (before.clone(), before.clone());
         parity::xor_into(&mut p, &data);
