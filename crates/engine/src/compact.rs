@@ -20,7 +20,9 @@ use rustc_hash::FxHashSet;
 
 use crate::api::RequestError;
 use crate::geometry::Class;
-use crate::limits::{COMPACT_BATCH, COMPACT_BYTES_MAX, SCAN_STEP_BLOCKS, STRIPES_AT_ONCE};
+use crate::limits::{
+    COMPACT_BATCH, COMPACT_BYTES_MAX, COMPACT_GAIN_MIN, SCAN_STEP_BLOCKS, STRIPES_AT_ONCE,
+};
 use crate::map::{Deltas, Pieces, advance};
 use crate::shard::{Claim, Shard, State};
 use crate::write::parity_of;
@@ -32,6 +34,15 @@ struct Move {
     block: u64,
     range: SectorRange,
     from: Place,
+}
+
+impl Move {
+    fn cut(self, sectors: u16) -> (Move, Move) {
+        let Move { range, from, .. } = self;
+        let head = SectorRange { len: sectors, ..range };
+        let rest = SectorRange { start: range.start + sectors, len: range.len - sectors };
+        (Move { range: head, ..self }, Move { range: rest, from: advance(from, sectors), ..self })
+    }
 }
 
 /// A piece with its new place in the destination: block of the plan, sector in that block.
@@ -56,12 +67,31 @@ impl Packer {
         Packer { block_sectors, planned: Vec::new(), blocks: 0, aligned: None, tight: None }
     }
 
-    fn push(&mut self, piece: Move) {
+    /// All pieces, whole blocks in blocks of their own. `split`: where a piece does not fit what
+    /// is left of a block it is cut in two, which costs a patch and wastes nothing.
+    fn pack(block_sectors: u16, pieces: &[Move], split: bool) -> Packer {
+        let mut packer = Packer::new(block_sectors);
+        pieces.iter().for_each(|&piece| packer.push(piece, split));
+        packer
+    }
+
+    fn push(&mut self, piece: Move, split: bool) {
         let whole_pages = piece.range.start.is_multiple_of(8) && piece.range.len.is_multiple_of(8);
+        let full = self.block_sectors;
+        if piece.range.len == full {
+            self.planned.push(Planned { piece, block: self.blocks, sector: 0 });
+            self.blocks += 1;
+            return;
+        }
         let lane = if whole_pages { &mut self.aligned } else { &mut self.tight };
-        let room = self.block_sectors;
+        let room = lane.map_or(0, |(_, next)| full - next);
+        if split && (1..piece.range.len).contains(&room) {
+            let (head, rest) = piece.cut(room);
+            self.push(head, split);
+            return self.push(rest, split);
+        }
         let (block, sector) = match *lane {
-            Some((block, next)) if next + piece.range.len <= room => (block, next),
+            Some((block, next)) if piece.range.len <= room => (block, next),
             _ => {
                 self.blocks += 1;
                 (self.blocks - 1, 0)
@@ -88,11 +118,14 @@ impl<E: Env> Shard<E> {
             return Ok(0);
         }
         let gained = self.compact_stripes(class, &victims, 1).await?;
-        self.count(|counters| counters.compacted_stripes += victims.len() as u64);
+        if gained > 0 {
+            self.count(|counters| counters.compacted_stripes += victims.len() as u64);
+        }
         Ok(gained)
     }
 
-    /// The emptiest stripes whose live data fits the free stripes there are.
+    /// The emptiest stripes whose live data fits the free stripes there are; where these are too
+    /// few to gain anything, as many as make [`COMPACT_GAIN_MIN`] free, moved one after another.
     fn choose_victims(&self, class: &Class) -> Vec<StripeId> {
         let facts = self.facts(class.id);
         let stripe_sectors = class.data() as u64 * u64::from(self.geometry.block_sectors());
@@ -105,8 +138,10 @@ impl<E: Env> Shard<E> {
         let (mut live, mut gained) = (0, 0);
         let fits = |stripe: &StripeId| {
             live += u64::from(state.space.live(*stripe));
+            let enough = gained / stripe_sectors;
             gained += stripe_sectors - u64::from(state.space.live(*stripe)).min(stripe_sectors);
-            live + stripe_sectors / 4 <= room && gained / stripe_sectors <= wanted
+            let roomy = live + stripe_sectors / 4 <= room && enough <= wanted;
+            roomy || enough < COMPACT_GAIN_MIN
         };
         found.into_iter().take_while(fits).collect()
     }
@@ -119,11 +154,18 @@ impl<E: Env> Shard<E> {
         weight: usize,
     ) -> Result<usize, RequestError> {
         let _turn = self.background_turn.lock().await;
-        let mut packer = Packer::new(self.geometry.block_sectors());
-        for piece in self.find_owners(victims).await {
-            packer.push(piece);
+        let mut pieces = self.find_owners(victims).await;
+        let block_sectors = self.geometry.block_sectors();
+        let stripes_of = |packer: &Packer| packer.blocks.div_ceil(class.data());
+        let mut packer = Packer::pack(block_sectors, &pieces, false);
+        let free = self.state.borrow().space.free_stripes(class.id);
+        let room = stripes_of(&packer) as u64 <= free;
+        if !room || stripes_of(&packer) >= victims.len() * weight {
+            // Victims one after another, so that those moved first make room for the next.
+            pieces.sort_by_key(|piece| (piece.from.flbn, piece.from.sector));
+            packer = Packer::pack(block_sectors, &pieces, true);
         }
-        let stripes = packer.blocks.div_ceil(class.data());
+        let stripes = stripes_of(&packer);
         if stripes >= victims.len() * weight {
             return Ok(0);
         }
@@ -138,10 +180,8 @@ impl<E: Env> Shard<E> {
         victims: &[StripeId],
     ) -> Result<(), RequestError> {
         let _turn = self.background_turn.lock().await;
-        let mut packer = Packer::new(self.geometry.block_sectors());
-        for piece in self.find_owners(victims).await {
-            packer.push(piece);
-        }
+        let pieces = self.find_owners(victims).await;
+        let packer = Packer::pack(self.geometry.block_sectors(), &pieces, false);
         self.move_pieces(class, packer).await
     }
 

@@ -41,6 +41,9 @@ pub const CONVERT_BATCH: usize = 32;
 /// Stripes whose owners are looked up in one scan of the map. The scan costs the same for one
 /// or for many; the cap bounds the memory of the batch.
 pub const COMPACT_BATCH: usize = 2048;
+/// Stripes a batch of compaction should gain even if its victims do not fit the free stripes at
+/// once. Two would do; rounding to whole blocks may take one of them.
+pub const COMPACT_GAIN_MIN: u64 = 4;
 /// Bytes compaction may have in memory at once.
 pub const COMPACT_BYTES_MAX: usize = 32 << 20;
 /// Stripes that background work reads, computes and writes at once; requests get a turn after
