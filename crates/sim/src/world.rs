@@ -70,7 +70,7 @@ pub fn run_plan(plan: Plan, canary: Option<Canary>) -> Result<Report, String> {
     if !plan.victims.is_empty() {
         context.patience.set(PATIENCE_WITH_FAULTS);
     }
-    let rng = Rng::new(mix(plan.seed) ^ 0x30_71d);
+    let rng = Rng::new(mix(plan.seed) ^ 0x3071d);
     let mut world = World { plan, machine, context, rng, canary };
     world.run()?;
     Ok(Report {

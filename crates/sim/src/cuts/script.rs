@@ -143,7 +143,7 @@ impl Script<'_> {
         self.flush(pool).await;
         self.pause(150).await;
         for at in (0..18).step_by(2) {
-            self.write(pool, "a", 192 * KIB + at * 16 * KIB, 16 * KIB, at % 3 == 0).await;
+            self.write(pool, "a", 192 * KIB + at * 16 * KIB, 16 * KIB, at.is_multiple_of(3)).await;
         }
         self.pause(150).await;
         self.trim(pool, "a", 224 * KIB, 96 * KIB, true).await;
@@ -154,7 +154,7 @@ impl Script<'_> {
     /// Many pieces in one block, until they are merged.
     async fn crowd(&self, pool: &Pool<VirtEnv>) {
         for at in 0..12 {
-            self.write(pool, "a", 48 * KIB + at * KIB, 512, at % 5 == 0).await;
+            self.write(pool, "a", 48 * KIB + at * KIB, 512, at.is_multiple_of(5)).await;
         }
         self.pause(150).await;
         self.flush(pool).await;
@@ -162,7 +162,8 @@ impl Script<'_> {
 
     /// Requests side by side, on each other and beside each other.
     async fn at_once(&self, pool: &Pool<VirtEnv>) {
-        let write = |at: u64| self.write(pool, "a", (at % 3) * 4 * KIB, 8 * KIB, at % 4 == 0);
+        let write =
+            |at: u64| self.write(pool, "a", (at % 3) * 4 * KIB, 8 * KIB, at.is_multiple_of(4));
         join_all((0..8).map(write)).await;
         let spread = |at: u64| self.write(pool, "a", at * 48 * KIB, 48 * KIB, at == 2);
         join_all((0..5).map(spread)).await;

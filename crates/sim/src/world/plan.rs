@@ -117,7 +117,7 @@ fn draw_shape(rng: &mut Rng, drives: usize, parity_most: u64) -> (u8, u16) {
 
 impl Plan {
     pub fn from_seed(seed: u64) -> Plan {
-        let mut rng = Rng::new(seed ^ 0x9_1a_7);
+        let mut rng = Rng::new(seed ^ 0x91a7);
         let fill = match rng.below(8) {
             0..=4 => Fill::Calm,
             5 | 6 => Fill::Pressure,
