@@ -287,6 +287,8 @@ pub struct MemoryStatus {
     pub patch_bytes: u64,
     pub patches: u64,
     pub patch_budget_bytes: u64,
+    /// The last checkpoint on the drives, one copy of it.
+    pub checkpoint_bytes: u64,
 }
 
 /// What opening had to do.

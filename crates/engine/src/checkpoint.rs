@@ -80,6 +80,12 @@ impl MetaSlots {
         self.total
     }
 
+    /// Bytes of the slots that objects use, one copy.
+    pub fn used_bytes(&self) -> u64 {
+        let slots: usize = self.objects.values().map(|stored| stored.slots.len()).sum();
+        (slots * SLOT_LEN) as u64
+    }
+
     /// (drive, byte in the area) of each copy of a slot.
     pub fn places(&self, slot: u32) -> Vec<(DriveIndex, u64)> {
         let (row, column) = (slot as usize / self.drives, slot as usize % self.drives);

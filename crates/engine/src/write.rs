@@ -311,7 +311,10 @@ impl<E: Env> Shard<E> {
         }
         let (live, _) = state.space.live_footprint();
         let taken = live + state.space.promised;
-        let limit = self.footprint_max(&state, class);
+        // One stripe more than is promised, so that rounding up many small shares refuses nobody
+        // who fills a pool to the last byte.
+        let stripe = class.width() as u64 * u64::from(self.geometry.block_sectors());
+        let limit = self.footprint_max(&state, class) + stripe;
         let mut new = u64::from(range.len);
         // Far from the limit nothing has to be looked up.
         if taken + new * 2 >= limit / 2 {

@@ -66,7 +66,7 @@ fn metadata_per_block(count: usize) {
         let volume = pool.volume("v").expect("just made");
         load::fill(&volume, size, 384 << 10).await;
         pool.checkpoint().await.expect("a checkpoint");
-        let (memory, checkpoint) = (pool.memory(), pool.counters().checkpoint_bytes);
+        let (memory, checkpoint) = (pool.memory(), pool.memory().checkpoint_bytes);
         let blocks = (size / 65536) as f64;
         let all = memory.map_bytes + memory.space_bytes + memory.tuple_bytes + memory.patch_bytes;
         println!("metadata, {} blocks of 64 KiB written in full stripes (6+1):", blocks);

@@ -6,7 +6,7 @@ use format::{
 };
 use futures_util::future::join_all;
 use io::{Buf, Drive, Durability, Env, Geometry};
-use layout::StripeShape;
+use layout::{LayoutError, StripeShape};
 
 use crate::api::{CreateError, CreatePlan, CreateSpec, OpenOptions};
 use crate::geometry::{Class, PoolGeometry};
@@ -29,6 +29,27 @@ struct Decision {
     meta: Extent,
 }
 
+/// How the smallest drive, and with it every drive, is divided.
+struct Areas {
+    journal: Extent,
+    meta: Extent,
+    zones_at: u64,
+    zone_bytes: u64,
+    zone_count: u32,
+}
+
+impl Areas {
+    fn of(drives: usize, block_size: u32, size: u64) -> Areas {
+        let journal = Extent { offset: MIB, len: journal_bytes(drives, size) };
+        let zone_bytes = zone_bytes(drives, block_size, size);
+        let meta_len = meta_bytes(drives, size, block_size, zone_bytes);
+        let meta = Extent { offset: journal.offset + journal.len, len: meta_len };
+        let zones_at = (meta.offset + meta.len).next_multiple_of(MIB);
+        let room = end_area(size).saturating_sub(zones_at);
+        Areas { journal, meta, zones_at, zone_bytes, zone_count: (room / zone_bytes) as u32 }
+    }
+}
+
 /// What `create` would make of these drives.
 pub fn plan_create(
     drives: &[(String, Geometry)],
@@ -39,21 +60,18 @@ pub fn plan_create(
 
 fn decide(drives: &[(String, Geometry)], spec: &CreateSpec) -> Result<Decision, CreateError> {
     let shape = check_spec(drives.len(), spec)?;
-    let usable = |size: u64| end_area(size).saturating_sub(MIB);
     let (name, smallest) = drives
         .iter()
         .min_by_key(|(_, geometry)| geometry.size)
         .expect("the layout wants three drives or more");
     let size = smallest.size;
-    let journal = Extent { offset: MIB, len: journal_bytes(drives.len(), size) };
-    let zone_bytes = zone_bytes(drives.len(), spec.block_size, size);
-    let meta_len = meta_bytes(drives.len(), size, spec.block_size, zone_bytes);
-    let meta = Extent { offset: journal.offset + journal.len, len: meta_len };
-    let zones_at = (meta.offset + meta.len).next_multiple_of(MIB);
-    let room = (usable(size) + MIB).saturating_sub(zones_at);
-    let zone_count = (room / zone_bytes) as u32;
+    let areas = Areas::of(drives.len(), spec.block_size, size);
+    let Areas { journal, meta, zones_at, zone_bytes, zone_count } = areas;
     if zone_count < ZONES_MIN {
-        let least = size - room + zone_bytes * u64::from(ZONES_MIN);
+        let fits =
+            |size: &u64| Areas::of(drives.len(), spec.block_size, *size).zone_count >= ZONES_MIN;
+        let larger = (size / MIB + 1..).map(|mibs| mibs * MIB);
+        let least = larger.into_iter().find(fits).expect("some size is enough");
         return Err(CreateError::DriveTooSmall { name: name.clone(), size, least });
     }
     let geometry = PoolGeometry {
@@ -103,6 +121,9 @@ fn check_spec(drives: usize, spec: &CreateSpec) -> Result<StripeShape, CreateErr
     }
     if drives < layout::DRIVES_MIN {
         return Err(layout::LayoutError::TooFewDrives { drives }.into());
+    }
+    if drives < layout::DRIVES_MIN {
+        return Err(LayoutError::TooFewDrives { drives }.into());
     }
     let width = spec.width.unwrap_or_else(|| default_width(drives, spec.parity));
     let shape = StripeShape::new(width, spec.parity)?;
@@ -189,7 +210,7 @@ pub async fn create<E: Env>(
     for (drive, done) in drives.iter().zip(join_all(writes).await) {
         done.map_err(|error| CreateError::Drive { name: drive.name(), error })?;
     }
-    let open = Pool::open(env, drives.to_vec(), OpenOptions::default()).await;
+    let open = Pool::open_at(env, drives.to_vec(), OpenOptions::default(), true).await;
     let pool = open.map_err(|error| CreateError::Open(Box::new(error)))?;
     let shape = StripeShape::new(decision.plan.width, decision.plan.parity)?;
     pool.configure(shape, spec).await?;

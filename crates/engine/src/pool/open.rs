@@ -33,6 +33,16 @@ impl<E: Env> Pool<E> {
         drives: Vec<E::Drive>,
         options: OpenOptions,
     ) -> Result<Pool<E>, OpenError> {
+        Pool::open_at(env, drives, options, false).await
+    }
+
+    /// As `open`. Only a pool that is just being made may have no class yet.
+    pub(super) async fn open_at(
+        env: &E,
+        drives: Vec<E::Drive>,
+        options: OpenOptions,
+        being_made: bool,
+    ) -> Result<Pool<E>, OpenError> {
         let labelled = read_labels(drives).await?;
         let label = newest_label(&labelled)?;
         let array = Rc::new(assemble(&label, labelled)?);
@@ -53,6 +63,10 @@ impl<E: Env> Pool<E> {
         let loaded = env.now();
         if !label.clean {
             recovery.replay(&mut recovered).await?;
+        }
+        if !being_made && recovered.space.classes().next().is_none() {
+            let (pool, what) = (label.pool_name, "making it was interrupted: make it again");
+            return Err(OpenError::Damaged { pool, what: what.into() });
         }
         if !options.read_only {
             check_redundancy(&label, &array, &recovered)?;

@@ -86,6 +86,7 @@ impl<E: Env> Pool<E> {
             patch_bytes,
             patches: state.map.patches(),
             patch_budget_bytes: state.settings.patch_budget,
+            checkpoint_bytes: state.meta.used_bytes(),
         }
     }
 }

@@ -132,16 +132,12 @@ impl<E: Env> Pool<E> {
         let block_size = u64::from(shard.geometry.block_size);
         let last = shard.state.borrow().map.last_mapped_block(volume.id);
         let Some(last) = last else { return 0 };
-        let start = last * block_size;
-        let mut end = start;
-        for extent in shard.extents(volume, start, block_size, 1) {
-            end += extent.len;
-            if !extent.allocated {
-                end -= extent.len;
-                break;
-            }
+        let (mut at, mut end) = (last * block_size, 0);
+        for extent in shard.extents(volume, at, block_size, 1) {
+            at += extent.len;
+            end = if extent.allocated { at } else { end };
         }
-        end.max(start + 1)
+        end
     }
 
     pub async fn volume_delete(&self, name: &str) -> Result<(), VolumeError> {

@@ -31,7 +31,8 @@ fn a_plan_adds_up() {
                     + plan.zone_bytes * u64::from(plan.zones);
                 assert!(each <= size, "{each} of {size} on every drive");
                 let data = plan.raw_bytes / width * (width - u64::from(parity));
-                assert!(plan.usable_bytes > 0 && plan.usable_bytes < data);
+                let usable = plan.usable_bytes;
+                assert!(usable > 0 && usable < data, "{usable} of {data}: {plan:?}");
                 // Labels, journal, metadata and the replicated area take their part, no more.
                 if size > 1 << 32 {
                     let share = plan.usable_bytes as f64 / data as f64;

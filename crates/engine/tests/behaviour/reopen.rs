@@ -184,14 +184,19 @@ fn up_to_three_damaged_label_copies_do_no_harm() {
     });
 }
 
+/// A dead drive that is plugged in is no worse than one that is not.
 #[test]
-fn an_unreadable_drive_is_named() {
+fn an_unreadable_drive_counts_as_missing() {
     let world = Virtual::new(4, 48 * MIB, 55);
     world.block_on(async {
         make_pool(&world, &CreateSpec::new("tank")).await.close().await.expect("closes");
         world.disks[3].set_failed(true);
-        let error = open(&world, world.drives()).await.err().expect("it does not answer");
-        assert!(matches!(&error, OpenError::Drive { name, .. } if name == "disk3"), "{error}");
+        let pool = open(&world, world.drives()).await.expect("three of four");
+        assert_eq!(pool.status().redundancy_margin, 0);
+        pool.close().await.expect("closes");
+        world.disks.iter().for_each(|disk| disk.set_failed(true));
+        let error = open(&world, world.drives()).await.err().expect("none answers");
+        assert!(matches!(&error, OpenError::Drive { name, .. } if name == "disk0"), "{error}");
     });
 }
 

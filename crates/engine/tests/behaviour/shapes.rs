@@ -19,7 +19,7 @@ async fn some_requests<E: Env>(volume: &Volume<E>, mirror: &mut Mirror, rng: &mu
             2 => block * blocks,
             _ => 512 * (1 + rng.below(block * blocks / 512)),
         };
-        let len = len.min(size / 2);
+        let len = len.min(size / 1024 * 512);
         let unit = if rng.chance(1, 2) { block.min(len) } else { 512 };
         let offset = rng.below((size - len) / unit + 1) * unit;
         match rng.below(12) {

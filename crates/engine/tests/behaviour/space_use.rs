@@ -24,6 +24,11 @@ async fn trimming<W: World>(world: &W) {
     pool.flush().await.expect("flush");
     let trimmed = pool.status().space;
     assert_eq!(trimmed.used, 2 * MIB);
+    assert!(trimmed.free + trimmed.limbo >= full.free + 22 * MIB);
+    // Dead stripes are reused once a journal block after their end says so.
+    volume.write(0, Buf::from_slice(&[5; 4096]), true).await.expect("write");
+    pool.flush().await.expect("flush");
+    let trimmed = pool.status().space;
     assert!(trimmed.free >= full.free + 22 * MIB, "{} then {}", full.free, trimmed.free);
     let mut mirror = Mirror::new(32 * MIB);
     mirror.bytes[..1 << 20].fill(5);
@@ -149,7 +154,7 @@ both_runtimes!(over_committing_7, 7, 40 * MIB, over_committing);
 /// it can be closed in the middle of it.
 #[test]
 fn a_full_pool_can_be_overwritten_and_closed() {
-    for (drives, parity, parallel) in [(7, 1, 64), (8, 2, 16), (3, 1, 128)] {
+    for (drives, parity, parallel) in [(7, 1, 64), (4, 2, 16), (3, 1, 128)] {
         let world = Virtual::new(drives, 40 * MIB, 21);
         world.block_on(async {
             let mut rng = Rng::new(22);
@@ -163,7 +168,7 @@ fn a_full_pool_can_be_overwritten_and_closed() {
                 let data = mirror.fill(&mut rng, offset, 65536);
                 volume.write(offset, data, false).await.expect("its size is usable");
             }
-            for _ in 0..3 * size / 16384 / parallel {
+            for _ in 0..size / 16384 / parallel / 2 {
                 let mut starts: Vec<u64> = (0..parallel).map(|_| rng.below(size / 16384)).collect();
                 starts.sort_unstable();
                 starts.dedup();
