@@ -15,7 +15,6 @@ use crate::limits::{
     JOURNAL_DRIVE_FRACTION, JOURNAL_DRIVE_MAX, JOURNAL_DRIVE_MIN, JOURNAL_TOTAL_BYTES,
     METADATA_COPIES, PATCH_BUDGET_BYTES, ZONE_BYTES_MIN, ZONES_AIM, ZONES_MIN,
 };
-use crate::pool::open::Making;
 use crate::pool::{Pool, usable_bytes};
 
 const MIB: u64 = 1 << 20;

@@ -33,15 +33,6 @@ impl<E: Env> Pool<E> {
         drives: Vec<E::Drive>,
         options: OpenOptions,
     ) -> Result<Pool<E>, OpenError> {
-        Pool::open_at(env, drives, options, Making::Finished).await
-    }
-
-    pub(super) async fn open_at(
-        env: &E,
-        drives: Vec<E::Drive>,
-        options: OpenOptions,
-        making: Making,
-    ) -> Result<Pool<E>, OpenError> {
         Pool::open_at(env, drives, options, false).await
     }
 
@@ -69,9 +60,6 @@ impl<E: Env> Pool<E> {
         };
         let begin = env.now();
         let mut recovered = recovery.load(settings).await?;
-        if making == Making::Finished && recovered.space.classes().next().is_none() {
-            return Err(unfinished(&label, &array));
-        }
         let loaded = env.now();
         if !label.clean {
             recovery.replay(&mut recovered).await?;
@@ -152,20 +140,6 @@ impl<E: Env> Pool<E> {
         state.config_dirty = true;
         Ok(id)
     }
-}
-
-/// How far a pool is. The checkpoint that ends its making holds its first class.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Making {
-    Begun,
-    Finished,
-}
-
-/// The power went while the pool was made: there is no pool.
-fn unfinished<D: Drive>(label: &Superblock, array: &Array<D>) -> OpenError {
-    let first = array.active().first().map(|&index| array.member(index).name());
-    let what = format!("making pool {} was interrupted: make it again", label.pool_name);
-    OpenError::NotOurs { name: first.unwrap_or_default(), what }
 }
 
 struct Labelled<D> {
