@@ -281,7 +281,7 @@ pub fn layout_kind(kind: LayoutKind) -> u8 {
     }
 }
 
-fn settings_pairs(settings: &Settings) -> Vec<(u16, u64)> {
+pub fn settings_pairs(settings: &Settings) -> Vec<(u16, u64)> {
     let eager = u64::from(settings.conversion == ConversionPolicy::Eager);
     vec![
         (SETTING_REPLICATED_PERCENT, u64::from(settings.replicated_percent)),

@@ -14,7 +14,7 @@ use crate::api::{
     RecoveryReport, RequestError,
 };
 use crate::array::Array;
-use crate::checkpoint::layout_kind;
+use crate::checkpoint::{layout_kind, settings_pairs};
 use crate::geometry::{Class, PoolGeometry};
 use crate::journal::{Journal, JournalIdentity};
 use crate::label::{Label, Labels, read_label};
@@ -111,6 +111,10 @@ impl<E: Env> Pool<E> {
             state.settings.replicated_percent = spec.replicated_percent;
             state.settings.conversion = spec.conversion;
             state.config_dirty = true;
+            // Before the class: what has a class is made, and then has its settings too.
+            for (key, value) in settings_pairs(&state.settings) {
+                shard.journal.append(&Record::Setting { key, value });
+            }
         }
         self.ensure_class(shape)?;
         self.close().await.map_err(|error| {
