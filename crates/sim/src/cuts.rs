@@ -207,7 +207,13 @@ impl Cut {
         let bytes = self.oracle.borrow().bytes_of(&name, write);
         volume.write(4096, io::Buf::from_slice(&bytes), true).await.map_err(failed)?;
         self.oracle.borrow_mut().write_ends(&name, write, true, true);
-        let space = pool.space_status();
+        let (status, spec) = (pool.status(), self.scenario.plan().spec);
+        if (status.conversion, status.replicated_percent)
+            != (spec.conversion, spec.replicated_percent)
+        {
+            return Err("the pool's settings are not those it was made with".into());
+        }
+        let space = status.space;
         let sum = space.replicated + space.raid + space.limbo + space.free;
         if sum != space.total {
             return Err(format!("space does not add up: {space:?}"));

@@ -37,6 +37,7 @@ impl Scenario {
         let mut spec = CreateSpec::new("cut");
         spec.block_size = 16 << 10;
         spec.conversion = ConversionPolicy::Eager;
+        spec.replicated_percent = 12;
         let (drives, parity, width) = match self {
             Scenario::Raid5 => (4, 1, 4),
             Scenario::Raid6 => (5, 2, 5),
