@@ -133,14 +133,33 @@ impl<E: Env> Shard<E> {
         if len == 0 {
             return Ok(Buf::zeroed(block_size));
         }
-        let flbn = self.geometry.flbn(class, key, slot);
-        let data = self.read_place(Place { flbn, replicated: true, sector: 0 }, len).await?;
+        let data = self.read_own(key, class, slot, len).await?;
         if len == block_size {
             return Ok(data);
         }
         let mut padded = BufMut::zeroed(block_size);
         padded[..len].copy_from_slice(&data);
         Ok(padded.freeze())
+    }
+
+    /// Bytes of a slot as they lie in stripe 0. Copies may differ where a write came to nothing
+    /// (a crash in the middle of it); parity has to be of the block that stays.
+    async fn read_own(
+        &self,
+        key: TupleKey,
+        class: &Class,
+        slot: usize,
+        len: usize,
+    ) -> Result<Buf, RequestError> {
+        let own = self.geometry.address(class, key, slot);
+        if let Ok(data) = self.array.read(own.drive, own.offset, len).await {
+            return Ok(data);
+        }
+        let flbn = self.geometry.flbn(class, key, slot);
+        let data = self.read_place(Place { flbn, replicated: true, sector: 0 }, len).await?;
+        // Unreadable now is not unreadable for ever. A drive that refuses this fails.
+        let _ = self.array.write(own.drive, own.offset, data.clone(), Durability::Cached).await;
+        Ok(data)
     }
 
     /// Moves the live data of tuples elsewhere; they die. Ends their being busy.

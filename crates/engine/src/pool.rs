@@ -92,9 +92,14 @@ impl<E: Env> Pool<E> {
 /// area, which is also the room that compaction works in.
 pub fn footprint_max(geometry: &PoolGeometry, class: &Class, replicated_percent: u8) -> u64 {
     let stripes = u64::from(class.stripes_per_zone) * u64::from(geometry.zone_count);
-    let room = (stripes * u64::from(replicated_percent)).div_ceil(100).max(4 * RESERVE_STRIPES);
     let width = class.width() as u64;
-    stripes.saturating_sub(room) * width * u64::from(geometry.block_sectors())
+    usable_stripes(stripes, replicated_percent) * width * u64::from(geometry.block_sectors())
+}
+
+/// Stripes, of all there are, that live data may take.
+fn usable_stripes(stripes: u64, replicated_percent: u8) -> u64 {
+    let room = (stripes * u64::from(replicated_percent)).div_ceil(100).max(4 * RESERVE_STRIPES);
+    stripes.saturating_sub(room)
 }
 
 /// Bytes that volumes of this class can hold.

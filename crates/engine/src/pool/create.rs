@@ -15,7 +15,7 @@ use crate::limits::{
     JOURNAL_DRIVE_FRACTION, JOURNAL_DRIVE_MAX, JOURNAL_DRIVE_MIN, JOURNAL_TOTAL_BYTES,
     METADATA_COPIES, PATCH_BUDGET_BYTES, ZONE_BYTES_MIN, ZONES_AIM, ZONES_MIN,
 };
-use crate::pool::{Pool, usable_bytes};
+use crate::pool::{Pool, usable_bytes, usable_stripes};
 
 const MIB: u64 = 1 << 20;
 /// Data blocks of a stripe by default: FusionRAID §5.1 runs 6+1.
@@ -48,6 +48,13 @@ impl Areas {
         let room = end_area(size).saturating_sub(zones_at);
         Areas { journal, meta, zones_at, zone_bytes, zone_count: (room / zone_bytes) as u32 }
     }
+
+    /// There is room for data beside the replicated area.
+    fn suffice(&self, drives: usize, shape: StripeShape, spec: &CreateSpec) -> bool {
+        let rows = self.zone_bytes / u64::from(spec.block_size) / u64::from(shape.width);
+        let stripes = rows * drives as u64 * u64::from(self.zone_count);
+        self.zone_count >= ZONES_MIN && usable_stripes(stripes, spec.replicated_percent) > 0
+    }
 }
 
 /// What `create` would make of these drives.
@@ -65,15 +72,15 @@ fn decide(drives: &[(String, Geometry)], spec: &CreateSpec) -> Result<Decision, 
         .min_by_key(|(_, geometry)| geometry.size)
         .expect("the layout wants three drives or more");
     let size = smallest.size;
-    let areas = Areas::of(drives.len(), spec.block_size, size);
-    let Areas { journal, meta, zones_at, zone_bytes, zone_count } = areas;
-    if zone_count < ZONES_MIN {
-        let fits =
-            |size: &u64| Areas::of(drives.len(), spec.block_size, *size).zone_count >= ZONES_MIN;
+    let areas = |size| Areas::of(drives.len(), spec.block_size, size);
+    let suffice = |areas: &Areas| areas.suffice(drives.len(), shape, spec);
+    if !suffice(&areas(size)) {
         let larger = (size / MIB + 1..).map(|mibs| mibs * MIB);
-        let least = larger.into_iter().find(fits).expect("some size is enough");
+        let least = larger.into_iter().find(|&size| suffice(&areas(size)));
+        let least = least.expect("some size is enough");
         return Err(CreateError::DriveTooSmall { name: name.clone(), size, least });
     }
+    let Areas { journal, meta, zones_at, zone_bytes, zone_count } = areas(size);
     let geometry = PoolGeometry {
         drives: drives.len(),
         block_size: spec.block_size,

@@ -1,9 +1,9 @@
 //! Opening: read-only, mixed-up drives, damaged labels, after a crash.
 
 use engine::{ConversionPolicy, CreateSpec, OpenError, OpenOptions, Pool, RequestError, create};
-use io::Buf;
 use io::rng::Rng;
 use io::virt::{Disk, Latency, VirtDrive};
+use io::{Buf, Env};
 
 use crate::common::sleep;
 use crate::common::{MIB, Mirror, Virtual, World, check_all, check_degraded, make_pool, open_pool};
@@ -245,7 +245,16 @@ fn conversion_after_a_crash_makes_consistent_stripes() {
             let pool = open_pool(&world).await;
             assert_eq!(pool.status().recovery.records_dropped, 1);
             let volume = pool.volume("v").expect("made");
-            check_all(&volume, &mirror, "recovered").await;
+            // Reads keep drives busy, so that conversion would rather read elsewhere.
+            for task in 0..8 {
+                let (volume, pool) = (volume.clone(), pool.clone());
+                world.env().spawn(async move {
+                    for round in (0..).take_while(|_| pool.counters().conversions == 0) {
+                        let at = [0, 16, 3, 5, 9, 11, 13][(task + round) % 7];
+                        volume.read(at * 64 * KIB, 4096).await.expect("read");
+                    }
+                });
+            }
             sleep(world.env(), 500).await;
             assert!(pool.counters().conversions > 0);
             check_all(&volume, &mirror, "converted").await;
