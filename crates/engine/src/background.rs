@@ -137,17 +137,24 @@ impl<E: Env> Shard<E> {
     /// One piece of work for a class; false when there is none, or none that gains anything.
     async fn step(&self, class: &Rc<Class>) -> Result<bool, RequestError> {
         let convertible = self.state.borrow().space.tuple_count() > 0;
-        let mut work = next_work(&self.facts(class.id), convertible, true);
+        let mut facts = self.facts(class.id);
+        // What gains nothing (no tuple at rest, nothing dead that can be freed yet) must not keep
+        // us from the next best.
+        if next_work(&facts, convertible, true) == Work::Flush {
+            if self.flush_limbo().await? > 0 {
+                return Ok(true);
+            }
+            facts = Facts { limbo: 0, ..self.facts(class.id) };
+        }
+        let mut work = next_work(&facts, convertible, true);
         if work == Work::Convert {
             if self.convert_batch().await? > 0 {
                 return Ok(true);
             }
-            // No tuple is at rest: that must not keep us from what else makes space.
-            work = next_work(&self.facts(class.id), false, true);
+            work = next_work(&facts, false, true);
         }
         match work {
-            Work::Rest | Work::Convert => Ok(false),
-            Work::Flush => Ok(self.flush_limbo().await? > 0),
+            Work::Rest | Work::Convert | Work::Flush => Ok(false),
             Work::Compact => {
                 if self.compact_class(class).await? > 0 {
                     return Ok(true);

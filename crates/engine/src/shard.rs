@@ -208,25 +208,34 @@ impl<E: Env> Shard<E> {
         class: &Rc<Class>,
         claim: Claim,
     ) -> Option<(TupleKey, usize)> {
-        let mut skipped = 0;
-        loop {
+        let mut passed: SmallVec<[(TupleKey, usize); 16]> = SmallVec::new();
+        let chosen = loop {
             let open = state.open.entry(class.id).or_default();
             let Some((key, slot)) = open.spare.pop_front() else {
-                self.build_tuple(state, class, claim)?;
-                continue;
+                if self.build_tuple(state, class, claim).is_some() {
+                    continue;
+                }
+                // A slot with a copy less is better than none, and than burying what was free.
+                break passed.pop();
             };
             let spot = self.spot(state, class, key, slot, 0);
             let avoided = spot.targets.iter().any(|at| state.space.is_avoided(at.drive));
             // A slot on a lost drive is passed over, as long as others may be better.
-            let pass = avoided && skipped < 2 * self.geometry.drives;
-            let tuple = state.space.tuple_mut(key).expect("spare slots belong to tuples");
-            tuple.unhanded -= 1;
-            if !pass {
-                return Some((key, slot));
+            if !avoided || passed.len() == 2 * self.geometry.drives {
+                break Some((key, slot));
             }
-            skipped += 1;
-            state.space.tuple_check_dead(key, self.journal.latest(), self.reads.close());
+            passed.push((key, slot));
+        };
+        for &(key, _) in passed.iter().chain(&chosen) {
+            state.space.tuple_mut(key).expect("spare slots belong to tuples").unhanded -= 1;
         }
+        for (key, _) in passed {
+            // Not the tuple of the slot that is handed out: that one is about to be written.
+            if chosen.is_none_or(|(other, _)| other != key) {
+                state.space.tuple_check_dead(key, self.journal.latest(), self.reads.close());
+            }
+        }
+        chosen
     }
 
     /// Takes back every slot that was not written yet, so that the tuples of a class come to
