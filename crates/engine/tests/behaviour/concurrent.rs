@@ -84,7 +84,11 @@ fn overlapping_writes_end_in_one_order_and_stay_there() {
                 };
                 let writes: Vec<Marked> = (0..6).map(|_| one()).collect();
                 let issue = |write: &Marked| {
-                    volume.write(write.start as u64 * 512, write.bytes(), write.number % 5 == 0)
+                    volume.write(
+                        write.start as u64 * 512,
+                        write.bytes(),
+                        write.number.is_multiple_of(5),
+                    )
                 };
                 let done = join_all(writes.iter().map(issue)).await;
                 assert!(done.iter().all(Result::is_ok));

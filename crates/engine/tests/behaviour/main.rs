@@ -6,6 +6,7 @@ mod common;
 mod concurrent;
 mod create;
 mod failures;
+mod memory;
 mod operations;
 mod reopen;
 mod shapes;

@@ -67,7 +67,7 @@ impl Real {
     pub fn new(drives: usize, size: u64, _seed: u64) -> Real {
         let dir = tempfile::tempdir().expect("a temporary directory");
         for at in 0..drives {
-            create_file(&dir.path().join(format!("d{at}.img")), size)
+            create_file(dir.path().join(format!("d{at}.img")), size)
                 .expect("space for test drives");
         }
         Real { env: UringEnv::new().expect("io_uring works here"), dir, drives }
