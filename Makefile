@@ -36,8 +36,9 @@ fmt:
 	$(CARGO) fmt --all
 
 test: lint
-	$(CARGO) test --locked --workspace
+	$(CARGO) test --locked --workspace --exclude sim
 	$(CARGO) build --locked --release --workspace
+	$(CARGO) test --locked --release --package sim
 	scripts/tests/real_clients.sh
 	scripts/tests/filesystem.sh
 	scripts/tests/crash_kill.sh
