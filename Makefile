@@ -48,6 +48,7 @@ bench: build
 
 soak: export STEADYRAID_LIMIT := 14400
 soak: build
+	target/release/sim worlds --start 1 --seeds 20000
 	scripts/tests/crash_kill.sh 3000
 	scripts/tests/filesystem.sh 20
 	scripts/tests/real_clients.sh 400
