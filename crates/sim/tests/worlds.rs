@@ -17,21 +17,21 @@ fn seeds_that_once_failed() {
 }
 
 #[test]
-fn worlds_1000_to_1079() {
-    all(1000..1080);
+fn worlds_1000_to_1074() {
+    all(1000..1075);
 }
 
 #[test]
-fn worlds_1080_to_1159() {
-    all(1080..1160);
+fn worlds_1075_to_1149() {
+    all(1075..1150);
 }
 
 #[test]
-fn worlds_1160_to_1239() {
-    all(1160..1240);
+fn worlds_1150_to_1224() {
+    all(1150..1225);
 }
 
 #[test]
-fn worlds_1240_to_1319() {
-    all(1240..1320);
+fn worlds_1225_to_1299() {
+    all(1225..1300);
 }
