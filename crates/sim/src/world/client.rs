@@ -12,6 +12,7 @@ use super::plan::Mix;
 
 const SECTOR: u64 = 512;
 const READ_MAX: u64 = 256 << 10;
+const FILL_STEP: u64 = 128 << 10;
 
 pub struct Client {
     pub context: Rc<Context>,
@@ -51,6 +52,18 @@ impl Client {
                 self.context.env.sleep_until(self.context.env.now() + pause).await;
             }
         }
+    }
+
+    /// Writes the volume from end to end.
+    pub async fn fill(mut self) {
+        let size = self.volume.size();
+        for offset in (0..size).step_by(FILL_STEP as usize) {
+            if self.context.is_failed() {
+                return;
+            }
+            self.write(offset, FILL_STEP.min(size - offset)).await;
+        }
+        self.flush().await;
     }
 
     async fn step(&mut self) {
@@ -95,7 +108,8 @@ impl Client {
         let size = self.volume.size();
         let len = len.min(size);
         let hot = self.rng.chance(self.mix.hot, 100);
-        let reach = if hot { (size / 8).max(len) } else { size };
+        let warm = if self.mix.hot_bytes > 0 { self.mix.hot_bytes.min(size) } else { size / 8 };
+        let reach = if hot { warm.max(len) } else { size };
         let offset = self.rng.below((reach - len) / unit + 1) * unit;
         (offset, len)
     }

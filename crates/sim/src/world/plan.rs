@@ -39,6 +39,8 @@ pub struct Mix {
     pub fua: u64,
     /// Requests that go to the first eighth of a volume, in percent.
     pub hot: u64,
+    /// Bytes that hot requests fall into; 0: the first eighth.
+    pub hot_bytes: u64,
     /// Longest pause between requests.
     pub think_micros: u64,
 }
@@ -53,6 +55,9 @@ pub struct Plan {
     pub fill: Fill,
     pub clients: usize,
     pub mix: Mix,
+    /// Volumes are written from end to end before anything else: without that, few requests
+    /// ever meet a full pool, and compaction hardly runs.
+    pub prefill: bool,
     pub sessions: usize,
     /// Requests of each client in one session.
     pub requests: usize,
@@ -61,6 +66,8 @@ pub struct Plan {
 }
 
 const MIB: u64 = 1 << 20;
+/// From this seed on, worlds are what [`Plan::make_harder`] makes of them.
+const SEEDS_WITH_FULL_POOLS: u64 = 1000;
 
 fn draw_mix(rng: &mut Rng) -> Mix {
     // Some kinds are missing altogether in some worlds: what is rare elsewhere is then all
@@ -78,6 +85,7 @@ fn draw_mix(rng: &mut Rng) -> Mix {
         flush: part(6),
         fua: part(50),
         hot: part(90),
+        hot_bytes: 0,
         think_micros: part(3) * part(400),
     };
     if mix.small + mix.page + mix.block + mix.stripe + mix.sequential == 0 {
@@ -145,13 +153,28 @@ impl Plan {
             fill,
             clients: 1 + rng.index(8),
             mix: draw_mix(&mut rng),
+            prefill: false,
             sessions: 2 + rng.index(4),
             requests: 20 + rng.index(if fill == Fill::Calm { 300 } else { 1500 }),
             victims: Vec::new(),
         };
         plan.draw_volumes(&mut rng);
         plan.draw_victims(&mut rng);
+        if seed >= SEEDS_WITH_FULL_POOLS {
+            plan.make_harder();
+        }
         plan
+    }
+
+    /// What was added when the first seeds had found their bugs, which keep their worlds.
+    fn make_harder(&mut self) {
+        self.prefill = self.fill != Fill::Calm;
+        if self.fill == Fill::Calm && self.seed.is_multiple_of(6) {
+            // Small writes to few blocks: patch lists grow until they are merged.
+            let quiet = Mix { page: 1, block: 0, stripe: 0, sequential: 0, ..self.mix.clone() };
+            self.mix = Mix { small: 30, hot: 95, hot_bytes: 128 << 10, trim: 1, ..quiet };
+            self.requests = self.requests.max(250);
+        }
     }
 
     fn draw_volumes(&mut self, rng: &mut Rng) {

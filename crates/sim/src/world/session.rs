@@ -117,6 +117,9 @@ impl World {
 
     /// Clients work until they are through or the machine dies.
     pub(super) fn clients(&mut self, pool: &Pool<VirtEnv>) -> Result<(), String> {
+        if std::mem::take(&mut self.plan.prefill) {
+            self.prefill(pool)?;
+        }
         let clients = self.all_clients(pool, 0)?;
         let requests = self.plan.requests;
         self.start_trouble();
@@ -147,6 +150,14 @@ impl World {
         let death = Death::draw(&mut self.rng);
         self.context.count(|tally| tally.deaths += 1);
         self.die(death);
+        Ok(())
+    }
+
+    /// One client for each volume fills it.
+    fn prefill(&mut self, pool: &Pool<VirtEnv>) -> Result<(), String> {
+        let mut clients = self.all_clients(pool, 0xf111)?;
+        clients.truncate(self.plan.volumes.len());
+        self.complete("filling", join_all(clients.into_iter().map(Client::fill)))?;
         Ok(())
     }
 
