@@ -163,8 +163,7 @@ impl<E: Env> Journal<E> {
     }
 
     pub fn fill_percent(&self) -> u64 {
-        let (used, len) = self.usage(&self.state.borrow());
-        (used * 100).checked_div(len).unwrap_or(100)
+        self.fill_percent_of(&self.state.borrow()).into()
     }
 
     /// Appends a record whose effect needs no data on the drives.
