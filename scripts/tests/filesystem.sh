@@ -94,18 +94,32 @@ start_postgres() {
     postmaster=$(head -1 "$data/postmaster.pid")
 }
 
+# Every process that works in the data directory.
+postgres_processes() {
+    local pid
+    for pid in $(pgrep -u postgres -f '^postgres: |/postgres -D'); do
+        [ "$(readlink "/proc/$pid/cwd" 2>/dev/null)" != "$data" ] || echo "$pid"
+    done
+}
+
+none_left() {
+    local pids
+    pids=$(postgres_processes)
+    [ -n "$pids" ] || return 0
+    # shellcheck disable=SC2086
+    kill -KILL $pids 2>/dev/null || true
+    return 1
+}
+
+# The postmaster goes first, so that it can't fork any more: a backend that outlives the others
+# waits for ever for a lock that one of them held.
 kill_postgres() {
     [ -n "$postmaster" ] || return 0
-    local pids pid
     # It may have ended by itself: PostgreSQL panics when its disk is gone.
-    pids="$postmaster $(pgrep -P "$postmaster" | xargs || true)"
+    kill -KILL "$postmaster" 2>/dev/null || true
+    wait_until 30 gone "$postmaster" || echo "warning: PostgreSQL's postmaster stays" >&2
+    wait_until 30 none_left || echo "warning: PostgreSQL stays: $(postgres_processes)" >&2
     postmaster=
-    for pid in $pids; do
-        kill -KILL "$pid" 2>/dev/null || true
-    done
-    for pid in $pids; do
-        wait_until 30 gone "$pid" || echo "warning: PostgreSQL process $pid stays" >&2
-    done
 }
 defer kill_postgres
 
@@ -140,7 +154,11 @@ crash_under_load() {
     inserter=$!
     sleep "$load_seconds"
     kill_server
+    # nbdfuse has nobody to talk to, and sometimes never says so to the kernel.
+    kill -KILL "$fuse"
     kill_postgres
+    wait_until 30 gone "$bench" || fail "pgbench outlives PostgreSQL"
+    wait_until 30 gone "$inserter" || fail "psql outlives PostgreSQL"
     wait "$bench" "$inserter" || true
     rows=$(($(wc -l <"$acked") - rows))
     echo "killed; $rows rows were acknowledged meanwhile"
