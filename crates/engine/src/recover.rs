@@ -383,8 +383,8 @@ impl<D: Drive> Recovery<'_, D> {
             match check {
                 Check::Nothing => (Verdict::Trusted, 0, 0),
                 Check::Copies { places, len, crc } => self.verify_copies(places, len, crc).await,
-                Check::Stripe { members, crcs, parity } => {
-                    (self.verify_stripe(&members, &crcs, parity).await, 1, 0)
+                Check::Stripe { members, crcs } => {
+                    (self.verify_stripe(&members, &crcs).await, 1, 0)
                 }
             }
         };
@@ -431,10 +431,12 @@ impl<D: Drive> Recovery<'_, D> {
         let Some(class) = space.class_of_zone(stripe.zone) else { return Check::Nothing };
         let address = |position| self.geometry.address(class, stripe, position);
         let members = (0..class.width()).map(address).collect();
-        Check::Stripe { members, crcs: crcs.to_vec(), parity: class.shape }
+        Check::Stripe { members, crcs: crcs.to_vec() }
     }
 
-    /// A replicated write is good if any copy is; the others are made like it.
+    /// A replicated write is good if any copy is; the others are made like it. Of one whose
+    /// copies can't be read at all nobody knows: a later read that fails is right, and one that
+    /// finds what was there before would not be.
     async fn verify_copies(
         &self,
         places: Vec<BlockAddress>,
@@ -445,7 +447,8 @@ impl<D: Drive> Recovery<'_, D> {
         let copies = join_all(places.iter().map(read)).await;
         let good = |bytes: &Buf| crc32c::crc32c(bytes) == crc;
         let Some(data) = copies.iter().flatten().find(|bytes| good(bytes)).cloned() else {
-            return (Verdict::Dropped, 1, 0);
+            let readable = copies.iter().any(|copy| copy.is_ok());
+            return (if readable { Verdict::Dropped } else { Verdict::Trusted }, 1, 0);
         };
         let mut healed = 0;
         for (at, copy) in places.iter().zip(&copies) {
@@ -457,22 +460,15 @@ impl<D: Drive> Recovery<'_, D> {
         (Verdict::Trusted, 1, healed)
     }
 
-    /// A stripe is good if every block that can be read is what was written, and no more are
-    /// missing than parity makes up for.
-    async fn verify_stripe(
-        &self,
-        members: &[BlockAddress],
-        crcs: &[u32],
-        shape: StripeShape,
-    ) -> Verdict {
+    /// A stripe is good if every block that can be read is what was written. If more are missing
+    /// than parity makes up for, reads of those fail.
+    async fn verify_stripe(&self, members: &[BlockAddress], crcs: &[u32]) -> Verdict {
         let len = self.geometry.block_size as usize;
         let read = |at: &BlockAddress| self.array.read(at.drive, at.offset, len);
         let blocks = join_all(members.iter().map(read)).await;
-        let missing = blocks.iter().filter(|block| block.is_err()).count();
         let matches = |(block, crc): (&Buf, &u32)| crc32c::crc32c(block) == *crc;
         let readable = blocks.iter().zip(crcs).filter_map(|(b, c)| Some((b.as_ref().ok()?, c)));
-        let intact = readable.into_iter().all(matches);
-        if intact && missing <= shape.parity() { Verdict::Trusted } else { Verdict::Dropped }
+        if readable.into_iter().all(matches) { Verdict::Trusted } else { Verdict::Dropped }
     }
 
     /// The effect of one record on the maps. Idempotent, in order.
@@ -578,5 +574,5 @@ fn runs(records: &[Record]) -> impl Iterator<Item = &[Record]> {
 enum Check {
     Nothing,
     Copies { places: Vec<BlockAddress>, len: usize, crc: u32 },
-    Stripe { members: Vec<BlockAddress>, crcs: Vec<u32>, parity: StripeShape },
+    Stripe { members: Vec<BlockAddress>, crcs: Vec<u32> },
 }
