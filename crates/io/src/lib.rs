@@ -8,6 +8,7 @@
 //! * [`uring`]: real time, io_uring, files and block devices;
 //! * [`virt`]: virtual time, drives in memory whose unflushed writes a power cut may lose.
 
+pub mod any;
 pub mod buf;
 pub mod drive;
 pub mod env;
@@ -21,6 +22,7 @@ pub mod sync;
 pub mod uring;
 pub mod virt;
 
+pub use any::AnyDrive;
 pub use buf::{Buf, BufMut, PAGE};
 pub use drive::{Drive, DriveError, DriveErrorKind, Durability, Geometry, Operation};
 pub use env::{Env, Nanos};

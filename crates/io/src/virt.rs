@@ -5,6 +5,7 @@
 //! ([`VirtEnv::crash`]), decide what the platters kept ([`Disk::power_cut`]), and attach them
 //! to a machine again ([`VirtDrive::attach`]).
 
+mod attached;
 mod cache;
 mod disk;
 mod drive;
@@ -21,9 +22,10 @@ use crate::env::{Env, Nanos};
 use crate::exec::Executor;
 use crate::rng::{Rng, mix};
 
+pub use attached::{Attached, Latency};
 pub use cache::CutMode;
 pub use disk::{Counters, Disk};
-pub use drive::{Latency, VirtDrive};
+pub use drive::VirtDrive;
 
 /// So many polls without time moving on means that tasks wake each other for ever.
 const POLLS_PER_INSTANT_MAX: u64 = 50_000_000;

@@ -1,17 +1,20 @@
 //! Every kind of drive the real environment knows, under one type.
 
 use super::drive::UringDrive;
+use crate::any::{AnyDrive, drive_of_kinds};
 use crate::buf::Buf;
 use crate::drive::{Drive, DriveError, Durability, Geometry};
 use crate::mem::MemDrive;
 
-/// A drive of the real environment. A new kind is a variant here and a line in `each!`.
+/// A drive of the real environment. A new kind is a variant here and in the last line.
 #[derive(Clone)]
 pub enum RealDrive {
     /// A block device or a regular file.
     File(UringDrive),
     /// Memory of this process.
     Mem(MemDrive),
+    /// What wraps one of these: a model's timing, faults.
+    Any(AnyDrive),
 }
 
 impl From<UringDrive> for RealDrive {
@@ -26,43 +29,10 @@ impl From<MemDrive> for RealDrive {
     }
 }
 
-/// The same expression for whichever kind it is.
-macro_rules! each {
-    ($self:expr, $drive:ident => $call:expr) => {
-        match $self {
-            RealDrive::File($drive) => $call,
-            RealDrive::Mem($drive) => $call,
-        }
-    };
-}
-
-impl Drive for RealDrive {
-    fn geometry(&self) -> Geometry {
-        each!(self, drive => drive.geometry())
-    }
-
-    fn name(&self) -> String {
-        each!(self, drive => drive.name())
-    }
-
-    async fn read(&self, offset: u64, len: usize) -> Result<Buf, DriveError> {
-        each!(self, drive => drive.read(offset, len).await)
-    }
-
-    async fn write(
-        &self,
-        offset: u64,
-        data: Buf,
-        durability: Durability,
-    ) -> Result<(), DriveError> {
-        each!(self, drive => drive.write(offset, data, durability).await)
-    }
-
-    async fn flush(&self) -> Result<(), DriveError> {
-        each!(self, drive => drive.flush().await)
-    }
-
-    async fn discard(&self, offset: u64, len: u64) -> Result<(), DriveError> {
-        each!(self, drive => drive.discard(offset, len).await)
+impl From<AnyDrive> for RealDrive {
+    fn from(drive: AnyDrive) -> RealDrive {
+        RealDrive::Any(drive)
     }
 }
+
+drive_of_kinds!(RealDrive: File, Mem, Any);

@@ -1,227 +1,36 @@
-//! A disk attached to a machine: operations take time, and complete in any order.
+//! Every kind of drive the virtual environment knows, under one type.
 
-use std::future::pending;
+use super::{Attached, Disk, Latency, VirtEnv};
+use crate::any::{AnyDrive, drive_of_kinds};
+use crate::buf::Buf;
+use crate::drive::{Drive, DriveError, Durability, Geometry};
 
-use super::VirtEnv;
-use super::disk::Disk;
-use crate::buf::{Buf, BufMut};
-use crate::drive::{
-    Drive, DriveError, DriveErrorKind, Durability, Geometry, Operation, check_range,
-};
-use crate::env::{Env, Nanos};
-use crate::sync::oneshot;
-
-/// How long operations take on average. Each takes between half and one and a half of that,
-/// and one in [`Latency::STALL_ONE_IN`] much longer, so completions come in any order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Latency {
-    pub read: Nanos,
-    pub write: Nanos,
-    /// What a durable write takes on top.
-    pub write_through: Nanos,
-    pub flush: Nanos,
-    pub discard: Nanos,
-    /// Added to reads and writes by their length.
-    pub bytes_per_micro: u64,
-}
-
-impl Latency {
-    const STALL_ONE_IN: u64 = 64;
-    const STALL_FACTOR: u64 = 10;
-    /// How long a drive that is gone takes to say so.
-    const REFUSAL: Nanos = Nanos::from_micros(10);
-
-    /// A SATA-class SSD: 500 MB/s.
-    pub const SSD: Latency = Latency {
-        read: Nanos::from_micros(80),
-        write: Nanos::from_micros(20),
-        write_through: Nanos::from_micros(60),
-        flush: Nanos::from_micros(500),
-        discard: Nanos::from_micros(100),
-        bytes_per_micro: 500,
-    };
-
-    fn average(&self, operation: Operation, len: u64, durability: Durability) -> Nanos {
-        let transfer = Nanos(len * 1_000 / self.bytes_per_micro);
-        match (operation, durability) {
-            (Operation::Read, _) => self.read + transfer,
-            (Operation::Write, Durability::Cached) => self.write + transfer,
-            (Operation::Write, Durability::Durable) => self.write + self.write_through + transfer,
-            (Operation::Flush, _) => self.flush,
-            (Operation::Discard, _) => self.discard,
-        }
-    }
-}
-
-/// A handle on a disk in one machine.
+/// A drive of the virtual environment.
 #[derive(Clone)]
-pub struct VirtDrive {
-    env: VirtEnv,
-    disk: Disk,
-    latency: Latency,
-    /// The disk's power cycle this handle belongs to; after a cut it is dead.
-    power_cycle: u64,
-}
-
-/// What is asked, for errors and traces.
-#[derive(Clone, Copy)]
-struct Request {
-    operation: Operation,
-    offset: u64,
-    len: u64,
-}
-
-impl Request {
-    fn error(self, kind: DriveErrorKind) -> DriveError {
-        DriveError { operation: self.operation, offset: self.offset, len: self.len, kind }
-    }
-}
-
-#[derive(Clone, Copy)]
-enum Phase {
-    Submitted = 0,
-    Completed = 1,
-    Failed = 2,
+pub enum VirtDrive {
+    /// A disk attached to the machine.
+    Disk(Attached),
+    /// Whatever wraps one, or something else.
+    Any(AnyDrive),
 }
 
 impl VirtDrive {
-    /// Connects a disk with a machine. Writes that a machine left in flight when it crashed
-    /// are decided now, if no power cut has decided them.
+    /// Connects a disk with a machine; see [`Attached::new`].
     pub fn attach(env: &VirtEnv, disk: &Disk, latency: Latency) -> VirtDrive {
-        disk.settle();
-        let power_cycle = disk.power_cycles();
-        VirtDrive { env: env.clone(), disk: disk.clone(), latency, power_cycle }
-    }
-
-    pub fn disk(&self) -> &Disk {
-        &self.disk
-    }
-
-    /// Waits for ever if the world has been told to accept no more.
-    async fn admit(&self, request: Request) -> Result<(), DriveError> {
-        let Request { operation, offset, len } = request;
-        check_range(self.disk.geometry(), operation, offset, len)?;
-        if self.env.write_limit_reached() {
-            pending::<()>().await;
-        }
-        self.trace(Phase::Submitted, request);
-        if !self.is_gone() {
-            return Ok(());
-        }
-        // Takes time, or a task that tries again for ever would stop the clock.
-        self.env.sleep_until(self.env.now() + Latency::REFUSAL).await;
-        self.trace(Phase::Failed, request);
-        Err(request.error(DriveErrorKind::Removed))
-    }
-
-    /// Lets `act` happen when the operation's time has come, unless it fails; then `act` is
-    /// dropped.
-    async fn perform<T: 'static>(
-        &self,
-        request: Request,
-        durability: Durability,
-        act: impl FnOnce() -> T + 'static,
-    ) -> Result<T, DriveError> {
-        let fault = self.disk.count(request.operation, request.len);
-        let (sender, receiver) = oneshot();
-        let drive = self.clone();
-        self.env.after(self.delay(request, durability), move || {
-            sender.send(drive.finish(request, fault, act));
-        });
-        match receiver.await {
-            Some(result) => result,
-            // The world has ended; whoever still asks is not part of it.
-            None => pending().await,
-        }
-    }
-
-    fn finish<T>(
-        &self,
-        request: Request,
-        fault: Option<DriveErrorKind>,
-        act: impl FnOnce() -> T,
-    ) -> Result<T, DriveError> {
-        let fault = if self.is_gone() { Some(DriveErrorKind::Removed) } else { fault };
-        let Some(kind) = fault else {
-            self.trace(Phase::Completed, request);
-            return Ok(act());
-        };
-        self.trace(Phase::Failed, request);
-        drop(act);
-        if !self.is_gone() {
-            self.disk.settle();
-        }
-        Err(request.error(kind))
-    }
-
-    fn is_gone(&self) -> bool {
-        self.disk.is_failed() || self.disk.power_cycles() != self.power_cycle
-    }
-
-    fn delay(&self, request: Request, durability: Durability) -> Nanos {
-        let average = self.latency.average(request.operation, request.len, durability).0;
-        self.env.with_rng(|rng| {
-            let stall = rng.chance(1, Latency::STALL_ONE_IN);
-            let factor = if stall { Latency::STALL_FACTOR } else { 1 };
-            Nanos(factor * (average / 2 + rng.below(average + 1)))
-        })
-    }
-
-    fn trace(&self, phase: Phase, request: Request) {
-        let event = (phase as u64) << 8 | request.operation as u64;
-        self.env.trace([event, self.disk.id(), request.offset, request.len]);
+        VirtDrive::Disk(Attached::new(env, disk, latency))
     }
 }
 
-impl Drive for VirtDrive {
-    fn geometry(&self) -> Geometry {
-        self.disk.geometry()
-    }
-
-    fn name(&self) -> String {
-        self.disk.name()
-    }
-
-    /// Sees what has completed when it completes itself.
-    async fn read(&self, offset: u64, len: usize) -> Result<Buf, DriveError> {
-        let request = Request { operation: Operation::Read, offset, len: len as u64 };
-        self.admit(request).await?;
-        let disk = self.disk.clone();
-        let act = move || {
-            let mut bytes = BufMut::with_len(len);
-            disk.with_cache(|cache| cache.read(offset, &mut bytes));
-            bytes.freeze()
-        };
-        self.perform(request, Durability::Cached, act).await
-    }
-
-    async fn write(
-        &self,
-        offset: u64,
-        data: Buf,
-        durability: Durability,
-    ) -> Result<(), DriveError> {
-        let request = Request { operation: Operation::Write, offset, len: data.len() as u64 };
-        self.admit(request).await?;
-        self.env.count_write();
-        let in_flight = self.disk.submit(offset, data);
-        self.perform(request, durability, move || in_flight.complete(durability)).await
-    }
-
-    async fn flush(&self) -> Result<(), DriveError> {
-        let request = Request { operation: Operation::Flush, offset: 0, len: 0 };
-        self.admit(request).await?;
-        let disk = self.disk.clone();
-        let version = disk.with_cache(|cache| cache.version());
-        let act = move || disk.with_cache(|cache| cache.flush(version));
-        self.perform(request, Durability::Durable, act).await
-    }
-
-    async fn discard(&self, offset: u64, len: u64) -> Result<(), DriveError> {
-        let request = Request { operation: Operation::Discard, offset, len };
-        self.admit(request).await?;
-        let disk = self.disk.clone();
-        let act = move || disk.with_cache(|cache| cache.discard(offset, len));
-        self.perform(request, Durability::Cached, act).await
+impl From<Attached> for VirtDrive {
+    fn from(drive: Attached) -> VirtDrive {
+        VirtDrive::Disk(drive)
     }
 }
+
+impl From<AnyDrive> for VirtDrive {
+    fn from(drive: AnyDrive) -> VirtDrive {
+        VirtDrive::Any(drive)
+    }
+}
+
+drive_of_kinds!(VirtDrive: Disk, Any);
