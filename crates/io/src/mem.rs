@@ -1,16 +1,18 @@
 //! A drive in memory that completes at once: what remains of a measurement is our own cost.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
+use std::ops::Range;
 use std::rc::Rc;
 
-use crate::buf::{Buf, BufMut};
-use crate::drive::{Drive, DriveError, Durability, Geometry, Operation, check_range};
+use memmap2::{MmapMut, MmapOptions, UncheckedAdvice};
 
-/// Unit of allocation. From this size on the allocator maps zero pages instead of clearing
-/// memory, so a first write costs page faults, not a memset.
+use crate::buf::Buf;
+use crate::drive::{
+    Drive, DriveError, DriveErrorKind, Durability, Geometry, Operation, check_range,
+};
+
+/// Unit in which we know what was written, and in which discard gives memory back.
 const CHUNK: usize = 256 << 10;
-
-type Chunk = Box<[u8; CHUNK]>;
 
 /// A drive in memory. Never written means not allocated, and reads as zeroes.
 #[derive(Clone)]
@@ -21,55 +23,37 @@ pub struct MemDrive {
 struct Inner {
     name: String,
     geometry: Geometry,
-    /// One pointer per chunk: 8 bytes for 256 KiB, of which the kernel gives us only touched
-    /// pages.
-    chunks: RefCell<Vec<Option<Chunk>>>,
-    allocated: Cell<usize>,
+    /// Mapped as a whole, without reserving: the kernel gives pages as they are touched. From
+    /// the allocator chunks would come cleared or from recycled memory, as it likes.
+    bytes: RefCell<MmapMut>,
+    /// Chunks that were written: one byte for 256 KiB.
+    written: RefCell<Vec<bool>>,
 }
 
-/// One part of a range that lies within a single chunk.
-struct Piece {
-    chunk: usize,
-    /// Where it starts in the chunk.
-    start: usize,
-    /// Where it starts in the request.
-    done: usize,
-    len: usize,
-}
-
-fn pieces(offset: u64, len: usize) -> impl Iterator<Item = Piece> {
-    let mut done = 0;
-    std::iter::from_fn(move || {
-        let position = offset + done as u64;
-        let start = (position % CHUNK as u64) as usize;
-        let piece_len = (CHUNK - start).min(len - done);
-        let piece =
-            Piece { chunk: (position / CHUNK as u64) as usize, start, done, len: piece_len };
-        done += piece_len;
-        (piece_len > 0).then_some(piece)
-    })
-}
-
-fn new_chunk() -> Chunk {
-    vec![0; CHUNK].into_boxed_slice().try_into().expect("exactly one chunk")
+fn chunks_of(offset: u64, len: usize) -> Range<usize> {
+    let end = offset as usize + len;
+    offset as usize / CHUNK..end.div_ceil(CHUNK)
 }
 
 impl MemDrive {
+    /// Panics if the address space has no room for `size` bytes.
     pub fn new(name: impl Into<String>, size: u64, align: u32) -> MemDrive {
         assert!(align.is_power_of_two() && size.is_multiple_of(u64::from(align)));
-        let count = usize::try_from(size.div_ceil(CHUNK as u64)).expect("fits the address space");
+        let len = usize::try_from(size).expect("fits the address space");
+        let bytes = MmapOptions::new().len(len).no_reserve_swap().map_anon();
         let inner = Inner {
             name: name.into(),
             geometry: Geometry { size, align, rotational: false },
-            chunks: RefCell::new(vec![None; count]),
-            allocated: Cell::new(0),
+            bytes: RefCell::new(bytes.expect("address space for the drive")),
+            written: RefCell::new(vec![false; len.div_ceil(CHUNK)]),
         };
         MemDrive { inner: Rc::new(inner) }
     }
 
-    /// Bytes of memory taken by what was written.
+    /// Bytes of memory taken by what was written, in whole chunks.
     pub fn allocated(&self) -> u64 {
-        self.inner.allocated.get() as u64 * CHUNK as u64
+        let written = self.inner.written.borrow();
+        written.iter().filter(|&&written| written).count() as u64 * CHUNK as u64
     }
 
     fn check(&self, operation: Operation, offset: u64, len: u64) -> Result<(), DriveError> {
@@ -88,31 +72,13 @@ impl Drive for MemDrive {
 
     async fn read(&self, offset: u64, len: usize) -> Result<Buf, DriveError> {
         self.check(Operation::Read, offset, len as u64)?;
-        let mut bytes = BufMut::with_len(len);
-        let chunks = self.inner.chunks.borrow();
-        for piece in pieces(offset, len) {
-            let target = &mut bytes[piece.done..piece.done + piece.len];
-            match &chunks[piece.chunk] {
-                Some(chunk) => {
-                    target.copy_from_slice(&chunk[piece.start..piece.start + piece.len]);
-                }
-                None => target.fill(0),
-            }
-        }
-        Ok(bytes.freeze())
+        Ok(Buf::from_slice(&self.inner.bytes.borrow()[offset as usize..][..len]))
     }
 
     async fn write(&self, offset: u64, data: Buf, _: Durability) -> Result<(), DriveError> {
         self.check(Operation::Write, offset, data.len() as u64)?;
-        let mut chunks = self.inner.chunks.borrow_mut();
-        for piece in pieces(offset, data.len()) {
-            let chunk = chunks[piece.chunk].get_or_insert_with(|| {
-                self.inner.allocated.set(self.inner.allocated.get() + 1);
-                new_chunk()
-            });
-            let source = &data[piece.done..piece.done + piece.len];
-            chunk[piece.start..piece.start + piece.len].copy_from_slice(source);
-        }
+        self.inner.bytes.borrow_mut()[offset as usize..][..data.len()].copy_from_slice(&data);
+        self.inner.written.borrow_mut()[chunks_of(offset, data.len())].fill(true);
         Ok(())
     }
 
@@ -125,20 +91,32 @@ impl Drive for MemDrive {
         self.check(Operation::Discard, offset, len)?;
         let first = offset.div_ceil(CHUNK as u64) as usize;
         let end = ((offset + len) / CHUNK as u64) as usize;
-        let mut chunks = self.inner.chunks.borrow_mut();
-        for chunk in chunks.get_mut(first..end).unwrap_or_default() {
-            if chunk.take().is_some() {
-                self.inner.allocated.set(self.inner.allocated.get() - 1);
-            }
+        if first >= end {
+            return Ok(());
         }
-        Ok(())
+        self.inner.written.borrow_mut()[first..end].fill(false);
+        let bytes = self.inner.bytes.borrow();
+        // SAFETY: nothing but this drive refers to the mapping, which is private and anonymous:
+        // its pages read as zeroes afterwards.
+        let freed = unsafe {
+            bytes.unchecked_advise_range(
+                UncheckedAdvice::DontNeed,
+                first * CHUNK,
+                (end - first) * CHUNK,
+            )
+        };
+        freed.map_err(|error| DriveError {
+            operation: Operation::Discard,
+            offset,
+            len,
+            kind: DriveErrorKind::Os(error.raw_os_error().unwrap_or_default()),
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::DriveErrorKind;
     use crate::rng::Rng;
     use futures_util::FutureExt;
 
