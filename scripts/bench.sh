@@ -39,9 +39,10 @@ client() { # URI OPTIONS...
         --output="$work/fio.json" "$@" || fail "fio: $(cat "$work/fio.json")"
 }
 
-# The first touch of memory costs more than a request: both sides get theirs before.
+# The first touch of memory costs more than a request: both sides get theirs before. Writes go
+# to new places, so it takes several rounds to touch all of the pool.
 touch_all() { # URI
-    client "$1" --rw=write --bs=1M --iodepth=4 >/dev/null
+    client "$1" --rw=write --bs=1M --iodepth=4 --loops=5 >/dev/null
     client "$1" --rw=randwrite --bs=4k --iodepth=16 --time_based --runtime="$seconds" >/dev/null
 }
 
