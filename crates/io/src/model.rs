@@ -9,16 +9,37 @@
 //!                                   └──────> next_event(): when to call advance again
 //! ```
 
-use crate::drive::{Durability, Geometry};
+pub(crate) mod timeline;
+
+use crate::drive::{Durability, Geometry, Operation};
 use crate::env::Nanos;
 
-/// What a drive is asked to do. Ranges are inside the drive and aligned: checked before.
+/// What a drive is asked to do. Ranges are inside the drive, aligned and not empty: checked
+/// before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     Read { offset: u64, len: u64 },
     Write { offset: u64, len: u64, durability: Durability },
     Flush,
     Discard { offset: u64, len: u64 },
+}
+
+impl Command {
+    /// `None` for what moves nothing, which a model never sees.
+    pub(crate) fn new(
+        operation: Operation,
+        offset: u64,
+        len: u64,
+        durability: Durability,
+    ) -> Option<Command> {
+        match operation {
+            Operation::Flush => Some(Command::Flush),
+            _ if len == 0 => None,
+            Operation::Read => Some(Command::Read { offset, len }),
+            Operation::Write => Some(Command::Write { offset, len, durability }),
+            Operation::Discard => Some(Command::Discard { offset, len }),
+        }
+    }
 }
 
 /// Chosen by whoever submits; the model gives it back once and thinks nothing of it.

@@ -10,6 +10,7 @@ mod cache;
 mod disk;
 mod drive;
 mod platter;
+mod port;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -22,10 +23,11 @@ use crate::env::{Env, Nanos};
 use crate::exec::Executor;
 use crate::rng::{Rng, mix};
 
-pub use attached::{Attached, Latency};
+pub use attached::{Attached, Latency, Timing};
 pub use cache::CutMode;
 pub use disk::{Counters, Disk};
 pub use drive::VirtDrive;
+pub use port::ModelPort;
 
 /// So many polls without time moving on means that tasks wake each other for ever.
 const POLLS_PER_INSTANT_MAX: u64 = 50_000_000;
@@ -44,18 +46,29 @@ struct World {
     now: Cell<Nanos>,
     /// By deadline, then by the order of setting. Bounded by the tasks' sleeps and the
     /// operations in flight, which the engine bounds.
-    timers: RefCell<BTreeMap<(Nanos, u64), Timer>>,
+    timers: RefCell<BTreeMap<TimerKey, Timer>>,
     next_timer: Cell<u64>,
+    /// What happens when a model says so. Bounded as the timers are.
+    parked: RefCell<BTreeMap<u64, Event>>,
+    /// How many of the timers are ticks.
+    ticks: Cell<usize>,
     rng: RefCell<Rng>,
     trace: Cell<u64>,
     writes_issued: Cell<u64>,
     write_limit: Cell<Option<u64>>,
 }
 
+/// Deadline, and the order of setting.
+type TimerKey = (Nanos, u64);
+
+/// Happens whether anybody waits for it or not: the completion of a drive's operation.
+type Event = Box<dyn FnOnce()>;
+
 enum Timer {
     Wake(Waker),
-    /// Happens whether anybody waits for it or not: the completion of a drive's operation.
-    Run(Box<dyn FnOnce()>),
+    Run(Event),
+    /// A model's next event. By itself it makes nothing ready.
+    Tick(Event),
 }
 
 impl VirtEnv {
@@ -76,6 +89,8 @@ impl VirtEnv {
             now: Cell::new(Nanos::ZERO),
             timers: RefCell::default(),
             next_timer: Cell::new(0),
+            parked: RefCell::default(),
+            ticks: Cell::new(0),
             rng: RefCell::new(Rng::new(seed)),
             trace: Cell::new(0),
             writes_issued: Cell::new(0),
@@ -118,19 +133,25 @@ impl VirtEnv {
 
     /// Moves time to the next timer and lets it happen.
     fn jump(&self) {
+        let alive = !self.world.parked.borrow().is_empty()
+            || self.world.timers.borrow().len() > self.world.ticks.get();
+        assert!(
+            alive,
+            "deadlock at {:?}: nothing is ready, no timer is set, {} tasks wait",
+            self.now(),
+            self.world.executor.tasks()
+        );
         let next = self.world.timers.borrow_mut().pop_first();
-        let Some(((deadline, _), timer)) = next else {
-            panic!(
-                "deadlock at {:?}: nothing is ready, no timer is set, {} tasks wait",
-                self.now(),
-                self.world.executor.tasks()
-            );
-        };
+        let ((deadline, _), timer) = next.expect("a model that is busy has an event");
         assert!(deadline >= self.now(), "time never goes back");
         self.world.now.set(deadline);
         match timer {
             Timer::Wake(waker) => waker.wake(),
             Timer::Run(event) => event(),
+            Timer::Tick(event) => {
+                self.world.ticks.set(self.world.ticks.get() - 1);
+                event();
+            }
         }
     }
 
@@ -138,9 +159,11 @@ impl VirtEnv {
     /// stay undecided on their disks. Time stays, and the environment can be used again.
     pub fn crash(&self) {
         self.world.executor.drop_tasks();
-        let timers = std::mem::take(&mut *self.world.timers.borrow_mut());
+        let timers = self.world.timers.take();
+        self.world.ticks.set(0);
+        let parked = self.world.parked.take();
         // Events that never happen may call back when dropped: not under the borrow.
-        drop(timers);
+        drop((timers, parked));
         self.world.write_limit.set(None);
     }
 
@@ -184,11 +207,38 @@ impl VirtEnv {
         draw(&mut self.world.rng.borrow_mut())
     }
 
-    fn set_timer(&self, deadline: Nanos, timer: Timer) -> (Nanos, u64) {
+    fn set_timer(&self, deadline: Nanos, timer: Timer) -> TimerKey {
         let key = (deadline.max(self.now()), self.world.next_timer.get());
         self.world.next_timer.set(key.1 + 1);
+        if matches!(timer, Timer::Tick(_)) {
+            self.world.ticks.set(self.world.ticks.get() + 1);
+        }
         self.world.timers.borrow_mut().insert(key, timer);
         key
+    }
+
+    fn has_timer(&self, key: TimerKey) -> bool {
+        self.world.timers.borrow().contains_key(&key)
+    }
+
+    fn unset_timer(&self, key: TimerKey) {
+        let timer = self.world.timers.borrow_mut().remove(&key);
+        if matches!(timer, Some(Timer::Tick(_))) {
+            self.world.ticks.set(self.world.ticks.get() - 1);
+        }
+        drop(timer);
+    }
+
+    /// Keeps an event until somebody knows its time; gone after a crash.
+    fn park(&self, event: Event) -> u64 {
+        let id = self.world.next_timer.get();
+        self.world.next_timer.set(id + 1);
+        self.world.parked.borrow_mut().insert(id, event);
+        id
+    }
+
+    fn unpark(&self, id: u64) -> Option<Event> {
+        self.world.parked.borrow_mut().remove(&id)
     }
 
     /// Lets `event` happen after `delay`, unless the world ends before.
@@ -220,14 +270,13 @@ impl Env for VirtEnv {
 struct Sleep {
     env: VirtEnv,
     deadline: Nanos,
-    timer: Option<(Nanos, u64)>,
+    timer: Option<TimerKey>,
 }
 
 impl Sleep {
     fn unset(&mut self) {
         if let Some(key) = self.timer.take() {
-            let timer = self.env.world.timers.borrow_mut().remove(&key);
-            drop(timer);
+            self.env.unset_timer(key);
         }
     }
 }

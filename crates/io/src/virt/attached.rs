@@ -4,11 +4,13 @@ use std::future::pending;
 
 use super::VirtEnv;
 use super::disk::Disk;
+use super::port::{ModelPort, REFUSAL};
 use crate::buf::{Buf, BufMut};
 use crate::drive::{
     Drive, DriveError, DriveErrorKind, Durability, Geometry, Operation, check_range,
 };
 use crate::env::{Env, Nanos};
+use crate::model::Command;
 use crate::sync::oneshot;
 
 /// How long operations take on average. Each takes between half and one and a half of that,
@@ -28,8 +30,6 @@ pub struct Latency {
 impl Latency {
     const STALL_ONE_IN: u64 = 64;
     const STALL_FACTOR: u64 = 10;
-    /// How long a drive that is gone takes to say so.
-    const REFUSAL: Nanos = Nanos::from_micros(10);
 
     /// A SATA-class SSD: 500 MB/s.
     pub const SSD: Latency = Latency {
@@ -53,12 +53,32 @@ impl Latency {
     }
 }
 
+/// What says when operations complete.
+#[derive(Clone)]
+pub enum Timing {
+    /// Drawn from the environment's randomness.
+    Latency(Latency),
+    Model(ModelPort),
+}
+
+impl From<Latency> for Timing {
+    fn from(latency: Latency) -> Timing {
+        Timing::Latency(latency)
+    }
+}
+
+impl From<ModelPort> for Timing {
+    fn from(port: ModelPort) -> Timing {
+        Timing::Model(port)
+    }
+}
+
 /// A handle on a disk in one machine.
 #[derive(Clone)]
 pub struct Attached {
     env: VirtEnv,
     disk: Disk,
-    latency: Latency,
+    timing: Timing,
     /// The disk's power cycle this handle belongs to; after a cut it is dead.
     power_cycle: u64,
 }
@@ -86,11 +106,16 @@ enum Phase {
 
 impl Attached {
     /// Connects a disk with a machine. Writes that a machine left in flight when it crashed
-    /// are decided now, if no power cut has decided them.
-    pub fn new(env: &VirtEnv, disk: &Disk, latency: Latency) -> Attached {
+    /// are decided now, if no power cut has decided them. A model becomes part of the disk: the
+    /// next power cut is its as well.
+    pub fn new(env: &VirtEnv, disk: &Disk, timing: impl Into<Timing>) -> Attached {
+        let timing = timing.into();
+        if let Timing::Model(port) = &timing {
+            disk.join(port);
+        }
         disk.settle();
         let power_cycle = disk.power_cycles();
-        Attached { env: env.clone(), disk: disk.clone(), latency, power_cycle }
+        Attached { env: env.clone(), disk: disk.clone(), timing, power_cycle }
     }
 
     pub fn disk(&self) -> &Disk {
@@ -109,7 +134,7 @@ impl Attached {
             return Ok(());
         }
         // Takes time, or a task that tries again for ever would stop the clock.
-        self.env.sleep_until(self.env.now() + Latency::REFUSAL).await;
+        self.env.sleep_until(self.env.now() + REFUSAL).await;
         self.trace(Phase::Failed, request);
         Err(request.error(DriveErrorKind::Removed))
     }
@@ -125,9 +150,15 @@ impl Attached {
         let fault = self.disk.count(request.operation, request.len);
         let (sender, receiver) = oneshot();
         let drive = self.clone();
-        self.env.after(self.delay(request, durability), move || {
-            sender.send(drive.finish(request, fault, act));
-        });
+        let event = move || sender.send(drive.finish(request, fault, act));
+        let Request { operation, offset, len } = request;
+        match (&self.timing, Command::new(operation, offset, len, durability)) {
+            (Timing::Latency(latency), _) => {
+                self.env.after(self.delay(latency, request, durability), event);
+            }
+            (Timing::Model(port), Some(command)) => port.submit(command, event),
+            (Timing::Model(_), None) => self.env.after(Nanos::ZERO, event),
+        }
         match receiver.await {
             Some(result) => result,
             // The world has ended; whoever still asks is not part of it.
@@ -158,8 +189,8 @@ impl Attached {
         self.disk.is_failed() || self.disk.power_cycles() != self.power_cycle
     }
 
-    fn delay(&self, request: Request, durability: Durability) -> Nanos {
-        let average = self.latency.average(request.operation, request.len, durability).0;
+    fn delay(&self, latency: &Latency, request: Request, durability: Durability) -> Nanos {
+        let average = latency.average(request.operation, request.len, durability).0;
         self.env.with_rng(|rng| {
             let stall = rng.chance(1, Latency::STALL_ONE_IN);
             let factor = if stall { Latency::STALL_FACTOR } else { 1 };

@@ -48,6 +48,8 @@ pub(super) struct Cache {
     in_flight: BTreeMap<u64, Flight>,
     last_version: Version,
     last_flight: u64,
+    /// Completed writes survive a power cut.
+    protected: bool,
 }
 
 impl Cache {
@@ -60,7 +62,19 @@ impl Cache {
             in_flight: BTreeMap::new(),
             last_version: 0,
             last_flight: 0,
+            protected: false,
         }
+    }
+
+    pub(super) fn protect(&mut self) {
+        self.protected = true;
+    }
+
+    /// Pages of zeroes take no memory. Whether a sector of a page that isn't there is newer
+    /// than a write still in the cache, nobody could say, so no completed write stays there.
+    pub(super) fn drop_zeroes(&mut self) {
+        self.flush(self.last_version);
+        self.durable.drop_zeroes();
     }
 
     /// Takes a write over; names it for [`Cache::complete`].
@@ -82,6 +96,9 @@ impl Cache {
 
     /// Makes a write visible as the newest, not durable.
     fn keep(&mut self, write: Write) {
+        if self.durable.drops_zeroes() {
+            return self.harden(self.last_version, &write);
+        }
         let rule = Rule::Newest(self.last_version);
         for part in by_page(write.offset, write.data.len() as u64) {
             let page = self.newest.entry(part.page).or_insert_with(|| self.durable.load(part.page));
@@ -204,6 +221,9 @@ impl Cache {
     }
 
     pub(super) fn power_cut(&mut self, rng: &mut Rng, mode: CutMode) {
+        if self.protected {
+            self.flush(self.last_version);
+        }
         let completed = std::mem::take(&mut self.completed).into_iter();
         // A write in flight may come after everything that has completed.
         let in_flight = std::mem::take(&mut self.in_flight).into_values();

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::cache::{Cache, CutMode};
+use super::port::ModelPort;
 use crate::buf::Buf;
 use crate::drive::{DriveErrorKind, Durability, Geometry, Operation};
 use crate::rng::{Rng, mix};
@@ -30,6 +31,8 @@ struct DiskState {
     /// Armed by a test, each fires once.
     faults: Vec<Fault>,
     power_cycles: u64,
+    /// What gives it its timing, if it was attached with one.
+    model: Option<ModelPort>,
 }
 
 struct Fault {
@@ -53,12 +56,17 @@ pub struct Counters {
 impl Disk {
     /// An empty disk. `seed` decides garbage and torn writes.
     pub fn new(name: impl Into<String>, size: u64, align: u32, seed: u64) -> Disk {
+        Disk::with_geometry(name, Geometry { size, align, rotational: false }, seed)
+    }
+
+    pub fn with_geometry(name: impl Into<String>, geometry: Geometry, seed: u64) -> Disk {
+        let Geometry { size, align, .. } = geometry;
         assert!(align.is_power_of_two() && align >= 512 && size.is_multiple_of(u64::from(align)));
         let name = name.into();
         let id = name.bytes().fold(0, |id, byte| mix(id ^ u64::from(byte) ^ 0x100));
         let state = DiskState {
             name,
-            geometry: Geometry { size, align, rotational: false },
+            geometry,
             id,
             cache: Cache::new(mix(seed) ^ id),
             rng: Rng::new(seed ^ id),
@@ -66,8 +74,22 @@ impl Disk {
             failed: false,
             faults: Vec::new(),
             power_cycles: 0,
+            model: None,
         };
         Disk { state: Rc::new(RefCell::new(state)) }
+    }
+
+    /// With capacitors: every write that has completed survives a power cut.
+    pub fn with_power_loss_protection(self) -> Disk {
+        self.with_cache(Cache::protect);
+        self
+    }
+
+    /// Keeps no page that is all zeroes, so that runs whose clients write zeroes cost the
+    /// memory of metadata alone. Nothing is volatile: what has completed survives.
+    pub fn with_zeroes_dropped(self) -> Disk {
+        self.with_cache(Cache::drop_zeroes);
+        self
     }
 
     pub fn name(&self) -> String {
@@ -88,6 +110,12 @@ impl Disk {
         let mut state = self.state.borrow_mut();
         state.power_cycles += 1;
         state.cache.power_cut(rng, mode);
+        let model = state.model.clone();
+        // The model lets events happen, which come back here.
+        drop(state);
+        if let Some(port) = model {
+            port.power_cycle();
+        }
     }
 
     /// Pulls the disk out (all operations fail, also those in flight) or puts it back.
@@ -145,6 +173,14 @@ impl Disk {
     /// Memory the content takes.
     pub fn stored_bytes(&self) -> u64 {
         self.state.borrow().cache.stored_bytes()
+    }
+
+    /// Takes a model as the disk's own.
+    pub(super) fn join(&self, port: &ModelPort) {
+        let modelled = port.with_model(|_, model| model.geometry());
+        assert_eq!(modelled.size, self.geometry().size, "the model of another drive");
+        assert!(self.geometry().align >= modelled.align, "finer than its model");
+        self.state.borrow_mut().model = Some(port.clone());
     }
 
     pub(super) fn id(&self) -> u64 {

@@ -1,6 +1,6 @@
 //! Every kind of drive the virtual environment knows, under one type.
 
-use super::{Attached, Disk, Latency, VirtEnv};
+use super::{Attached, Disk, Timing, VirtEnv};
 use crate::any::{AnyDrive, drive_of_kinds};
 use crate::buf::Buf;
 use crate::drive::{Drive, DriveError, Durability, Geometry};
@@ -16,8 +16,8 @@ pub enum VirtDrive {
 
 impl VirtDrive {
     /// Connects a disk with a machine; see [`Attached::new`].
-    pub fn attach(env: &VirtEnv, disk: &Disk, latency: Latency) -> VirtDrive {
-        VirtDrive::Disk(Attached::new(env, disk, latency))
+    pub fn attach(env: &VirtEnv, disk: &Disk, timing: impl Into<Timing>) -> VirtDrive {
+        VirtDrive::Disk(Attached::new(env, disk, timing))
     }
 }
 

@@ -25,6 +25,8 @@ pub(super) struct Platter {
     /// Discarded ranges of pages, start to end and when, disjoint.
     discarded: BTreeMap<u64, (u64, Version)>,
     garbage_seed: u64,
+    /// Pages of zeroes are forgotten, and what is not there reads as zeroes, discarded or not.
+    drops_zeroes: bool,
 }
 
 /// What of a range of bytes lies in one page.
@@ -100,7 +102,18 @@ impl Page {
 
 impl Platter {
     pub(super) fn new(garbage_seed: u64) -> Platter {
-        Platter { pages: BTreeMap::new(), discarded: BTreeMap::new(), garbage_seed }
+        let (pages, discarded) = (BTreeMap::new(), BTreeMap::new());
+        Platter { pages, discarded, garbage_seed, drops_zeroes: false }
+    }
+
+    pub(super) fn drops_zeroes(&self) -> bool {
+        self.drops_zeroes
+    }
+
+    pub(super) fn drop_zeroes(&mut self) {
+        self.drops_zeroes = true;
+        self.discarded.clear();
+        self.pages.retain(|_, page| page.bytes.iter().any(|&byte| byte != 0));
     }
 
     pub(super) fn get(&self, page: u64) -> Option<&Page> {
@@ -150,7 +163,21 @@ impl Platter {
 
     pub(super) fn store(&mut self, offset: u64, data: &[u8], rule: Rule) {
         for part in by_page(offset, data.len() as u64) {
-            self.page_mut(part.page).store(part.start, &data[part.range()], rule);
+            let data = &data[part.range()];
+            if self.drops_zeroes && data.iter().all(|&byte| byte == 0) {
+                self.store_zeroes(part, data, rule);
+            } else {
+                self.page_mut(part.page).store(part.start, data, rule);
+            }
+        }
+    }
+
+    /// Never makes a page, and forgets one that has become all zeroes.
+    fn store_zeroes(&mut self, part: Part, data: &[u8], rule: Rule) {
+        let Some(page) = self.pages.get_mut(&part.page) else { return };
+        page.store(part.start, data, rule);
+        if page.bytes.iter().all(|&byte| byte == 0) {
+            self.pages.remove(&part.page);
         }
     }
 
@@ -158,6 +185,9 @@ impl Platter {
     /// no flush brings back what was discarded.
     pub(super) fn discard(&mut self, first: u64, end: u64, version: Version) {
         remove_range(&mut self.pages, first, end);
+        if self.drops_zeroes {
+            return;
+        }
         let before = self.discarded.range(..end).rev().map(|(&start, &value)| (start, value));
         let overlapping: Vec<_> = before.take_while(|&(_, (stop, _))| stop > first).collect();
         for (start, (stop, old)) in overlapping {
