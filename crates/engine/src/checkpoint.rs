@@ -12,6 +12,8 @@
 //!
 //! Slot s has its copies on drives s, s+1, s+2 (mod n), rows c*(s/n) + copy of their areas.
 
+pub mod image;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use format::{

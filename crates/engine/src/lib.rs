@@ -8,6 +8,7 @@
 
 pub mod api;
 mod array;
+pub mod audit;
 mod background;
 mod checkpoint;
 mod compact;

@@ -77,3 +77,10 @@ pub const ZONE_BYTES_MIN: u64 = 4 << 20;
 pub const ZONES_AIM: u64 = 512;
 /// Fewest zones that make a pool: two classes, and room to move.
 pub const ZONES_MIN: u32 = 4;
+/// Findings that an audit lists; the rest is counted. A broken table makes one for every entry.
+pub const FINDINGS_MAX: usize = 64;
+/// Stripes (or replicated blocks) an audit reads at once: enough to keep a dozen drives busy.
+pub const AUDIT_STRIPES_AT_ONCE: usize = 8;
+/// Patches that requests on their way may add after writes are held up (at 9/8 of the budget):
+/// a request adds at most three at each of its two ends, and thousands may be under way.
+pub const PATCH_BYTES_IN_FLIGHT: u64 = 1 << 20;

@@ -54,6 +54,10 @@ impl RangeLocks {
         RangeLock { locks: self.clone(), block, range }
     }
 
+    pub fn is_free(&self) -> bool {
+        self.0.borrow().held.is_empty()
+    }
+
     fn unlock(&self, block: Block, range: SectorRange) {
         let mut table = self.0.borrow_mut();
         let held = table.held.get_mut(&block).expect("a held range is listed");

@@ -11,6 +11,8 @@
 //! Pure state: no I/O, no journal. Every change reports how many live sectors each physical
 //! block gained or lost, so that `space` can count what is live without a reverse map.
 
+pub mod image;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 

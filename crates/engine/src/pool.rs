@@ -2,6 +2,7 @@
 
 mod create;
 mod open;
+mod replayed;
 mod status;
 mod volumes;
 
@@ -16,6 +17,7 @@ use crate::limits::RESERVE_STRIPES;
 use crate::shard::Shard;
 
 pub use create::{create, plan_create};
+pub use replayed::replayed;
 pub use volumes::Volume;
 
 /// An open pool. A handle: clones name the same pool.
@@ -48,7 +50,7 @@ impl<E: Env> Clone for Pool<E> {
 }
 
 impl<E: Env> Pool<E> {
-    fn shard(&self) -> &Rc<Shard<E>> {
+    pub(crate) fn shard(&self) -> &Rc<Shard<E>> {
         &self.inner.shard
     }
 

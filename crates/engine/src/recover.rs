@@ -287,10 +287,15 @@ impl<D: Drive> Recovery<'_, D> {
 
     /// Replays the journal over the loaded maps.
     pub async fn replay(&self, out: &mut Recovered) -> Result<(), OpenError> {
+        self.replay_from(out, 0).await
+    }
+
+    /// Replays the blocks from `first` on, again if they were replayed before.
+    pub async fn replay_from(&self, out: &mut Recovered, first: u64) -> Result<(), OpenError> {
         let blocks = self.read_journal().await;
         let durable = blocks.values().map(|block| block.durable).max().unwrap_or(0);
         out.report.blocks_replayed = blocks.len() as u64;
-        for (&sequence, block) in &blocks {
+        for (&sequence, block) in blocks.range(first..) {
             out.next_sequence = sequence + 1;
             for records in runs(&block.records) {
                 let verdicts = self.judge(out, records, sequence > durable).await?;

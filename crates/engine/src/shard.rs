@@ -12,13 +12,13 @@ use io::Env;
 use io::sync::{Event, Turn};
 use smallvec::SmallVec;
 
-use crate::api::{ConversionPolicy, Counters, RequestError};
+use crate::api::{ConversionPolicy, Counters, CreateSpec, RequestError};
 use crate::array::Array;
 use crate::checkpoint::MetaSlots;
 use crate::geometry::{BlockAddress, Class, PoolGeometry};
 use crate::journal::Journal;
 use crate::label::Labels;
-use crate::limits::{PACKED_SLOTS_OPEN, RESERVE_STRIPES, TUPLE_CANDIDATES};
+use crate::limits::{PACKED_SLOTS_OPEN, PATCH_BUDGET_BYTES, RESERVE_STRIPES, TUPLE_CANDIDATES};
 use crate::locks::RangeLocks;
 use crate::map::{BlockMap, Deltas};
 use crate::reads::ReadGenerations;
@@ -56,6 +56,16 @@ pub struct Settings {
     pub replicated_percent: u8,
     pub conversion: ConversionPolicy,
     pub patch_budget: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            replicated_percent: CreateSpec::REPLICATED_PERCENT_DEFAULT,
+            conversion: ConversionPolicy::Lazy,
+            patch_budget: PATCH_BUDGET_BYTES,
+        }
+    }
 }
 
 pub struct State {

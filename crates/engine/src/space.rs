@@ -13,6 +13,7 @@
 //! Pure state. Live sectors are counted per stripe (for tuples: on stripe 0), three bytes a
 //! stripe; who owns them is found by scanning the map when that matters (`compact`).
 
+pub mod image;
 mod replay;
 mod report;
 mod tuples;

@@ -10,15 +10,14 @@ use io::{Drive, Env};
 use layout::StripeShape;
 
 use crate::api::{
-    ConversionPolicy, Counters, CreateError, CreateSpec, DriveState, OpenError, OpenOptions,
-    RecoveryReport, RequestError,
+    Counters, CreateError, CreateSpec, DriveState, OpenError, OpenOptions, RecoveryReport,
+    RequestError,
 };
 use crate::array::Array;
 use crate::checkpoint::{layout_kind, settings_pairs};
 use crate::geometry::{Class, PoolGeometry};
 use crate::journal::{Journal, JournalIdentity};
 use crate::label::{Label, Labels, read_label};
-use crate::limits::PATCH_BUDGET_BYTES;
 use crate::locks::RangeLocks;
 use crate::pool::{Inner, Pool};
 use crate::reads::ReadGenerations;
@@ -47,11 +46,6 @@ impl<E: Env> Pool<E> {
         let label = newest_label(&labelled)?;
         let array = Rc::new(assemble(&label, labelled)?);
         let geometry = geometry_of(&label);
-        let settings = Settings {
-            replicated_percent: CreateSpec::REPLICATED_PERCENT_DEFAULT,
-            conversion: ConversionPolicy::Lazy,
-            patch_budget: PATCH_BUDGET_BYTES,
-        };
         let recovery = Recovery {
             label: &label,
             geometry: &geometry,
@@ -59,7 +53,7 @@ impl<E: Env> Pool<E> {
             read_only: options.read_only,
         };
         let begin = env.now();
-        let mut recovered = recovery.load(settings).await?;
+        let mut recovered = recovery.load(Settings::default()).await?;
         let loaded = env.now();
         if !label.clean {
             recovery.replay(&mut recovered).await?;
@@ -146,12 +140,12 @@ impl<E: Env> Pool<E> {
     }
 }
 
-struct Labelled<D> {
+pub(super) struct Labelled<D> {
     drive: D,
     label: Superblock,
 }
 
-async fn read_labels<D: Drive>(drives: Vec<D>) -> Result<Vec<Labelled<D>>, OpenError> {
+pub(super) async fn read_labels<D: Drive>(drives: Vec<D>) -> Result<Vec<Labelled<D>>, OpenError> {
     let mut found: Vec<Labelled<D>> = Vec::new();
     let mut unreadable = None;
     for drive in drives {
@@ -187,7 +181,7 @@ async fn read_labels<D: Drive>(drives: Vec<D>) -> Result<Vec<Labelled<D>>, OpenE
     }
 }
 
-fn newest_label<D: Drive>(found: &[Labelled<D>]) -> Result<Superblock, OpenError> {
+pub(super) fn newest_label<D: Drive>(found: &[Labelled<D>]) -> Result<Superblock, OpenError> {
     let newest = found.iter().max_by_key(|labelled| labelled.label.generation);
     let newest = &newest.ok_or(OpenError::NoDrives)?.label;
     let stranger = found.iter().find(|labelled| labelled.label.pool != newest.pool);
@@ -205,7 +199,10 @@ fn newest_label<D: Drive>(found: &[Labelled<D>]) -> Result<Superblock, OpenError
 
 /// Puts every drive in its place. A drive that the newest label calls missing or failed is
 /// stale: it is not used, whatever it says itself.
-fn assemble<D: Drive>(label: &Superblock, found: Vec<Labelled<D>>) -> Result<Array<D>, OpenError> {
+pub(super) fn assemble<D: Drive>(
+    label: &Superblock,
+    found: Vec<Labelled<D>>,
+) -> Result<Array<D>, OpenError> {
     let mut drives: BTreeMap<format::Uuid, D> =
         found.into_iter().map(|labelled| (labelled.label.drive, labelled.drive)).collect();
     let mut members = Vec::new();
@@ -278,7 +275,7 @@ pub fn geometry_of(label: &Superblock) -> PoolGeometry {
 }
 
 /// Counts what is live and decides what every stripe is.
-async fn rebuild_space(recovered: &mut Recovered) {
+pub(super) async fn rebuild_space(recovered: &mut Recovered) {
     let Recovered { map, space, .. } = recovered;
     let mut live = Vec::new();
     for (volume, chunk) in map.chunk_list() {

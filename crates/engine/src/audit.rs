@@ -1,0 +1,70 @@
+//! The audit: does what the tables say agree with itself and with what lies on the drives?
+//!
+//! ```text
+//!  tables at one moment ──> map ──> space ──> tuples ──> memory       (no drive is read)
+//!          │                 └ who uses which sectors
+//!          └──> checkpoint, labels ──> copies of replicated blocks ──> parity of RAID stripes
+//! ```
+//!
+//! An oracle, plain and slow: it copies every table, reads everything live, and computes each
+//! figure anew by other means than the engine keeps it. What can't be read (a drive is gone, a
+//! read fails) is counted and skipped.
+//!
+//! Only what a reader may come to see has to agree. Copies of pages that hold nothing live may
+//! differ (a crash in the middle of a write that recovery dropped), and so may blocks of stripes
+//! that are free or in limbo. A RAID stripe agrees as a whole: parity is of dead blocks too.
+//!
+//! While it runs, requests and background work may go on: they write only to places that were
+//! free, and a read guard keeps what the tables name from being freed.
+
+mod bytes;
+pub mod fingerprint;
+mod map;
+mod memory;
+mod metadata;
+mod parity;
+mod report;
+mod space;
+mod tables;
+mod tuples;
+
+use io::Env;
+
+use crate::pool::Pool;
+use report::Findings;
+use tables::Tables;
+
+pub use fingerprint::{Fingerprint, fingerprint, replayed};
+pub use report::{AuditError, AuditReport, Finding, Rule};
+
+impl<E: Env> Pool<E> {
+    /// Checks everything that must hold between requests. Best called when none is on its way:
+    /// then nothing is excused.
+    pub async fn audit(&self) -> Result<AuditReport, AuditError> {
+        let shard = self.shard();
+        let _guard = shard.reads.enter();
+        let mut findings = Findings::default();
+        let mut report = AuditReport::default();
+        let tables = {
+            // No checkpoint is half-way through the metadata area.
+            let _turn = shard.checkpoint_turn.lock().await;
+            let tables = Tables::of(self);
+            metadata::check(shard, &tables, &mut report, &mut findings).await;
+            tables
+        };
+        let uses = check_tables(&tables, &mut report, &mut findings);
+        bytes::check_copies(shard, &tables, &uses, &mut report, &mut findings).await;
+        bytes::check_parity(shard, &tables, &mut report, &mut findings).await;
+        findings.conclude(report)
+    }
+}
+
+/// What can be checked without the drives.
+fn check_tables(tables: &Tables, report: &mut AuditReport, findings: &mut Findings) -> map::Uses {
+    report.blocks = tables.map.blocks.len() as u64;
+    let uses = map::check(tables, findings);
+    space::check(tables, &uses, findings);
+    tuples::check(tables, findings);
+    memory::check(tables, findings);
+    uses
+}
