@@ -16,6 +16,7 @@ use io::{Buf, BufMut, Durability, Env, PAGE};
 use crate::api::RequestError;
 use crate::geometry::Class;
 use crate::limits::{COMPACT_BYTES_MAX, CONVERT_BATCH, STRIPES_AT_ONCE};
+use crate::planted::{self, Bug};
 use crate::shard::Shard;
 use crate::tuple::TupleKey;
 use crate::write::parity_of;
@@ -68,7 +69,9 @@ impl<E: Env> Shard<E> {
             self.env.yield_now().await;
         }
         // Parity and zeroes are durable before the record that makes them count.
-        self.flush().await?;
+        if !planted::is(Bug::ConvertBeforeDurable) {
+            self.flush().await?;
+        }
         self.journal.reserve().await;
         let mut freed = 0;
         let mut state = self.state.borrow_mut();
@@ -152,7 +155,8 @@ impl<E: Env> Shard<E> {
         len: usize,
     ) -> Result<Buf, RequestError> {
         let own = self.geometry.address(class, key, slot);
-        if let Ok(data) = self.array.read(own.drive, own.offset, len).await {
+        let own_only = !planted::is(Bug::ParityOfCopy);
+        if own_only && let Ok(data) = self.array.read(own.drive, own.offset, len).await {
             return Ok(data);
         }
         let flbn = self.geometry.flbn(class, key, slot);

@@ -19,6 +19,10 @@ mod label;
 pub mod limits;
 mod locks;
 mod map;
+#[cfg(not(feature = "planted"))]
+mod planted;
+#[cfg(feature = "planted")]
+pub mod planted;
 mod pool;
 mod read;
 mod reads;

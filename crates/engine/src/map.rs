@@ -19,6 +19,8 @@ use std::ops::Range;
 use format::{BmtEntry, CHUNK_ENTRIES, Flbn, Patch, Place, SectorRange, VolumeId};
 use smallvec::SmallVec;
 
+use crate::planted::{self, Bug};
+
 /// Patches with this place hide their base with zeroes.
 pub const HOLE: Place = Place { flbn: Flbn::MAX, replicated: false, sector: 0 };
 const ENTRY: usize = 5;
@@ -305,7 +307,8 @@ impl BlockMap {
         self.lookup(volume, block, wanted, &mut pieces);
         let still = |piece: &Piece| {
             let expected = from.sector + (piece.range.start - wanted.start);
-            piece.place.is_some_and(|p| p.flbn == from.flbn && p.sector == expected)
+            let blindly = planted::is(Bug::RelocateBlindly);
+            piece.place.is_some_and(|p| blindly || p.flbn == from.flbn && p.sector == expected)
         };
         pieces.iter().filter(|piece| still(piece)).map(|piece| piece.range).collect()
     }

@@ -26,6 +26,7 @@ use crate::checkpoint::{MetaSlots, Stored, apply_setting, layout_kind};
 use crate::geometry::{BlockAddress, Class, PoolGeometry};
 use crate::limits::{RECOVERY_READ_BYTES, RECOVERY_READS_MAX};
 use crate::map::{BlockMap, Deltas};
+use crate::planted::{self, Bug};
 use crate::shard::{Settings, VolumeRecord};
 use crate::space::Space;
 
@@ -453,11 +454,13 @@ impl<D: Drive> Recovery<'_, D> {
         let good = |bytes: &Buf| crc32c::crc32c(bytes) == crc;
         let Some(data) = copies.iter().flatten().find(|bytes| good(bytes)).cloned() else {
             let readable = copies.iter().any(|copy| copy.is_ok());
-            return (if readable { Verdict::Dropped } else { Verdict::Trusted }, 1, 0);
+            let torn = readable && !planted::is(Bug::IgnoreTornSector);
+            return (if torn { Verdict::Dropped } else { Verdict::Trusted }, 1, 0);
         };
         let mut healed = 0;
+        let heals = !self.read_only && !planted::is(Bug::KeepTornCopy);
         for (at, copy) in places.iter().zip(&copies) {
-            if !copy.as_ref().is_ok_and(good) && !self.read_only && self.array.is_active(at.drive) {
+            if !copy.as_ref().is_ok_and(good) && heals && self.array.is_active(at.drive) {
                 let heal = self.array.write(at.drive, at.offset, data.clone(), Durability::Cached);
                 healed += u64::from(heal.await.is_ok());
             }
@@ -483,7 +486,9 @@ impl<D: Drive> Recovery<'_, D> {
             Record::Write { volume, block, range, place, .. } => {
                 if out.volumes.contains_key(volume) {
                     out.map.set(*volume, *block, *range, Some(*place), &mut ignored);
-                    self.note_filled(out, *place, *range);
+                    if !planted::is(Bug::ForgetReplayedPatch) {
+                        self.note_filled(out, *place, *range);
+                    }
                 }
             }
             Record::Stripe { stripe, blocks, .. } => self.apply_stripe(out, *stripe, blocks),

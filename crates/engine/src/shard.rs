@@ -21,6 +21,7 @@ use crate::label::Labels;
 use crate::limits::{PACKED_SLOTS_OPEN, PATCH_BUDGET_BYTES, RESERVE_STRIPES, TUPLE_CANDIDATES};
 use crate::locks::RangeLocks;
 use crate::map::{BlockMap, Deltas};
+use crate::planted::{self, Bug};
 use crate::reads::ReadGenerations;
 use crate::space::Space;
 use crate::tuple::TupleKey;
@@ -166,7 +167,9 @@ impl<E: Env> Shard<E> {
         let lane = (hash % PACKED_SLOTS_OPEN as u64) as usize;
         let packed = self.packed_slot(&mut state, class, lane, pages, claim)?;
         let tuple = state.space.tuple_mut(packed.key).expect("packed slots belong to tuples");
-        tuple.filled[packed.slot] = packed.next_page + pages;
+        if !planted::is(Bug::ForgetPatch) {
+            tuple.filled[packed.slot] = packed.next_page + pages;
+        }
         Some(self.spot(&state, class, packed.key, packed.slot, packed.next_page))
     }
 
@@ -355,7 +358,8 @@ impl<E: Env> Shard<E> {
         let mut state = self.state.borrow_mut();
         // Not merely durable: recovery must know it, or it would miss the data of records whose
         // places hold something else by then, and drop them (and what was moved from there).
-        let published = self.journal.published();
+        let early = planted::is(Bug::FreeBeforeDurable);
+        let published = if early { self.journal.latest() } else { self.journal.published() };
         let freed = state.space.release_limbo(published, self.reads.oldest());
         drop(state);
         if !freed.is_empty() {
@@ -371,7 +375,8 @@ impl<E: Env> Shard<E> {
     pub async fn flush(&self) -> Result<(), RequestError> {
         self.check_usable()?;
         let settled = self.journal.settled();
-        let sealed = self.journal.seal();
+        let skip = planted::is(Bug::SkipJournalFlush);
+        let sealed = if skip { settled } else { self.journal.seal() };
         let settled = settled.max(self.journal.settled().min(sealed));
         let (committed, ()) =
             futures_util::future::join(self.journal.commit(sealed), self.array.flush_dirty()).await;
@@ -379,7 +384,8 @@ impl<E: Env> Shard<E> {
             return Err(self.fail("the journal can't be written to any drive"));
         }
         self.record_failures().await?;
-        self.journal.note_durable(settled);
+        let late = planted::is(Bug::SettleLate);
+        self.journal.note_durable(if late { self.journal.settled() } else { settled });
         self.release_limbo();
         Ok(())
     }
@@ -418,7 +424,7 @@ impl<E: Env> Shard<E> {
     /// After a drive failed: nothing that it missed is acknowledged before the other drives
     /// say that it must not be trusted any more.
     pub async fn record_failures(&self) -> Result<(), RequestError> {
-        if !self.array.has_unrecorded() {
+        if !self.array.has_unrecorded() || planted::is(Bug::ForgetFailure) {
             return Ok(());
         }
         // Who comes second waits as well: the labels must be written, not just on their way.

@@ -28,6 +28,7 @@ use smallvec::SmallVec;
 
 use crate::geometry::{Class, PoolGeometry};
 use crate::limits::CLASSES_MAX;
+use crate::planted::{self, Bug};
 use crate::tuple::{Tuple, TupleKey};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -438,7 +439,8 @@ impl Space {
     pub fn release_limbo(&mut self, durable: u64, oldest_read: u64) -> Vec<StripeId> {
         let mut freed = Vec::new();
         while let Some(dead) = self.limbo.front() {
-            if dead.sequence > durable || dead.generation >= oldest_read {
+            let seen = dead.generation >= oldest_read && !planted::is(Bug::FreeBeforeReaders);
+            if dead.sequence > durable || seen {
                 break;
             }
             freed.push(dead.stripe);

@@ -16,6 +16,7 @@ use policy::scheme::fusion::{Part, Shape, split_write};
 use crate::api::RequestError;
 use crate::geometry::{BlockAddress, Class};
 use crate::map::{Deltas, Pieces};
+use crate::planted::{self, Bug};
 use crate::shard::{Claim, Shard, Spot, VolumeRecord};
 
 const SECTOR: u64 = 512;
@@ -172,7 +173,7 @@ impl<E: Env> Shard<E> {
             }
             join_all(targets.iter().map(write)).await.iter().filter(|done| done.is_ok()).count()
         };
-        let (stored, committed) = if fua {
+        let (stored, committed) = if fua && !planted::is(Bug::AckFuaEarly) {
             join(writes, self.journal.commit(sequence)).await
         } else {
             (writes.await, true)

@@ -19,6 +19,7 @@ use crate::geometry::{Class, PoolGeometry};
 use crate::journal::{Journal, JournalIdentity};
 use crate::label::{Label, Labels, read_label};
 use crate::locks::RangeLocks;
+use crate::planted::{self, Bug};
 use crate::pool::{Inner, Pool};
 use crate::reads::ReadGenerations;
 use crate::recover::{Recovered, Recovery};
@@ -292,8 +293,12 @@ fn build_shard<E: Env>(
     recovered: Recovered,
     read_only: bool,
 ) -> Rc<Shard<E>> {
-    let identity =
-        JournalIdentity { pool: label.pool, shard: 0, epoch: label.epoch + 1, ring: label.journal };
+    let identity = JournalIdentity {
+        pool: label.pool,
+        shard: 0,
+        epoch: next_epoch(&label),
+        ring: label.journal,
+    };
     let copies = recovered.space.classes().map(|class| class.copies()).max().unwrap_or(2);
     let next = recovered.next_sequence;
     let journal = Journal::new(env.clone(), array.clone(), identity, next, copies);
@@ -334,6 +339,11 @@ fn build_shard<E: Env>(
     })
 }
 
+/// Blocks of an earlier epoch are void: a sequence may come twice, in two epochs.
+fn next_epoch(label: &Superblock) -> u64 {
+    label.epoch + u64::from(!planted::is(Bug::KeepEpoch))
+}
+
 /// Makes what was recovered durable as a checkpoint, then raises the epoch. From then on the
 /// old journal is void and new blocks may be written.
 async fn begin_epoch<E: Env>(shard: &Shard<E>) -> Result<(), RequestError> {
@@ -343,7 +353,7 @@ async fn begin_epoch<E: Env>(shard: &Shard<E>) -> Result<(), RequestError> {
     shard
         .labels
         .update(&shard.array, |label| {
-            label.epoch += 1;
+            label.epoch = next_epoch(label);
             label.clean = false;
         })
         .await;

@@ -1,0 +1,85 @@
+//! Bugs planted on purpose, to see that simulated worlds catch them: a net is worth what it has
+//! been seen to hold (`docs/testing.md`, Planted bugs).
+//!
+//! Each flips one decision at one line, and only in builds with the feature `planted`, which
+//! nothing but a test of `sim` turns on. In every other build [`is`] is `false` for the
+//! compiler, and the decision is not there.
+
+/// What can be wrong, one at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// FLUSH waits for the blocks of the journal that are sealed, and leaves the open one open.
+    SkipJournalFlush,
+    /// Journal blocks stay in the drives' caches.
+    CacheJournal,
+    /// A dead stripe is reused although a read that saw it alive is on its way.
+    FreeBeforeReaders,
+    /// A dead stripe is reused although a crash could bring its owner back.
+    FreeBeforeDurable,
+    /// A tuple counts as a RAID stripe when its parity is in the drives' caches.
+    ConvertBeforeDurable,
+    /// Parity is of whichever copy answers, not of the block that stays.
+    ParityOfCopy,
+    /// FUA waits for the data and not for the record that says where it is.
+    AckFuaEarly,
+    /// A write is answered although the labels don't say yet which drive missed it.
+    ForgetFailure,
+    /// A patch does not count as part of its slot: conversion takes its pages for unwritten.
+    ForgetPatch,
+    /// The same of patches that are known from the journal only.
+    ForgetReplayedPatch,
+    /// What was written while its block moved is taken along to where the older bytes went.
+    RelocateBlindly,
+    /// Every checkpoint has the sequence number of the one before.
+    ReuseCheckpointSequence,
+    /// Journal blocks after a crash pass for blocks of before, and these for those.
+    KeepEpoch,
+    /// Objects of a checkpoint that a crash cut short stay on the drives.
+    KeepCutShort,
+    /// A record is trusted although every copy of its data is torn.
+    IgnoreTornSector,
+    /// A torn copy beside a whole one stays as it is.
+    KeepTornCopy,
+    /// What completed during a flush counts as flushed.
+    SettleLate,
+}
+
+#[cfg(not(feature = "planted"))]
+pub const fn is(_bug: Bug) -> bool {
+    false
+}
+
+#[cfg(feature = "planted")]
+pub use switch::{Planted, is, plant};
+
+#[cfg(feature = "planted")]
+mod switch {
+    use std::cell::Cell;
+
+    use super::Bug;
+
+    thread_local! {
+        /// A world runs on one thread; worlds side by side may have different bugs.
+        static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
+    }
+
+    pub fn is(bug: Bug) -> bool {
+        PLANTED.get() == Some(bug)
+    }
+
+    /// The bug is there until this is dropped.
+    pub struct Planted(());
+
+    /// Plants a bug in every engine of this thread.
+    pub fn plant(bug: Bug) -> Planted {
+        let before = PLANTED.replace(Some(bug));
+        assert_eq!(before, None, "with two bugs nobody knows which was caught");
+        Planted(())
+    }
+
+    impl Drop for Planted {
+        fn drop(&mut self) {
+            PLANTED.set(None);
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Bugs planted in the engine must be caught by the worlds, each by some seed of one range.
+//!
+//! Caught means that a check said so: an oracle, a checker, or the engine about its own
+//! metadata. A panic does not count, though it would stop the engine from doing harm: it could
+//! be our own, and the net under the assertions is what is on trial. Nor does a request that
+//! takes too long.
+//!
+//! Only with the feature `planted`: `cargo test --release -p sim --features planted --test
+//! planted -- --nocapture` prints which seed caught what (`docs/testing.md`).
+
+use engine::planted::{Bug, plant};
+use sim::run;
+
+/// The same for all bugs, and far from the seeds that other tests run.
+const FIRST_SEED: u64 = 20_000;
+/// Worlds in which a bug must be caught.
+const WORLDS_MAX: u64 = 500;
+
+fn is_check(what: &str) -> bool {
+    !["panic:", "stall:", "hang:"].iter().any(|other| what.contains(other))
+}
+
+/// What a world says about the bug, if a check notices it.
+fn noticed(bug: Bug, seed: u64) -> Option<String> {
+    let planted = plant(bug);
+    let end = run::seed(seed);
+    drop(planted);
+    end.err().filter(|what| is_check(what))
+}
+
+fn is_caught(bug: Bug) {
+    let mut seeds = FIRST_SEED..FIRST_SEED + WORLDS_MAX;
+    let caught = seeds.find_map(|seed| Some((seed, noticed(bug, seed)?)));
+    let (seed, what) = caught.unwrap_or_else(|| panic!("{bug:?} lives through all worlds"));
+    let worlds = seed - FIRST_SEED + 1;
+    let said = what.lines().next().unwrap_or_default();
+    println!("{bug:?}: seed {seed}, {worlds} worlds: {said}");
+    if let Err(what) = run::seed(seed) {
+        panic!("seed {seed} fails without {bug:?} as well: {what}");
+    }
+}
+
+macro_rules! bugs {
+    ($($name:ident: $bug:ident,)*) => {
+        $(#[test]
+        fn $name() {
+            is_caught(Bug::$bug);
+        })*
+    };
+}
+
+bugs! {
+    a_skipped_journal_flush: SkipJournalFlush,
+    a_journal_in_caches: CacheJournal,
+    a_stripe_freed_before_its_death_is_durable: FreeBeforeDurable,
+    a_conversion_before_parity_is_durable: ConvertBeforeDurable,
+    fua_answered_early: AckFuaEarly,
+    a_failure_nobody_wrote_down: ForgetFailure,
+    a_patch_forgotten_in_conversion: ForgetPatch,
+    a_replayed_patch_forgotten_in_conversion: ForgetReplayedPatch,
+    a_relocation_without_comparison: RelocateBlindly,
+    a_checkpoint_sequence_used_again: ReuseCheckpointSequence,
+    a_torn_write_taken_for_whole: IgnoreTornSector,
+    a_torn_copy_left_torn: KeepTornCopy,
+    a_flush_that_covers_too_much: SettleLate,
+}
