@@ -4,3 +4,4 @@
 //! time is integer nanoseconds and events have a total order.
 
 pub mod hdd;
+pub mod ssd;

@@ -1,0 +1,229 @@
+//! The host interface: device queue, firmware, link, and the reasons to keep the host waiting.
+//!
+//! ```text
+//!  submit ─> waiting ─> slot ─firmware─> fetched ─link in─> ready ─> execute ... respond
+//!          (no slot free)                          (held: parked)            └link out─> finished
+//! ```
+
+use std::collections::VecDeque;
+
+use io::Nanos;
+use io::model::{Command, Completion, Tag};
+
+use super::Ssd;
+use super::config;
+use super::events::Event;
+
+/// A command that the drive has taken.
+#[derive(Clone, Copy, Debug)]
+pub struct Slot {
+    pub tag: Tag,
+    pub command: Command,
+    /// Operations of the flash that it waits for.
+    pub parts: u32,
+    /// The next unit that enters the buffer.
+    pub cursor: u32,
+}
+
+/// Why the host waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    Collection = 1,
+    Burst = 2,
+    Log = 4,
+}
+
+#[derive(Debug)]
+pub struct Interface {
+    config: config::Host,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    taken: u32,
+    /// In front of the drive; as many as the host submits.
+    waiting: VecDeque<(Tag, Command)>,
+    firmware_free: Nanos,
+    /// To the drive, from the drive; the same one twice if the link isn't duplex.
+    link_free: [Nanos; 2],
+    holds: u32,
+    /// Commands that the drive holds; at most as many as it has slots.
+    parked: VecDeque<u32>,
+    /// Nothing was submitted since the last timer of silence.
+    pub silent: bool,
+    submissions: u32,
+}
+
+impl Interface {
+    pub fn new(config: &config::Host) -> Interface {
+        Interface {
+            config: *config,
+            slots: Vec::new(),
+            free: Vec::new(),
+            taken: 0,
+            waiting: VecDeque::new(),
+            firmware_free: Nanos::ZERO,
+            link_free: [Nanos::ZERO; 2],
+            holds: 0,
+            parked: VecDeque::new(),
+            silent: false,
+            submissions: 0,
+        }
+    }
+
+    pub fn slot(&mut self, slot: u32) -> &mut Slot {
+        &mut self.slots[slot as usize]
+    }
+
+    pub fn in_flight(&self) -> usize {
+        self.taken as usize + self.waiting.len()
+    }
+
+    pub fn held(&self) -> bool {
+        self.holds != 0
+    }
+
+    pub fn hold(&mut self, why: Hold) {
+        self.holds |= why as u32;
+    }
+
+    pub fn power_cut(&mut self, now: Nanos) {
+        *self =
+            Interface { firmware_free: now, link_free: [now; 2], ..Interface::new(&self.config) };
+    }
+
+    /// When the link has moved the bytes.
+    fn transfer(&mut self, now: Nanos, from_drive: bool, bytes: u64) -> Nanos {
+        let link = &mut self.link_free[usize::from(from_drive && self.config.link_duplex)];
+        let nanos = bytes * 1_000_000_000 / self.config.link_bytes_per_sec;
+        *link = (*link).max(now) + Nanos(nanos);
+        *link
+    }
+
+    fn store(&mut self, tag: Tag, command: Command) -> u32 {
+        let slot = Slot { tag, command, parts: 0, cursor: 0 };
+        self.taken += 1;
+        if let Some(index) = self.free.pop() {
+            self.slots[index as usize] = slot;
+            return index;
+        }
+        self.slots.push(slot);
+        self.slots.len() as u32 - 1
+    }
+}
+
+impl Ssd {
+    pub(super) fn take(&mut self, now: Nanos, tag: Tag, command: Command) {
+        self.counters.submitted += 1;
+        self.host.silent = false;
+        self.host.submissions = self.host.submissions.wrapping_add(1);
+        if self.host.taken < self.config.host.queue_depth {
+            self.admit(now, tag, command);
+        } else {
+            self.host.waiting.push_back((tag, command));
+        }
+    }
+
+    fn admit(&mut self, now: Nanos, tag: Tag, command: Command) {
+        let slot = self.host.store(tag, command);
+        let host = &mut self.host;
+        host.firmware_free = host.firmware_free.max(now) + self.config.host.command;
+        self.events.at(host.firmware_free, Event::Fetched(slot));
+    }
+
+    pub(super) fn fetched(&mut self, now: Nanos, slot: u32) {
+        if let Command::Write { len, .. } = self.host.slot(slot).command {
+            let arrival = self.host.transfer(now, false, len);
+            self.events.at(arrival, Event::Arrived(slot));
+        } else {
+            self.ready(now, slot);
+        }
+    }
+
+    pub(super) fn ready(&mut self, now: Nanos, slot: u32) {
+        if self.host.held() {
+            self.host.parked.push_back(slot);
+        } else {
+            self.execute(now, slot);
+        }
+    }
+
+    fn execute(&mut self, now: Nanos, slot: u32) {
+        match self.host.slot(slot).command {
+            Command::Read { offset, len } => self.read(now, slot, offset, len),
+            Command::Write { offset, len, .. } => self.write(now, slot, offset, len),
+            Command::Flush => self.flush(now, slot),
+            Command::Discard { offset, len } => self.discard(now, slot, offset, len),
+        }
+    }
+
+    /// The command is done; the host will know soon.
+    pub(super) fn respond(&mut self, now: Nanos, slot: u32) {
+        let finished = match self.host.slot(slot).command {
+            Command::Read { len, .. } => {
+                self.host.transfer(now, true, len) + self.config.host.read_overhead
+            }
+            _ => now + self.config.host.write_overhead,
+        };
+        self.events.at(finished, Event::Finished(slot));
+    }
+
+    pub(super) fn finished(&mut self, now: Nanos, slot: u32) {
+        let tag = self.host.slot(slot).tag;
+        self.done.push(Completion { tag, at: now });
+        self.counters.completed += 1;
+        self.host.free.push(slot);
+        self.host.taken -= 1;
+        if let Some((tag, command)) = self.host.waiting.pop_front() {
+            self.admit(now, tag, command);
+        }
+        if self.host.taken == 0 {
+            self.start_silence(now);
+        }
+    }
+
+    fn start_silence(&mut self, now: Nanos) {
+        if let Some(after) = self.config.collection.idle_after {
+            let high = self.config.collection.high;
+            if (0..self.shape.pools).any(|pool| self.ftl.free_blocks(pool) < high) {
+                let count = self.host.submissions;
+                self.events.at(now + after, Event::Silent { count });
+            }
+        }
+    }
+
+    pub(super) fn silent(&mut self, now: Nanos, count: u32) {
+        if count == self.host.submissions {
+            self.host.silent = true;
+            for pool in 0..self.shape.pools {
+                self.collect(now, pool);
+            }
+        }
+    }
+
+    /// One reason to wait is over. If it was the last, what was parked goes on, all at once.
+    pub(super) fn release(&mut self, now: Nanos, why: Hold) {
+        self.host.holds &= !(why as u32);
+        while !self.host.held()
+            && let Some(slot) = self.host.parked.pop_front()
+        {
+            self.execute(now, slot);
+        }
+        self.let_stalled_enter(now);
+    }
+
+    /// After a power cut: what can go on without the host does.
+    pub(super) fn power_up(&mut self, now: Nanos) {
+        self.burst_upto = None;
+        self.drain_timer = false;
+        if let Some(buffer) = &mut self.buffer {
+            buffer.power_cut();
+            if !buffer.config.power_loss_protected {
+                buffer.lose();
+            }
+        }
+        self.start_silence(now);
+        self.destage(now);
+        for pool in 0..self.shape.pools {
+            self.start_collection_if_low(now, pool);
+        }
+    }
+}
