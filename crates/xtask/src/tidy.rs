@@ -5,6 +5,7 @@
 mod allowed;
 mod crates;
 mod documents;
+mod planted;
 mod repo;
 mod rust_files;
 mod source;
@@ -31,6 +32,7 @@ fn run() -> Result<Vec<Complaint>, String> {
     let mut complaints = Vec::new();
     for file in &repo.files {
         complaints.extend(documents::check(&repo, file));
+        complaints.extend(planted::check(file));
         if file.path.ends_with(".rs") {
             complaints.extend(rust_files::check(file));
         }
