@@ -34,6 +34,7 @@ impl<E: Env> Shard<E> {
             replicated_percent: state.settings.replicated_percent,
             eager: state.settings.conversion == ConversionPolicy::Eager,
             reserve: RESERVE_STRIPES,
+            starved: self.waiting.get() > 0,
         }
     }
 

@@ -100,6 +100,8 @@ pub struct Shard<E: Env> {
     pub state: RefCell<State>,
     /// Free stripes have appeared.
     pub space_freed: Event,
+    /// Requests that wait for them.
+    pub waiting: Cell<u32>,
     /// There may be background work.
     pub work: Event,
     pub checkpoint_turn: Turn,
@@ -348,8 +350,10 @@ impl<E: Env> Shard<E> {
             }
             self.check_usable()?;
             self.count(|counters| counters.space_waits += 1);
+            self.waiting.set(self.waiting.get() + 1);
             self.work.notify_all();
             self.space_freed.wait().await;
+            self.waiting.set(self.waiting.get() - 1);
         }
     }
 

@@ -21,6 +21,9 @@ pub struct Facts {
     pub eager: bool,
     /// Stripes only background work may take.
     pub reserve: u64,
+    /// Somebody waits for space, whatever the number of free stripes: those that are left may not
+    /// match each other.
+    pub starved: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +48,7 @@ pub fn low(facts: &Facts) -> u64 {
 pub fn next_work(facts: &Facts, convertible: bool, compactible: bool) -> Work {
     let area_max = facts.total * u64::from(facts.replicated_percent) / 100;
     let over = facts.replicated > area_max;
-    let short = facts.free < low(facts);
+    let short = facts.starved || facts.free < low(facts);
     if short && facts.limbo > 0 && facts.free + facts.limbo >= low(facts) {
         return Work::Flush;
     }
@@ -104,6 +107,7 @@ mod tests {
         replicated_percent: 10,
         eager: false,
         reserve: 12,
+        starved: false,
     };
 
     #[test]
@@ -122,6 +126,14 @@ mod tests {
         assert_eq!(next_work(&nothing_dead, true, true), Work::Compact);
         assert_eq!(next_work(&nothing_dead, true, false), Work::Convert);
         assert_eq!(next_work(&nothing_dead, false, false), Work::Rest);
+    }
+
+    #[test]
+    fn who_waits_is_helped_however_much_is_free() {
+        let starved = Facts { starved: true, limbo: 3, ..PLENTY };
+        assert_eq!(next_work(&starved, true, true), Work::Flush);
+        assert_eq!(next_work(&Facts { limbo: 0, ..starved }, true, true), Work::Compact);
+        assert_eq!(next_work(&Facts { limbo: 0, ..starved }, true, false), Work::Convert);
     }
 
     #[test]

@@ -326,6 +326,7 @@ fn build_shard<E: Env>(
         reads: ReadGenerations::default(),
         state: RefCell::new(state),
         space_freed: Event::new(),
+        waiting: Cell::new(0),
         work: Event::new(),
         checkpoint_turn: Turn::new(),
         background_turn: Turn::new(),
