@@ -1,5 +1,6 @@
 //! What the engine is given instead of taking: time, timers, tasks, randomness, drives.
 
+use std::fmt;
 use std::future::Future;
 
 use crate::drive::Drive;
@@ -25,6 +26,20 @@ impl Nanos {
 
     pub const fn saturating_sub(self, earlier: Nanos) -> Nanos {
         Nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// For people: `1.5 ms`, `20 us`, `3 s`; three decimals at most.
+impl fmt::Display for Nanos {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (unit, name) = match self.0 {
+            0..1_000 => return write!(f, "{} ns", self.0),
+            1_000..1_000_000 => (1_000, "us"),
+            1_000_000..1_000_000_000 => (1_000_000, "ms"),
+            _ => (1_000_000_000, "s"),
+        };
+        let number = format!("{}.{:03}", self.0 / unit, self.0 % unit * 1_000 / unit);
+        write!(f, "{} {name}", number.trim_end_matches('0').trim_end_matches('.'))
     }
 }
 
@@ -73,5 +88,18 @@ pub trait Env: Clone + 'static {
             context.waker().wake_by_ref();
             std::task::Poll::Pending
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_shown_in_their_unit() {
+        let shown = |nanos| Nanos(nanos).to_string();
+        assert_eq!([shown(0), shown(999), shown(1_000)], ["0 ns", "999 ns", "1 us"]);
+        assert_eq!([shown(1_050_000), shown(2_000_000_001)], ["1.05 ms", "2 s"]);
+        assert_eq!(shown(100_000_000), "100 ms");
     }
 }
