@@ -39,6 +39,7 @@ test: lint
 	$(CARGO) test --locked --workspace --exclude sim
 	$(CARGO) build --locked --release --workspace
 	$(CARGO) test --locked --release --package sim
+	target/release/steadyraid-sim world --seeds 10000..12000 --jobs 2
 	scripts/tests/real_clients.sh
 	scripts/tests/filesystem.sh
 	scripts/tests/crash_kill.sh
@@ -48,7 +49,8 @@ bench: build
 
 soak: export STEADYRAID_LIMIT := 14400
 soak: build
-	target/release/sim worlds --start 1 --seeds 20000
+	target/release/steadyraid-sim world --minutes 60 --jobs $$(nproc)
+	target/release/steadyraid-sim world --seeds 1..3000 --jobs $$(nproc)
 	scripts/tests/crash_kill.sh 3000
 	scripts/tests/filesystem.sh 20
 	scripts/tests/real_clients.sh 400

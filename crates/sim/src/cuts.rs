@@ -45,7 +45,7 @@ impl Twist {
 /// Cuts after write `cut`. False: the script issues fewer writes.
 pub fn run(scenario: Scenario, cut: u64, death: Death, twist: Twist) -> Result<bool, String> {
     let act = || Cut::new(scenario, cut, twist).run(death);
-    crate::run::caught(act).map_err(|what| {
+    crate::run::caught(act).map_err(|what: String| {
         format!(
             "{what}\n  {scenario:?} cut after write {cut}, {death:?}, {twist:?}\n  \
              replay: cargo run --release -p sim -- cuts --only {cut}"

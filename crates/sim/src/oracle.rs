@@ -18,6 +18,7 @@ mod versions;
 use std::collections::BTreeMap;
 
 use crate::content::{Found, SECTOR, identify};
+use crate::failure::Failure;
 pub use versions::{VolumeModel, WriteId};
 
 /// All volumes of a pool. One clock, since a flush covers all of them.
@@ -103,7 +104,7 @@ impl Oracle {
     }
 
     /// Checks what a read returned while the machine was running.
-    pub fn read_ends(&self, name: &str, ticket: ReadTicket, bytes: &[u8]) -> Result<(), String> {
+    pub fn read_ends(&self, name: &str, ticket: ReadTicket, bytes: &[u8]) -> Result<(), Failure> {
         let ReadTicket { first, issued, mut allowed } = ticket;
         let volume = self.volume(name);
         let now = volume.allowed(first, allowed.len() as u64);
@@ -125,7 +126,7 @@ impl Oracle {
 
     /// Checks what lies at `offset` (a multiple of the page) after recovery, and takes it for
     /// the truth from now on.
-    pub fn recovered(&mut self, name: &str, offset: u64, bytes: &[u8]) -> Result<(), String> {
+    pub fn recovered(&mut self, name: &str, offset: u64, bytes: &[u8]) -> Result<(), Failure> {
         let found: Vec<Found> = bytes.chunks_exact(SECTOR).map(identify).collect();
         self.volume_mut(name).recovered(offset / SECTOR as u64, &found)
     }

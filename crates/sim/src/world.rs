@@ -1,16 +1,22 @@
 //! One world: a pool that is used, broken, opened again and checked, all from one seed.
 //!
 //! ```text
-//!  create ─> [ open ─> verify ─> clients ... ─> death or clean close ]* ─> liveness
-//!              │ may die itself        │ drives fail, power goes              │
-//!              └───────────────────────┴──── safety: nothing is lost          └ no more faults:
-//!                                                                               all must work
+//!  create ─> [ open ─> verify ─> audit ─> clients ... ─> death or clean close ]*
+//!              │ may die itself             │ drives fail, power goes        │
+//!              └────────────────────────────┴────────────────────────────────┤
+//!                                                                            │
+//!    a safety run ends: all is there, audited, closed, opened again  <───────┤
+//!    a liveness run: no more faults ─> everything finishes,          <───────┘
+//!    the pool becomes as whole as it can, comes to rest, leaks nothing
 //! ```
 
+mod checks;
 pub mod client;
 pub mod context;
+mod liveness;
 pub mod plan;
 mod session;
+mod troubles;
 mod verify;
 
 use std::rc::Rc;
@@ -20,9 +26,10 @@ use io::rng::{Rng, mix};
 use io::virt::VirtEnv;
 use io::{Env, Nanos};
 
+use crate::failure::{Check, Failure};
 use crate::machine::{Death, Machine};
 pub use context::{Context, Tally};
-pub use plan::{Fill, Plan};
+pub use plan::{Fill, Generation, Plan, Reduction, Run};
 pub use verify::verify_volumes;
 
 /// What is left of a world that ran to its end.
@@ -34,7 +41,7 @@ pub struct Report {
 }
 
 /// A behaviour of drives that the checks must notice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Canary {
     /// All drives lose what they said was durable.
     AllLie,
@@ -51,54 +58,84 @@ const PATIENCE_WITH_FAULTS: Nanos = Nanos::from_secs(5);
 /// How long a phase may take in virtual time before it counts as hung.
 const PHASE_MAX: Nanos = Nanos::from_secs(600);
 
-pub(crate) struct World {
-    pub plan: Plan,
-    pub machine: Machine,
-    pub context: Rc<Context>,
-    pub rng: Rng,
-    pub canary: Option<Canary>,
+pub struct World {
+    pub(crate) plan: Plan,
+    pub(crate) machine: Machine,
+    context: Rc<Context>,
+    rng: Rng,
+    canary: Option<Canary>,
+    /// The session that runs, by number.
+    session: u64,
 }
 
 /// Runs one seed.
-pub fn run(seed: u64) -> Result<Report, String> {
+pub fn run(seed: u64) -> Result<Report, Failure> {
     run_plan(Plan::from_seed(seed), None)
 }
 
-pub fn run_plan(plan: Plan, canary: Option<Canary>) -> Result<Report, String> {
-    let machine = Machine::new(plan.seed, plan.drives, plan.drive_bytes);
-    let context = Context::new(machine.env.clone(), plan.fill == Fill::OverCommitted);
-    if !plan.victims.is_empty() {
-        context.patience.set(PATIENCE_WITH_FAULTS);
-    }
-    let rng = Rng::new(mix(plan.seed) ^ 0x3071d);
-    let mut world = World { plan, machine, context, rng, canary };
-    world.run()?;
-    Ok(Report {
-        tally: world.context.tally.get(),
-        trace: world.machine.env.trace_hash(),
-        virtual_nanos: world.machine.env.now().0,
-    })
+pub fn run_plan(plan: Plan, canary: Option<Canary>) -> Result<Report, Failure> {
+    World::new(plan, canary).run()
 }
 
 impl World {
-    fn run(&mut self) -> Result<(), String> {
-        let created = self.machine.create(&self.plan.spec);
-        self.machine.env.block_on(created).map_err(|error| format!("create: {error}"))?;
-        self.machine.die(Death::Kill);
-        for _ in 0..self.plan.sessions {
-            self.session()?;
+    pub fn new(plan: Plan, canary: Option<Canary>) -> World {
+        let seed = if plan.salt == 0 { plan.seed } else { mix(plan.seed ^ mix(plan.salt)) };
+        let machine = Machine::new(seed, plan.drives, plan.drive_bytes);
+        let context = Context::new(machine.env.clone(), plan.fill == Fill::OverCommitted);
+        if !plan.victims.is_empty() {
+            context.patience.set(PATIENCE_WITH_FAULTS);
         }
-        self.liveness()
+        let rng = Rng::new(mix(plan.seed) ^ 0x3071d);
+        World { plan, machine, context, rng, canary, session: 0 }
     }
 
-    fn session(&mut self) -> Result<(), String> {
-        self.plug_drives();
-        let pool = self.open_dying()?;
-        self.make_volumes(&pool)?;
-        if self.canary.is_some() {
+    /// What the world shares; its story outlives a panic in the world.
+    pub fn context(&self) -> Rc<Context> {
+        self.context.clone()
+    }
+
+    pub fn run(mut self) -> Result<Report, Failure> {
+        self.run_all()?;
+        Ok(Report {
+            tally: self.context.tally.get(),
+            trace: self.machine.env.trace_hash(),
+            virtual_nanos: self.machine.env.now().0,
+        })
+    }
+
+    fn run_all(&mut self) -> Result<(), Failure> {
+        let created = self.machine.create(&self.plan.spec);
+        self.machine
+            .env
+            .block_on(created)
+            .map_err(|error| Failure::new(Check::Open, format!("create: {error}")))?;
+        self.machine.die(Death::Kill);
+        for session in self.plan.sessions.clone() {
+            self.begin_session(session);
+            self.session()?;
+        }
+        self.begin_session(0);
+        if self.canary == Some(Canary::Rot) {
             self.release_canary();
         }
-        self.clients(&pool)
+        match (self.plan.generation, self.plan.run) {
+            (Generation::First | Generation::FullPools, _) => self.works_again(),
+            (Generation::Swarm, Run::Safety) => self.all_is_there(),
+            (Generation::Swarm, Run::Liveness) => self.liveness(),
+        }
+    }
+
+    /// Gives the session a randomness of its own, so that leaving out others changes nothing in
+    /// it. Older worlds have one sequence for all.
+    fn begin_session(&mut self, session: u64) {
+        self.session = session;
+        self.context.tell(|| match session {
+            0 => "the last session".into(),
+            _ => format!("session {session}"),
+        });
+        if self.plan.generation == Generation::Swarm {
+            self.rng = Rng::new(mix(self.plan.seed) ^ mix(session ^ 0x5e55));
+        }
     }
 
     /// Runs `future` with no deaths planned; a hang is a failure.
@@ -106,7 +143,7 @@ impl World {
         &self,
         what: &str,
         future: impl Future<Output = T>,
-    ) -> Result<T, String> {
+    ) -> Result<T, Failure> {
         let (env, context) = (&self.machine.env, &self.context);
         let deadline = env.now() + PHASE_MAX;
         let stop = || context.is_failed() || env.now() > deadline || context.stalled().is_some();
@@ -116,34 +153,38 @@ impl World {
         }
         result.ok_or_else(|| {
             let stalled = context.stalled().unwrap_or_default();
-            format!("{what} does not end {stalled}")
+            Failure::new(Check::Hang, format!("{what} does not end {stalled}"))
         })
     }
 
-    /// Safety is over: no more faults, and everything must work again.
-    fn liveness(&mut self) -> Result<(), String> {
+    /// The end of a safety run: once more opened, and all there is looked at.
+    fn all_is_there(&mut self) -> Result<(), Failure> {
         self.plug_drives();
         let pool = self.open()?;
-        self.make_volumes(&pool)?;
-        let clients = self.all_clients(&pool, 0x11fe)?;
-        let requests = self.plan.requests.min(100);
-        let all = clients.into_iter().map(|client| client.run(requests));
-        self.complete("liveness", futures_util::future::join_all(all))?;
+        self.audit(&pool)?;
+        self.close_and_open_again(pool)
+    }
+
+    pub(crate) fn close_and_open_again(&mut self, pool: Pool<VirtEnv>) -> Result<(), Failure> {
         self.close(pool)?;
-        for _ in 0..2 {
+        let again = if self.plan.generation == Generation::Swarm { 1 } else { 2 };
+        for _ in 0..again {
             let pool = self.open()?;
             if !pool.status().recovery.clean {
-                return Err("a pool that was closed is not clean".into());
+                let what = "a pool that was closed is not clean";
+                return Err(Failure::new(Check::Open, what));
             }
             self.close(pool)?;
         }
         Ok(())
     }
 
-    pub(crate) fn close(&mut self, pool: Pool<VirtEnv>) -> Result<(), String> {
+    pub(crate) fn close(&mut self, pool: Pool<VirtEnv>) -> Result<(), Failure> {
         self.note_counters(&pool);
         let flush = self.context.oracle.borrow_mut().flush_begins();
-        self.complete("close", pool.close())?.map_err(|error| format!("close: {error}"))?;
+        self.context.tell(|| "the pool is closed".into());
+        self.complete("close", pool.close())?
+            .map_err(|error| Failure::new(Check::Request, format!("close: {error}")))?;
         self.context.oracle.borrow_mut().flush_ends(flush);
         self.context.count(|tally| tally.clean_closes += 1);
         drop(pool);
@@ -152,9 +193,23 @@ impl World {
     }
 
     pub(crate) fn die(&mut self, death: Death) {
+        self.tell_death(death);
         self.machine.die(death);
         self.context.forget_running();
         self.context.oracle.borrow_mut().crashed();
+    }
+
+    fn tell_death(&self, death: Death) {
+        self.context.tell(|| {
+            let undecided = self.machine.disks.iter().map(|disk| disk.undecided_writes());
+            let undecided: Vec<String> = undecided.map(|count| count.to_string()).collect();
+            format!(
+                "the machine dies: {death:?}, {} requests on their way, writes not durable on each \
+                 drive: {}",
+                self.context.in_flight(),
+                undecided.join(" ")
+            )
+        });
     }
 
     pub(crate) fn note_counters(&self, pool: &Pool<VirtEnv>) {
@@ -164,6 +219,19 @@ impl World {
             tally.compacted += counters.compacted_stripes;
             tally.merged += counters.merged_blocks;
             tally.checkpoints += counters.checkpoints;
+            tally.reconstructed += counters.reconstructed_reads;
+        });
+        self.context.tell(|| {
+            format!(
+                "since the pool was opened: {} conversions, {} stripes compacted, {} blocks \
+                 merged, {} checkpoints, {} journal blocks, {} waits for space",
+                counters.conversions,
+                counters.compacted_stripes,
+                counters.merged_blocks,
+                counters.checkpoints,
+                counters.journal_blocks,
+                counters.space_waits
+            )
         });
     }
 }

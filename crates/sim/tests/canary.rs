@@ -2,54 +2,56 @@
 
 use std::sync::OnceLock;
 
-use sim::run::caught;
-use sim::world::{Canary, Fill, Plan, run_plan};
+use sim::failure::Check;
+use sim::run::Case;
+use sim::world::{Canary, Fill, Plan};
 
-/// Enough to see that the net holds; `sim worlds` runs as many as one likes.
-const WORLDS: usize = 16;
+/// Enough to see that the net holds; `steadyraid-sim world` runs as many as one likes.
+const WORLDS: usize = 32;
 
 /// Worlds that end well without a canary, found once for all tests.
-fn good_worlds() -> &'static [Plan] {
-    static GOOD: OnceLock<Vec<Plan>> = OnceLock::new();
+fn good_worlds() -> &'static [u64] {
+    static GOOD: OnceLock<Vec<u64>> = OnceLock::new();
     GOOD.get_or_init(|| {
         // Worlds in which the pool is not full: they are over soon.
-        let calm = (0..).map(Plan::from_seed).filter(|plan| plan.fill == Fill::Calm);
-        let plans: Vec<Plan> = calm.take(WORLDS).collect();
-        let ends_well = |plan: &Plan| caught(|| run_plan(plan.clone(), None)).is_ok();
-        assert!(plans.iter().all(ends_well), "without canaries all is well");
-        plans
+        let calm = (10_000..).filter(|&seed| Plan::from_seed(seed).fill == Fill::Calm);
+        let seeds: Vec<u64> = calm.take(WORLDS).collect();
+        let ends_well = |&seed: &u64| Case::of(seed).run().is_ok();
+        assert!(seeds.iter().all(ends_well), "without canaries all is well");
+        seeds
     })
 }
 
-/// How many of those fail with the canary. Not all need to: in some nothing is flushed, or the
-/// power never goes.
+/// How many of those fail with the canary.
 fn caught_with(canary: Canary) -> usize {
-    good_worlds().iter().filter(|plan| notices(plan, canary)).count()
+    good_worlds().iter().filter(|&&seed| notices(seed, canary)).count()
 }
 
 /// A check must say that bytes are wrong, or the engine that its metadata are. A panic proves
 /// nothing: it could be our own.
-fn notices(plan: &Plan, canary: Canary) -> bool {
-    let end = caught(|| run_plan(plan.clone(), Some(canary)));
-    end.is_err_and(|what| {
-        ["read:", "after recovery:", "open:"].iter().any(|&by| what.starts_with(by))
-    })
+fn notices(seed: u64, canary: Canary) -> bool {
+    let case = Case { canary: Some(canary), ..Case::of(seed) };
+    let wrong = [Check::Read, Check::Recovery, Check::Open, Check::Audit];
+    case.run().is_err_and(|failure| wrong.contains(&failure.check))
+}
+
+/// Not all worlds need to notice: in some nothing is flushed, or the power never goes.
+fn is_caught(canary: Canary, least: usize) {
+    let caught = caught_with(canary);
+    assert!(caught >= least, "only {caught} of {WORLDS} worlds noticed {canary:?}");
 }
 
 #[test]
 fn drives_that_lie_about_flushes_are_caught() {
-    let caught = caught_with(Canary::AllLie);
-    assert!(caught >= 14, "only {caught} of {WORLDS} worlds noticed");
+    is_caught(Canary::AllLie, 26);
 }
 
 #[test]
 fn one_drive_that_lies_is_caught() {
-    let caught = caught_with(Canary::OneLies);
-    assert!(caught >= 14, "only {caught} of {WORLDS} worlds noticed");
+    is_caught(Canary::OneLies, 20);
 }
 
 #[test]
 fn silent_changes_are_caught() {
-    let caught = caught_with(Canary::Rot);
-    assert!(caught >= 14, "only {caught} of {WORLDS} worlds noticed");
+    is_caught(Canary::Rot, 18);
 }

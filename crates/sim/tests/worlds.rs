@@ -1,4 +1,5 @@
-//! Worlds from seeds: first those that once failed, then a fixed range, in parallel.
+//! Worlds from seeds: first those that once failed, then a fixed range, in parallel. Thousands of
+//! smaller ones are run by `make test` beside this.
 
 use sim::run;
 

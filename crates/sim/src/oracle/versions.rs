@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use smallvec::{SmallVec, smallvec};
 
 use crate::content::{Found, SECTOR, Stamp};
+use crate::failure::{Check, Failure};
 
 /// Names a write of one volume; 0 is the zeroes that were there before all of them.
 pub type WriteId = u32;
@@ -163,7 +164,7 @@ impl VolumeModel {
         }
     }
 
-    fn complaint(&self, sector: u64, found: Found, allowed: &[WriteId], what: &str) -> String {
+    fn complaint(&self, sector: u64, found: Found, allowed: &[WriteId], what: &str) -> Failure {
         let found_write = match found {
             Found::Data(stamp) if stamp.volume == self.number && stamp.version > 0 => {
                 let write = self.writes.get(stamp.version as usize);
@@ -172,12 +173,17 @@ impl VolumeModel {
             _ => String::new(),
         };
         let list: Vec<String> = allowed.iter().map(|&id| self.write(id).describe(id)).collect();
-        format!(
-            "{what}: volume {} (#{}), sector {sector}: found {found}{found_write}; allowed: {}",
+        let what = format!(
+            "{what}: volume {} (#{}), sector {sector} (byte {}): found {found}{found_write}; \
+             allowed: {}",
             self.name,
             self.number,
+            sector * SECTOR as u64,
             list.join(", ")
-        )
+        );
+        let live = what.starts_with("read");
+        let check = if live { Check::Read } else { Check::Recovery };
+        Failure::new(check, what).at(&self.name, sector)
     }
 
     /// Checks one sector of a read that was issued at `issued`.
@@ -187,7 +193,7 @@ impl VolumeModel {
         found: Found,
         allowed: &[WriteId],
         issued: u64,
-    ) -> Result<(), String> {
+    ) -> Result<(), Failure> {
         let hidden = |id: WriteId| {
             let write = self.write(id);
             allowed.iter().any(|&other| {
@@ -205,7 +211,7 @@ impl VolumeModel {
     }
 
     /// Checks and adopts what recovery left in the sectors from `first` on.
-    pub(super) fn recovered(&mut self, first: u64, found: &[Found]) -> Result<(), String> {
+    pub(super) fn recovered(&mut self, first: u64, found: &[Found]) -> Result<(), Failure> {
         assert!((first as usize).is_multiple_of(PAGE_SECTORS), "pages are checked whole");
         for (page, found) in found.chunks(PAGE_SECTORS).enumerate() {
             let first = first + (page * PAGE_SECTORS) as u64;
@@ -228,7 +234,7 @@ impl VolumeModel {
 
     /// Of each write a page shows all or nothing: where one of its sectors is seen, the others
     /// hold nothing older.
-    fn check_whole(&self, first: u64, found: &[Found], seen: &[Versions]) -> Result<(), String> {
+    fn check_whole(&self, first: u64, found: &[Found], seen: &[Versions]) -> Result<(), Failure> {
         for (at, versions) in seen.iter().enumerate() {
             let [id] = versions[..] else { continue };
             let write = self.write(id);

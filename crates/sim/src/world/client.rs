@@ -7,16 +7,17 @@ use io::rng::Rng;
 use io::virt::VirtEnv;
 use io::{Buf, BufMut, Env, Nanos};
 
-use super::context::Context;
+use super::context::{Asked, Context};
 use super::plan::Mix;
+use crate::failure::{Check, Failure};
+use crate::oracle::WriteId;
 
 const SECTOR: u64 = 512;
-const READ_MAX: u64 = 256 << 10;
 const FILL_STEP: u64 = 128 << 10;
 
 pub struct Client {
     pub context: Rc<Context>,
-    pub name: String,
+    pub name: Rc<str>,
     pub volume: Volume<VirtEnv>,
     pub mix: Mix,
     /// Bytes of one stripe's data.
@@ -38,6 +39,13 @@ pub fn payload(bytes: &[u8], offset: u64, as_pages: bool) -> Buf {
     let mut buf = BufMut::zeroed(lead + bytes.len());
     buf[lead..].copy_from_slice(bytes);
     buf.freeze().slice(lead..lead + bytes.len())
+}
+
+/// The bytes of an answer in one piece.
+pub fn gathered(pieces: &[Buf]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(pieces.iter().map(|piece| piece.len()).sum());
+    pieces.iter().for_each(|piece| bytes.extend_from_slice(piece));
+    bytes
 }
 
 impl Client {
@@ -66,11 +74,20 @@ impl Client {
         self.flush().await;
     }
 
+    fn asked(
+        &self,
+        verb: &'static str,
+        write: Option<WriteId>,
+        offset: u64,
+        len: u64,
+        fua: bool,
+    ) -> Asked {
+        Asked { verb, volume: self.name.clone(), write, offset, len, fua }
+    }
+
     async fn step(&mut self) {
-        let Mix { small, page, block, stripe, sequential, read, trim, zeroes, flush, .. } =
-            self.mix;
-        let kinds = [small, page, block, stripe, sequential, read, trim, zeroes, flush];
-        let mut draw = self.rng.below(kinds.iter().sum());
+        let kinds = self.mix.parts();
+        let mut draw = self.rng.below(self.mix.sum());
         let kind = kinds.iter().position(|&part| {
             let here = draw < part;
             draw = draw.saturating_sub(part);
@@ -90,7 +107,7 @@ impl Client {
             }
             4 => self.write_on().await,
             5 => {
-                let len = (1 + self.rng.below(READ_MAX / SECTOR)) * SECTOR;
+                let len = (1 + self.rng.below(self.mix.long_bytes / SECTOR)) * SECTOR;
                 let (offset, len) = self.place(len, SECTOR);
                 self.read(offset, len).await;
             }
@@ -137,8 +154,8 @@ impl Client {
         let write = oracle.borrow_mut().write_begins(&self.name, offset, len, false);
         let bytes = oracle.borrow().bytes_of(&self.name, write);
         let data = payload(&bytes, offset, self.rng.chance(3, 4));
-        let what = format!("write {} w{write} {offset}+{len} fua {fua}", self.name);
-        let done = self.context.request(what, len, self.volume.write(offset, data, fua)).await;
+        let asked = self.asked("write", Some(write), offset, len, fua);
+        let done = self.context.request(asked, self.volume.write(offset, data, fua)).await;
         oracle.borrow_mut().write_ends(&self.name, write, done.is_some(), fua);
         if done.is_none() && self.rng.chance(1, 4) {
             // Full: make room, as an operator would.
@@ -147,20 +164,23 @@ impl Client {
     }
 
     async fn zero(&mut self, kind: Zeroes) {
-        let most = if self.rng.chance(1, 4) { self.volume.size() / 2 } else { 256 << 10 };
+        let most = if self.rng.chance(1, 4) { self.volume.size() / 2 } else { self.mix.long_bytes };
         let len = (1 + self.rng.below((most / SECTOR).max(1))) * SECTOR;
         let (offset, len) = self.place(len, SECTOR);
         let fua = self.rng.chance(self.mix.fua, 100);
         let oracle = &self.context.oracle;
         let write = oracle.borrow_mut().write_begins(&self.name, offset, len, true);
-        let what = format!("zeroes {} w{write} {offset}+{len} fua {fua}", self.name);
         let volume = &self.volume;
         let done = match kind {
-            Zeroes::Trim => self.context.request(what, len, volume.trim(offset, len, fua)).await,
+            Zeroes::Trim => {
+                let asked = self.asked("trim", Some(write), offset, len, fua);
+                self.context.request(asked, volume.trim(offset, len, fua)).await
+            }
             Zeroes::Write | Zeroes::WriteOrTrim => {
+                let asked = self.asked("zeroes", Some(write), offset, len, fua);
                 let may_trim = matches!(kind, Zeroes::WriteOrTrim);
                 let request = volume.write_zeroes(offset, len, fua, may_trim);
-                self.context.request(what, len, request).await
+                self.context.request(asked, request).await
             }
         };
         oracle.borrow_mut().write_ends(&self.name, write, done.is_some(), fua);
@@ -168,23 +188,24 @@ impl Client {
 
     pub async fn read(&mut self, offset: u64, len: u64) {
         let ticket = self.context.oracle.borrow_mut().read_begins(&self.name, offset, len);
-        let what = format!("read {} {offset}+{len}", self.name);
-        let read = self.context.request(what, len, self.volume.read(offset, len as u32)).await;
+        let asked = self.asked("read", None, offset, len, false);
+        let read = self.context.request(asked, self.volume.read(offset, len as u32)).await;
         let Some(pieces) = read else { return };
-        let bytes: Vec<u8> = pieces.iter().flat_map(|piece| piece.iter().copied()).collect();
+        let bytes = gathered(&pieces);
         if bytes.len() as u64 != len {
-            return self.context.fail(format!("a read of {len} bytes gave {}", bytes.len()));
+            let what = format!("a read of {len} bytes gave {}", bytes.len());
+            return self.context.fail(Failure::new(Check::Read, what));
         }
         let checked = self.context.oracle.borrow().read_ends(&self.name, ticket, &bytes);
-        if let Err(what) = checked {
-            self.context.fail(what);
+        if let Err(failure) = checked {
+            self.context.fail(failure);
         }
     }
 
     pub async fn flush(&mut self) {
         let flush = self.context.oracle.borrow_mut().flush_begins();
-        let what = format!("flush {}", self.name);
-        if self.context.request(what, 0, self.volume.flush()).await.is_some() {
+        let asked = self.asked("flush", None, 0, 0, false);
+        if self.context.request(asked, self.volume.flush()).await.is_some() {
             self.context.oracle.borrow_mut().flush_ends(flush);
         }
     }

@@ -1,14 +1,18 @@
-//! What all parts of a world share: the oracle, the first failure, what is on its way.
+//! What all parts of a world share: the oracle, the story, the first failure, what is on its way.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::rc::Rc;
 
 use engine::RequestError;
 use io::virt::VirtEnv;
 use io::{Env, Nanos};
 
-use crate::oracle::Oracle;
+use crate::content::SECTOR;
+use crate::failure::{Check, Failure, Spot};
+use crate::oracle::{Oracle, WriteId};
+use crate::story::{Extent, Story};
 
 /// What happened in a world, for the report and against worlds in which nothing happens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,23 +23,66 @@ pub struct Tally {
     pub deaths_in_recovery: u64,
     pub clean_closes: u64,
     pub drives_lost: u64,
+    pub troubles: u64,
     pub records_dropped: u64,
     pub copies_healed: u64,
     pub conversions: u64,
     pub compacted: u64,
     pub merged: u64,
     pub checkpoints: u64,
+    pub reconstructed: u64,
+    pub audits: u64,
     pub slowest: u64,
 }
 
 /// Bytes of one request that are worth the patience for one.
 const PATIENCE_BYTES: u64 = 2 << 20;
+/// On its way for so long, a request is lost.
+const HANG: Nanos = Nanos::from_secs(30);
+
+/// What a client asks of a volume.
+#[derive(Clone)]
+pub struct Asked {
+    pub verb: &'static str,
+    pub volume: Rc<str>,
+    pub write: Option<WriteId>,
+    pub offset: u64,
+    pub len: u64,
+    pub fua: bool,
+}
+
+impl fmt::Display for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Asked { verb, volume, write, offset, len, fua } = self;
+        write!(f, "{verb} {volume}")?;
+        if let Some(write) = write {
+            write!(f, " w{write}")?;
+        }
+        if *len > 0 {
+            write!(f, " {offset}+{len}")?;
+        }
+        if *fua { f.write_str(" FUA") } else { Ok(()) }
+    }
+}
+
+impl Asked {
+    fn extent(&self) -> Option<Extent> {
+        let sector = SECTOR as u64;
+        // A flush concerns every page.
+        (self.len > 0).then(|| Extent {
+            volume: self.volume.to_string(),
+            first: self.offset / sector,
+            count: self.len / sector,
+        })
+    }
+}
 
 pub struct Context {
     pub env: VirtEnv,
     pub oracle: RefCell<Oracle>,
-    failure: RefCell<Option<String>>,
-    running: RefCell<BTreeMap<u64, (Nanos, String)>>,
+    pub story: RefCell<Story>,
+    failure: RefCell<Option<Failure>>,
+    running: RefCell<BTreeMap<u64, (Nanos, Asked)>>,
     next: Cell<u64>,
     pub tally: Cell<Tally>,
     /// No request may take longer.
@@ -49,6 +96,7 @@ impl Context {
         Rc::new(Context {
             env,
             oracle: RefCell::default(),
+            story: RefCell::default(),
             failure: RefCell::default(),
             running: RefCell::default(),
             next: Cell::new(0),
@@ -64,32 +112,52 @@ impl Context {
         self.tally.set(tally);
     }
 
+    /// One more line of the story, if somebody listens.
+    pub fn tell(&self, what: impl FnOnce() -> String) {
+        if self.story.borrow().is_recording() {
+            self.story.borrow_mut().tell(self.env.now(), what(), None);
+        }
+    }
+
+    fn tell_request(&self, id: u64, what: &str, asked: &Asked) {
+        if self.story.borrow().is_recording() {
+            let text = format!("  r{id} {asked}{what}");
+            self.story.borrow_mut().tell(self.env.now(), text, asked.extent());
+        }
+    }
+
     /// The first failure is the one that counts.
-    pub fn fail(&self, what: String) {
-        self.failure.borrow_mut().get_or_insert(what);
+    pub fn fail(&self, failure: Failure) {
+        self.failure.borrow_mut().get_or_insert(failure);
     }
 
     pub fn is_failed(&self) -> bool {
         self.failure.borrow().is_some()
     }
 
-    pub fn take_failure(&self) -> Option<String> {
+    pub fn take_failure(&self) -> Option<Failure> {
         self.failure.borrow_mut().take()
     }
 
-    /// Runs one request under the clock. True: done; false: refused for lack of space.
+    /// Where a failed request was, for the story.
+    fn failed(check: Check, asked: &Asked, what: String) -> Failure {
+        let spot = Spot { volume: asked.volume.to_string(), sector: asked.offset / SECTOR as u64 };
+        Failure { check, what, spot: (asked.len > 0).then_some(spot) }
+    }
+
+    /// Runs one request under the clock. `None`: refused, for lack of space or by mistake.
     pub async fn request<T>(
         &self,
-        what: String,
-        bytes: u64,
+        asked: Asked,
         request: impl Future<Output = Result<T, RequestError>>,
     ) -> Option<T> {
         let id = self.next.get();
         self.next.set(id + 1);
-        let begin = self.env.now();
-        self.running.borrow_mut().insert(id, (begin, what));
+        let (begin, bytes) = (self.env.now(), asked.len);
+        self.tell_request(id, "", &asked);
+        self.running.borrow_mut().insert(id, (begin, asked));
         let result = request.await;
-        let (_, what) = self.running.borrow_mut().remove(&id).expect("listed above");
+        let (_, asked) = self.running.borrow_mut().remove(&id).expect("listed above");
         let took = self.env.now().saturating_sub(begin);
         self.count(|tally| {
             tally.requests += 1;
@@ -97,26 +165,40 @@ impl Context {
         });
         // A long request is many short ones.
         if took.0 > self.patience.get().0 * (1 + bytes / PATIENCE_BYTES) {
-            self.fail(format!("stall: {what} took {} ms", took.0 / 1_000_000));
+            let what = format!("stall: {asked} took {} ms", took.0 / 1_000_000);
+            self.fail(Context::failed(Check::Stall, &asked, what));
         }
         match result {
-            Ok(value) => return Some(value),
+            Ok(value) => {
+                self.tell_request(id, ": done", &asked);
+                return Some(value);
+            }
             Err(RequestError::NoSpace) if self.may_be_full => {
+                self.tell_request(id, ": no space", &asked);
                 self.count(|tally| tally.no_space += 1);
             }
-            Err(error) => self.fail(format!("{what}: {error}")),
+            Err(error) => {
+                self.tell_request(id, &format!(": {error}"), &asked);
+                let what = format!("{asked}: {error}");
+                self.fail(Context::failed(Check::Request, &asked, what));
+            }
         }
         None
     }
 
-    /// A request that has been on its way for too long, if there is one.
+    /// Requests that have been on their way for too long, if there are any.
     pub fn stalled(&self) -> Option<String> {
         let now = self.env.now();
         let running = self.running.borrow();
-        let late =
-            running.values().filter(|(begin, _)| now.saturating_sub(*begin).0 > 30 * 1_000_000_000);
-        let list: Vec<&str> = late.map(|(_, what)| what.as_str()).collect();
+        // The oldest come first: one that is not late has none behind it that is.
+        let late = running.values().take_while(|(begin, _)| now.saturating_sub(*begin) > HANG);
+        let list: Vec<String> = late.map(|(_, asked)| asked.to_string()).collect();
         (!list.is_empty()).then(|| format!("hang: {}", list.join("; ")))
+    }
+
+    /// Requests that are on their way.
+    pub fn in_flight(&self) -> usize {
+        self.running.borrow().len()
     }
 
     pub fn forget_running(&self) {

@@ -1,8 +1,73 @@
 //! What a world is like: the pool, its volumes, its clients and its dangers, from one seed.
+//!
+//! Seeds keep their worlds: what is drawn otherwise than before gets a range of seeds of its own
+//! (see [`Generation`]), so that a seed that once failed can be looked at for ever.
+
+mod first;
+mod reduction;
+mod swarm;
+mod trouble;
+
+use std::fmt;
 
 use engine::{ConversionPolicy, CreateError, CreateSpec, plan_create};
 use io::Geometry;
 use io::rng::Rng;
+
+pub use reduction::{Part, Reduction};
+pub use trouble::{Trouble, What};
+
+const MIB: u64 = 1 << 20;
+
+/// How worlds are drawn from seeds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Generation {
+    /// Seeds below 1,000: safety and liveness in one.
+    First,
+    /// Below 10,000: the same worlds with full pools and crowded blocks.
+    FullPools,
+    /// All others: many small worlds, faults of every kind, modelled drives, safety and
+    /// liveness as separate runs, all randomness by session.
+    Swarm,
+}
+
+impl Generation {
+    pub fn of(seed: u64) -> Generation {
+        match seed {
+            0..1_000 => Generation::First,
+            1_000..10_000 => Generation::FullPools,
+            _ => Generation::Swarm,
+        }
+    }
+}
+
+/// What is to be shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Run {
+    /// Anything may happen within the promised redundancy, nothing may be wrong.
+    Safety,
+    /// Then faults stop: everything must finish, and the pool become as whole as it can.
+    Liveness,
+}
+
+/// How the pool places data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    /// FusionRAID: replicated first, RAID later.
+    Fusion,
+}
+
+impl Scheme {
+    pub const ALL: [Scheme; 1] = [Scheme::Fusion];
+}
+
+impl fmt::Display for Scheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Scheme::Fusion => "fusion",
+        })
+    }
+}
 
 /// How full the volumes make the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +106,8 @@ pub struct Mix {
     pub hot: u64,
     /// Bytes that hot requests fall into; 0: the first eighth.
     pub hot_bytes: u64,
+    /// Longest read, and longest trim or zeroes apart from a few.
+    pub long_bytes: u64,
     /// Longest pause between requests.
     pub think_micros: u64,
 }
@@ -48,6 +115,9 @@ pub struct Mix {
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub seed: u64,
+    pub generation: Generation,
+    pub run: Run,
+    pub scheme: Scheme,
     pub drives: usize,
     pub drive_bytes: u64,
     pub spec: CreateSpec,
@@ -58,50 +128,41 @@ pub struct Plan {
     /// Volumes are written from end to end before anything else: without that, few requests
     /// ever meet a full pool, and compaction hardly runs.
     pub prefill: bool,
-    pub sessions: usize,
+    /// Sessions by number, from 1. A number stands for what happens in it.
+    pub sessions: Vec<u64>,
     /// Requests of each client in one session.
     pub requests: usize,
     /// Drives that may fail, be pulled out, come back. Never more than every parity bears.
     pub victims: Vec<usize>,
+    /// What goes wrong with drives, beside power and plugs.
+    pub troubles: Vec<Trouble>,
+    /// Whether deaths hit also while a pool is being opened.
+    pub deaths_in_opening: bool,
+    /// Whether machines die at all, or close their pools.
+    pub deaths: bool,
+    /// Whether volumes are deleted.
+    pub deletes: bool,
+    /// Another schedule of the same events.
+    pub salt: u64,
 }
 
-const MIB: u64 = 1 << 20;
-/// From this seed on, worlds are what [`Plan::make_harder`] makes of them.
-const SEEDS_WITH_FULL_POOLS: u64 = 1000;
-
-fn draw_mix(rng: &mut Rng) -> Mix {
-    // Some kinds are missing altogether in some worlds: what is rare elsewhere is then all
-    // there is (as swarm testing does).
-    let mut part = |most: u64| if rng.chance(1, 4) { 0 } else { rng.below(most + 1) };
-    let mut mix = Mix {
-        small: part(20),
-        page: part(20),
-        block: part(10),
-        stripe: part(10),
-        sequential: part(10),
-        read: 1 + part(10),
-        trim: part(4),
-        zeroes: part(2),
-        flush: part(6),
-        fua: part(50),
-        hot: part(90),
-        hot_bytes: 0,
-        think_micros: part(3) * part(400),
-    };
-    if mix.small + mix.page + mix.block + mix.stripe + mix.sequential == 0 {
-        mix.page = 10;
+impl Mix {
+    /// The parts in the order in which clients know them.
+    pub fn parts(&self) -> [u64; 9] {
+        let Mix { small, page, block, stripe, sequential, read, trim, zeroes, flush, .. } = *self;
+        [small, page, block, stripe, sequential, read, trim, zeroes, flush]
     }
-    mix
+
+    pub fn sum(&self) -> u64 {
+        self.parts().iter().sum()
+    }
 }
 
 /// The smallest drives that `create` accepts.
 fn least_bytes(drives: usize, spec: &CreateSpec) -> Result<u64, CreateError> {
     let mut size = 8 * MIB;
     loop {
-        let geometry = Geometry { size, align: 4096, rotational: false };
-        let named: Vec<(String, Geometry)> =
-            (0..drives).map(|at| (format!("d{at}"), geometry)).collect();
-        match plan_create(&named, spec) {
+        match plan_create(&alike(drives, size), spec) {
             Ok(_) => return Ok(size),
             Err(CreateError::DriveTooSmall { least, .. }) => {
                 size = least.next_multiple_of(MIB).max(size + MIB);
@@ -109,6 +170,12 @@ fn least_bytes(drives: usize, spec: &CreateSpec) -> Result<u64, CreateError> {
             Err(error) => return Err(error),
         }
     }
+}
+
+/// Drives of one size, as `plan_create` wants them.
+fn alike(drives: usize, size: u64) -> Vec<(String, Geometry)> {
+    let geometry = Geometry { size, align: 4096, rotational: false };
+    (0..drives).map(|at| (format!("d{at}"), geometry)).collect()
 }
 
 fn draw_shape(rng: &mut Rng, drives: usize, parity_most: u64) -> (u8, u16) {
@@ -123,101 +190,42 @@ fn draw_shape(rng: &mut Rng, drives: usize, parity_most: u64) -> (u8, u16) {
     }
 }
 
+fn draw_spec(rng: &mut Rng, drives: usize) -> CreateSpec {
+    let parity_most = if drives >= 4 { 2 } else { 1 };
+    let (parity, width) = draw_shape(rng, drives, parity_most);
+    let mut spec = CreateSpec::new("sim");
+    spec.parity = parity;
+    spec.width = Some(width);
+    spec.block_size = [4 << 10, 16 << 10, 64 << 10][rng.index(3)];
+    spec.replicated_percent = [2, 5, 10, 10, 30][rng.index(5)];
+    let eager = rng.chance(1, 2);
+    spec.conversion = if eager { ConversionPolicy::Eager } else { ConversionPolicy::Lazy };
+    spec
+}
+
 impl Plan {
     pub fn from_seed(seed: u64) -> Plan {
-        let mut rng = Rng::new(seed ^ 0x91a7);
-        let fill = match rng.below(8) {
-            0..=4 => Fill::Calm,
-            5 | 6 => Fill::Pressure,
-            _ => Fill::OverCommitted,
-        };
-        let most_drives = if fill == Fill::Calm { 13 } else { 6 };
-        let drives = 3 + rng.index(most_drives - 2);
-        let parity_most = if drives >= 4 { 2 } else { 1 };
-        let (parity, width) = draw_shape(&mut rng, drives, parity_most);
-        let mut spec = CreateSpec::new("sim");
-        spec.parity = parity;
-        spec.width = Some(width);
-        spec.block_size = [4 << 10, 16 << 10, 64 << 10][rng.index(3)];
-        spec.replicated_percent = [2, 5, 10, 10, 30][rng.index(5)];
-        let eager = rng.chance(1, 2);
-        spec.conversion = if eager { ConversionPolicy::Eager } else { ConversionPolicy::Lazy };
-        let least = least_bytes(drives, &spec).expect("the shape was checked");
-        let drive_bytes = least + rng.below(2) * 4 * MIB;
-        let mut plan = Plan {
-            seed,
-            drives,
-            drive_bytes,
-            spec,
-            volumes: Vec::new(),
-            fill,
-            clients: 1 + rng.index(8),
-            mix: draw_mix(&mut rng),
-            prefill: false,
-            sessions: 2 + rng.index(4),
-            requests: 20 + rng.index(if fill == Fill::Calm { 300 } else { 1500 }),
-            victims: Vec::new(),
-        };
-        plan.draw_volumes(&mut rng);
-        plan.draw_victims(&mut rng);
-        if seed >= SEEDS_WITH_FULL_POOLS {
-            plan.make_harder();
-        }
-        plan
-    }
-
-    /// What was added when the first seeds had found their bugs, which keep their worlds.
-    fn make_harder(&mut self) {
-        self.prefill = self.fill != Fill::Calm;
-        if self.fill == Fill::Calm && self.seed.is_multiple_of(6) {
-            // Small writes to few blocks: patch lists grow until they are merged.
-            let quiet = Mix { page: 1, block: 0, stripe: 0, sequential: 0, ..self.mix.clone() };
-            self.mix = Mix { small: 30, hot: 95, hot_bytes: 128 << 10, trim: 1, ..quiet };
-            self.requests = self.requests.max(250);
+        match Generation::of(seed) {
+            Generation::Swarm => swarm::draw(seed),
+            generation => first::draw(seed, generation),
         }
     }
 
-    fn draw_volumes(&mut self, rng: &mut Rng) {
-        let geometry = Geometry { size: self.drive_bytes, align: 4096, rotational: false };
-        let named: Vec<(String, Geometry)> =
-            (0..self.drives).map(|at| (format!("d{at}"), geometry)).collect();
-        let usable = plan_create(&named, &self.spec).expect("least_bytes found it").usable_bytes;
-        let (own_parity, own_width) = (self.spec.parity, self.spec.width.expect("drawn"));
-        let count = 1 + rng.below(3);
-        let mixed = self.fill == Fill::Calm && rng.chance(1, 3);
-        let percent = match self.fill {
-            Fill::Calm => 5 + rng.below(20),
-            Fill::Pressure => 85 + rng.below(14),
-            Fill::OverCommitted => 110 + rng.below(100),
-        };
-        for number in 0..count {
-            let (parity, width) = if mixed {
-                draw_shape(rng, self.drives, if self.drives >= 4 { 2 } else { 1 })
-            } else {
-                (own_parity, own_width)
-            };
-            let data = |parity: u8, width: u16| u64::from(width) - u64::from(parity);
-            let raw = usable / data(own_parity, own_width) * u64::from(own_width);
-            let bytes = raw * percent / 100 / count * data(parity, width) / u64::from(width);
-            let capped = if self.fill == Fill::Calm { bytes.min(6 * MIB) } else { bytes };
-            let unit = if rng.chance(1, 4) { 512 } else { 4096 };
-            let bytes = capped / unit * unit;
-            self.volumes.push(VolumePlan { name: format!("v{number}"), bytes, parity, width });
-        }
+    /// Bytes of volumes that the pool can hold at its own shape.
+    fn usable_bytes(&self) -> u64 {
+        let drives = alike(self.drives, self.drive_bytes);
+        plan_create(&drives, &self.spec).expect("least_bytes found it").usable_bytes
     }
 
-    fn draw_victims(&mut self, rng: &mut Rng) {
-        let least = self.volumes.iter().map(|volume| volume.parity).min().unwrap_or(1);
-        let least = least.min(self.spec.parity);
-        let count = if rng.chance(1, 2) { 0 } else { 1 + rng.below(u64::from(least)) };
-        let mut all: Vec<usize> = (0..self.drives).collect();
-        rng.shuffle(&mut all);
-        self.victims = all[..count as usize].to_vec();
+    /// Drives that any volume can do without.
+    fn parity_least(&self) -> u8 {
+        let volumes = self.volumes.iter().map(|volume| volume.parity).min();
+        volumes.unwrap_or(1).min(self.spec.parity)
     }
 
     /// One line about the world.
     pub fn describe(&self) -> String {
-        let Plan { seed, drives, spec, fill, clients, sessions, requests, .. } = self;
+        let Plan { seed, run, scheme, drives, spec, fill, clients, requests, .. } = self;
         let volumes: Vec<String> = self
             .volumes
             .iter()
@@ -226,9 +234,9 @@ impl Plan {
             })
             .collect();
         format!(
-            "seed {seed}: {drives} drives of {} MiB, {}+{} in {} KiB blocks, {:?}, area {} %, \
-             {fill:?}, volumes [{}], {clients} clients, {sessions} sessions of {requests} \
-             requests, victims {:?}",
+            "seed {seed}: {run:?}, {scheme}, {drives} drives of {} MiB, {}+{} in {} KiB blocks, \
+             {:?}, area {} %, {fill:?}, volumes [{}], {clients} clients, sessions {:?} of \
+             {requests} requests, victims {:?}, {} troubles",
             self.drive_bytes >> 20,
             spec.width.unwrap_or(0) - u16::from(spec.parity),
             spec.parity,
@@ -236,7 +244,9 @@ impl Plan {
             spec.conversion,
             spec.replicated_percent,
             volumes.join(", "),
-            self.victims
+            self.sessions,
+            self.victims,
+            self.troubles.len(),
         )
     }
 }

@@ -4,17 +4,32 @@ use engine::Pool;
 use futures_util::future::join_all;
 use io::rng::{Rng, mix};
 use io::virt::VirtEnv;
-use io::{Env, Nanos, Operation};
+use io::{Env, Nanos};
 
 use super::client::Client;
 use super::verify::unknown_volumes;
-use super::{Canary, World, verify_volumes};
+use super::{Canary, Generation, World, verify_volumes};
+use crate::failure::{Check, Failure};
 use crate::machine::Death;
 
 /// Deaths during one opening.
 const DEATHS_IN_RECOVERY_MAX: usize = 3;
 
 impl World {
+    /// One session: opened with what drives there are, used by clients, ended by death or a
+    /// clean close.
+    pub(super) fn session(&mut self) -> Result<(), Failure> {
+        self.plug_drives();
+        self.arm_troubles(true);
+        let pool = self.open_dying()?;
+        self.audit_sometimes(&pool)?;
+        self.make_volumes(&pool)?;
+        if self.canary.is_some() {
+            self.release_canary();
+        }
+        self.clients(&pool)
+    }
+
     /// Victims come and go between sessions. One that the engine gave up stays given up, and
     /// a drive that is dead can't be opened.
     pub(super) fn plug_drives(&mut self) {
@@ -27,6 +42,7 @@ impl World {
             if disk.is_failed() || absent {
                 self.machine.unplugged.insert(victim);
                 self.context.count(|tally| tally.drives_lost += 1);
+                self.context.tell(|| format!("drive {victim} is not plugged in"));
             } else {
                 self.machine.unplugged.remove(&victim);
             }
@@ -34,14 +50,18 @@ impl World {
     }
 
     /// Opens the pool, dying sometimes on the way, and verifies all there is.
-    pub(super) fn open_dying(&mut self) -> Result<Pool<VirtEnv>, String> {
+    pub(super) fn open_dying(&mut self) -> Result<Pool<VirtEnv>, Failure> {
         let most = if self.rng.chance(1, 3) { DEATHS_IN_RECOVERY_MAX } else { 0 };
         for _ in 0..self.rng.index(most + 1) {
+            if !self.plan.deaths_in_opening {
+                break;
+            }
+            self.context.tell(|| "the pool is being opened".into());
             let env = self.machine.env.clone();
             env.set_write_limit(env.writes_issued() + self.rng.below(120));
             let opened = env.run_until(self.machine.open(), || env.write_limit_reached());
             if let Some(Err(error)) = opened {
-                return Err(format!("open: {error}"));
+                return Err(Failure::new(Check::Open, format!("open: {error}")));
             }
             drop(opened);
             let death = Death::draw(&mut self.rng);
@@ -52,31 +72,51 @@ impl World {
     }
 
     /// Opens the pool and verifies all there is.
-    pub(super) fn open(&mut self) -> Result<Pool<VirtEnv>, String> {
+    pub(super) fn open(&mut self) -> Result<Pool<VirtEnv>, Failure> {
+        self.replay_sometimes()?;
         let opened = self.complete("opening", self.machine.open())?;
-        let pool = opened.map_err(|error| format!("open: {error}"))?;
+        let pool = opened.map_err(|error| Failure::new(Check::Open, format!("open: {error}")))?;
         let recovery = pool.status().recovery;
         self.context.count(|tally| {
             tally.records_dropped += recovery.records_dropped;
             tally.copies_healed += recovery.copies_healed;
         });
+        self.tell_opened(&pool);
         let unknown = unknown_volumes(&pool, &self.context.oracle.borrow());
         if !unknown.is_empty() {
-            return Err(format!("volumes out of nowhere: {unknown:?}"));
+            let what = format!("volumes out of nowhere: {unknown:?}");
+            return Err(Failure::new(Check::Recovery, what));
         }
-        let verified = self.complete("verifying", verify_volumes(&pool, &self.context.oracle))?;
-        verified?;
+        self.complete("verifying", verify_volumes(&pool, &self.context.oracle))??;
         Ok(pool)
     }
 
+    fn tell_opened(&self, pool: &Pool<VirtEnv>) {
+        self.context.tell(|| {
+            let status = pool.status();
+            let states = status.drives.iter().map(|drive| drive.state.to_string());
+            let recovery = status.recovery;
+            format!(
+                "the pool is open: {}, {} journal blocks replayed, {} records verified, {} \
+                 dropped, {} copies healed; drives {}",
+                if recovery.clean { "was closed cleanly" } else { "recovered" },
+                recovery.blocks_replayed,
+                recovery.records_verified,
+                recovery.records_dropped,
+                recovery.copies_healed,
+                states.collect::<Vec<_>>().join(" ")
+            )
+        });
+    }
+
     /// Makes what volumes are missing, and at times deletes one first.
-    pub(super) fn make_volumes(&mut self, pool: &Pool<VirtEnv>) -> Result<(), String> {
+    pub(super) fn make_volumes(&mut self, pool: &Pool<VirtEnv>) -> Result<(), Failure> {
         let present = self.context.oracle.borrow().names();
         if !present.is_empty() && self.rng.chance(1, 6) {
-            let name = &present[self.rng.index(present.len())];
-            let deleted = self.complete("deleting", pool.volume_delete(name))?;
-            deleted.map_err(|error| format!("delete {name}: {error}"))?;
-            self.context.oracle.borrow_mut().volume_remove(name);
+            let name = present[self.rng.index(present.len())].clone();
+            if self.plan.deletes {
+                self.delete_volume(pool, &name)?;
+            }
         }
         for volume in self.plan.volumes.clone() {
             if pool.volume(&volume.name).is_some() {
@@ -85,26 +125,35 @@ impl World {
             let (parity, width) = (Some(volume.parity), Some(volume.width));
             let create = pool.volume_create(&volume.name, volume.bytes, parity, width);
             let created = self.complete("making a volume", create)?;
-            created.map_err(|error| format!("make {}: {error}", volume.name))?;
+            created.map_err(|error| refused(&format!("make {}", volume.name), &error))?;
+            self.context.tell(|| format!("volume {} is made", volume.name));
             self.context.oracle.borrow_mut().volume_add(&volume.name, volume.bytes);
         }
         Ok(())
     }
 
-    pub(super) fn all_clients(
+    pub(super) fn delete_volume(
         &mut self,
         pool: &Pool<VirtEnv>,
-        salt: u64,
-    ) -> Result<Vec<Client>, String> {
+        name: &str,
+    ) -> Result<(), Failure> {
+        self.context.tell(|| format!("volume {name} is deleted"));
+        let deleted = self.complete("deleting", pool.volume_delete(name))?;
+        deleted.map_err(|error| refused(&format!("delete {name}"), &error))?;
+        self.context.oracle.borrow_mut().volume_remove(name);
+        Ok(())
+    }
+
+    pub(super) fn all_clients(&mut self, pool: &Pool<VirtEnv>, salt: u64) -> Vec<Client> {
         let mut clients = Vec::new();
         for number in 0..self.plan.clients {
             let plan = self.plan.volumes[number % self.plan.volumes.len()].clone();
-            let volume = pool.volume(&plan.name).ok_or("the volume was just made")?;
+            let volume = pool.volume(&plan.name).expect("the volume was just made");
             let blocks = u64::from(plan.width) - u64::from(plan.parity);
             let mut rng = Rng::new(mix(self.rng.next_u64() ^ salt ^ number as u64));
             clients.push(Client {
                 context: self.context.clone(),
-                name: plan.name,
+                name: plan.name.as_str().into(),
                 mix: self.plan.mix.clone(),
                 stripe: blocks * u64::from(volume.block_size()),
                 cursor: rng.below(volume.size() / 4096 + 1) * 4096,
@@ -112,19 +161,22 @@ impl World {
                 rng,
             });
         }
-        Ok(clients)
+        clients
     }
 
     /// Clients work until they are through or the machine dies.
-    pub(super) fn clients(&mut self, pool: &Pool<VirtEnv>) -> Result<(), String> {
+    pub(super) fn clients(&mut self, pool: &Pool<VirtEnv>) -> Result<(), Failure> {
         if std::mem::take(&mut self.plan.prefill) {
             self.prefill(pool)?;
         }
-        let clients = self.all_clients(pool, 0)?;
+        let clients = self.all_clients(pool, 0);
         let requests = self.plan.requests;
-        self.start_trouble();
+        match self.plan.generation {
+            Generation::First | Generation::FullPools => self.start_first_troubles(),
+            Generation::Swarm => self.arm_troubles(false),
+        }
         let env = self.machine.env.clone();
-        let dies = self.rng.chance(3, 4);
+        let dies = self.rng.chance(3, 4) && self.plan.deaths;
         let (by_write, few) = (self.rng.chance(2, 3), self.rng.chance(1, 2));
         let writes = self.rng.below(if few { 300 } else { 6000 });
         let moment =
@@ -141,7 +193,11 @@ impl World {
             return Err(failure);
         }
         if done.is_none() && !over() {
-            return Err(format!("{}; {}", context.stalled().unwrap_or_default(), facts_of(pool)));
+            let what = context.stalled().unwrap_or_default();
+            return Err(Failure::new(Check::Hang, format!("{what}; {}", facts_of(pool))));
+        }
+        if done.is_some() {
+            self.audit_sometimes(pool)?;
         }
         if done.is_some() && !dies && self.rng.chance(1, 2) {
             return self.close(pool.clone());
@@ -154,39 +210,11 @@ impl World {
     }
 
     /// One client for each volume fills it.
-    fn prefill(&mut self, pool: &Pool<VirtEnv>) -> Result<(), String> {
-        let mut clients = self.all_clients(pool, 0xf111)?;
+    fn prefill(&mut self, pool: &Pool<VirtEnv>) -> Result<(), Failure> {
+        let mut clients = self.all_clients(pool, 0xf111);
         clients.truncate(self.plan.volumes.len());
         self.complete("filling", join_all(clients.into_iter().map(Client::fill)))?;
         Ok(())
-    }
-
-    /// Arms failures of the victims for this session.
-    fn start_trouble(&mut self) {
-        for victim in self.plan.victims.clone() {
-            if self.machine.unplugged.contains(&victim) {
-                continue;
-            }
-            let disk = self.machine.disks[victim].clone();
-            match self.rng.below(6) {
-                0 => disk.fail_nth_write(1 + self.rng.below(200)),
-                1 => disk.fail_nth_read(1 + self.rng.below(100)),
-                2 => {
-                    let nth = 1 + self.rng.below(10);
-                    disk.fail_nth(Operation::Flush, nth, io::DriveErrorKind::Os(5));
-                }
-                3 => {
-                    let env = self.machine.env.clone();
-                    let moment = env.now() + Nanos::from_micros(self.rng.below(100_000));
-                    let clock = env.clone();
-                    env.spawn(async move {
-                        clock.sleep_until(moment).await;
-                        disk.set_failed(true);
-                    });
-                }
-                _ => {}
-            }
-        }
     }
 
     pub(super) fn release_canary(&mut self) {
@@ -201,8 +229,12 @@ impl World {
     }
 }
 
+pub(super) fn refused(what: &str, error: &impl std::fmt::Display) -> Failure {
+    Failure::new(Check::Request, format!("{what}: {error}"))
+}
+
 /// What helps to understand a hang.
-fn facts_of(pool: &Pool<VirtEnv>) -> String {
+pub(super) fn facts_of(pool: &Pool<VirtEnv>) -> String {
     let status = pool.status();
     let states: Vec<String> = status.drives.iter().map(|drive| drive.state.to_string()).collect();
     format!(

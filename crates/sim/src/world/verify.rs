@@ -3,6 +3,8 @@
 use engine::Pool;
 use io::virt::VirtEnv;
 
+use super::client::gathered;
+use crate::failure::{Check, Failure};
 use crate::oracle::Oracle;
 
 const STEP: u64 = 1 << 20;
@@ -11,22 +13,25 @@ const STEP: u64 = 1 << 20;
 pub async fn verify_volumes(
     pool: &Pool<VirtEnv>,
     oracle: &std::cell::RefCell<Oracle>,
-) -> Result<(), String> {
+) -> Result<(), Failure> {
+    let wrong = |what: String| Failure::new(Check::Recovery, what);
     let names = oracle.borrow().names();
     for name in &names {
-        let volume = pool.volume(name).ok_or_else(|| format!("volume {name} is gone"))?;
+        let volume = pool.volume(name).ok_or_else(|| wrong(format!("volume {name} is gone")))?;
         let size = oracle.borrow().volume(name).bytes();
         if volume.size() != size {
-            return Err(format!("volume {name} has {} bytes, not {size}", volume.size()));
+            return Err(wrong(format!("volume {name} has {} bytes, not {size}", volume.size())));
         }
         for offset in (0..size).step_by(STEP as usize) {
             let len = STEP.min(size - offset);
             let read = volume.read(offset, len as u32).await;
-            let pieces =
-                read.map_err(|error| format!("after recovery: read {name} {offset}: {error}"))?;
-            let bytes: Vec<u8> = pieces.iter().flat_map(|piece| piece.iter().copied()).collect();
+            let pieces = read.map_err(|error| {
+                let what = format!("after recovery: read {name} {offset}: {error}");
+                wrong(what).at(name, offset / 512)
+            })?;
+            let bytes = gathered(&pieces);
             if bytes.len() as u64 != len {
-                return Err(format!("a read of {len} bytes gave {}", bytes.len()));
+                return Err(wrong(format!("a read of {len} bytes gave {}", bytes.len())));
             }
             oracle.borrow_mut().recovered(name, offset, &bytes)?;
         }

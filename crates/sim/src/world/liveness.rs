@@ -1,0 +1,143 @@
+//! The end of a liveness run: faults stop, and then everything must work.
+//!
+//! ```text
+//!  clients ─> faults stop in their midst ─> they all finish ─> flush ─> at rest, backlog gone
+//!    ─> audit ─> drives that only hesitated are in use ─> all volumes deleted ─> all space free
+//! ```
+
+use engine::{ConversionPolicy, DriveState, Pool};
+use futures_util::future::join_all;
+use io::virt::VirtEnv;
+use io::{Env, Nanos};
+
+use super::World;
+use super::session::{facts_of, refused};
+use crate::failure::{Check, Failure};
+
+/// Requests of each client once faults have stopped.
+const REQUESTS_MAX: usize = 100;
+/// Virtual time in which a pool nobody uses must have come to rest: hundreds of rounds of the
+/// background, which works for a few.
+const REST_MAX: Nanos = Nanos::from_secs(60);
+const REST_STEP: Nanos = Nanos::from_secs(3);
+/// Tuples that may stay open at rest: those of packed slots and of spare ones, which wait for
+/// more writes. See `engine::limits::PACKED_SLOTS_OPEN`.
+const OPEN_TUPLES_MAX: u64 = 16;
+
+fn wrong(what: impl Into<String>) -> Failure {
+    Failure::new(Check::Liveness, what)
+}
+
+impl World {
+    /// Liveness as worlds of the first generations know it.
+    pub(super) fn works_again(&mut self) -> Result<(), Failure> {
+        self.plug_drives();
+        let pool = self.open()?;
+        self.make_volumes(&pool)?;
+        let clients = self.all_clients(&pool, 0x11fe);
+        let requests = self.plan.requests.min(REQUESTS_MAX);
+        let all = clients.into_iter().map(|client| client.run(requests));
+        self.complete("liveness", join_all(all))?;
+        self.close_and_open_again(pool)
+    }
+
+    pub(super) fn liveness(&mut self) -> Result<(), Failure> {
+        self.plug_drives();
+        let pool = self.open()?;
+        self.make_volumes(&pool)?;
+        let clients = self.all_clients(&pool, 0x11fe);
+        let requests = self.plan.requests.min(REQUESTS_MAX);
+        let all = clients.into_iter().map(|client| client.run(requests));
+        self.complete("liveness", join_all(all))?;
+        let flushed = self.complete("flush", pool.flush())?;
+        flushed.map_err(|error| refused("flush", &error))?;
+        self.comes_to_rest(&pool)?;
+        self.check_backlog(&pool)?;
+        self.check_drives(&pool)?;
+        self.audit(&pool)?;
+        self.leaks_nothing(pool)
+    }
+
+    /// Nothing is asked, so soon nothing is done.
+    fn comes_to_rest(&mut self, pool: &Pool<VirtEnv>) -> Result<(), Failure> {
+        let env = self.machine.env.clone();
+        let begin = env.now();
+        let mut before = self.machine.env.writes_issued();
+        loop {
+            self.complete("resting", env.sleep_until(env.now() + REST_STEP))?;
+            let now = env.writes_issued();
+            if now == before {
+                break;
+            }
+            before = now;
+            if env.now().saturating_sub(begin) > REST_MAX {
+                let facts = facts_of(pool);
+                return Err(wrong(format!("the pool does not come to rest: {facts}")));
+            }
+        }
+        self.context.tell(|| format!("the pool is at rest: {}", facts_of(pool)));
+        Ok(())
+    }
+
+    /// What is to be converted has been, limbo is empty enough, the journal short.
+    fn check_backlog(&self, pool: &Pool<VirtEnv>) -> Result<(), Failure> {
+        let status = pool.status();
+        let space = status.space;
+        let area = match status.conversion {
+            ConversionPolicy::Eager => 0,
+            ConversionPolicy::Lazy => space.total / 100 * u64::from(status.replicated_percent),
+        };
+        let volumes = &status.volumes;
+        let open: u64 =
+            volumes.iter().map(|volume| self.open_bytes(volume.parity, volume.width)).sum();
+        if space.replicated > area + open {
+            let replicated = space.replicated;
+            return Err(wrong(format!(
+                "{replicated} bytes are still replicated, at most {area} and {open} of open tuples \
+                 may be: {}",
+                facts_of(pool)
+            )));
+        }
+        if status.memory.patch_bytes > status.memory.patch_budget_bytes {
+            return Err(wrong(format!("patches are over their budget: {:?}", status.memory)));
+        }
+        Ok(())
+    }
+
+    /// Bytes of the tuples of one class that may stay open.
+    fn open_bytes(&self, parity: u8, width: u16) -> u64 {
+        let stripe = u64::from(width) * u64::from(self.plan.spec.block_size);
+        OPEN_TUPLES_MAX * (u64::from(parity) + 1) * stripe
+    }
+
+    /// Only drives that could have lost something may be written off.
+    fn check_drives(&self, pool: &Pool<VirtEnv>) -> Result<(), Failure> {
+        for drive in pool.status().drives {
+            let index = usize::from(drive.index);
+            let innocent = !self.plan.victims.contains(&index);
+            if innocent && drive.state != DriveState::Active {
+                return Err(wrong(format!("drive {index} is {} but never failed", drive.state)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Without volumes there is nothing to keep: after another opening all space is free.
+    fn leaks_nothing(&mut self, pool: Pool<VirtEnv>) -> Result<(), Failure> {
+        let names = self.context.oracle.borrow().names();
+        for name in names {
+            self.delete_volume(&pool, &name)?;
+        }
+        let used = pool.space_status().used;
+        if used != 0 {
+            return Err(wrong(format!("{used} bytes are in use without a volume")));
+        }
+        self.close(pool)?;
+        let pool = self.open()?;
+        let space = pool.space_status();
+        if !pool.status().recovery.clean || space.free != space.total {
+            return Err(wrong(format!("an empty pool is not empty: {}", facts_of(&pool))));
+        }
+        self.close(pool)
+    }
+}
