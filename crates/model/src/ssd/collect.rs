@@ -40,6 +40,8 @@ pub struct Collector {
     forced: bool,
     /// The host waits for a block.
     starved: bool,
+    /// There will be garbage when programs that wait for the die have ended.
+    awaits_programs: bool,
     /// The host's I/O is held off (blocking), or goes last (starved).
     grip: bool,
     victims: [Option<Victim>; 2],
@@ -172,8 +174,7 @@ impl Ssd {
             if self.staged(pool) < 2 * program && self.read_victim(now, pool) {
                 continue;
             }
-            let rest = self.collectors[pool as usize].reads == 0 && self.current_is_read(pool);
-            if !(rest && self.copy(now, pool, true)) {
+            if !(self.may_pad(pool) && self.copy(now, pool, true)) {
                 break;
             }
         }
@@ -208,6 +209,15 @@ impl Ssd {
         self.ftl.free_blocks(pool) + coming < self.config.collection.high
     }
 
+    /// Whether a rest that doesn't fill a program should go now: nothing will be added to it.
+    fn may_pad(&self, pool: u32) -> bool {
+        let collector = &self.collectors[pool as usize];
+        let rest = collector.reads == 0 && !collector.staged.is_empty();
+        let both = collector.victims.iter().all(Option::is_some);
+        rest && self.current_is_read(pool)
+            && (both || !self.wants_victim(pool) || !self.awaits_programs(pool))
+    }
+
     /// Opens another victim if there is room and garbage.
     fn begin_victim(&mut self, pool: u32) -> bool {
         let Some(index) = self.collector(pool).victims.iter().position(Option::is_none) else {
@@ -225,6 +235,7 @@ impl Ssd {
         let collector = self.collector(pool);
         collector.victims[index] = Some(Victim { block, next, pending: 0, valid });
         collector.current = index;
+        collector.awaits_programs = false;
         collector.price = u64::from(valid) * ONE / u64::from(won);
         if !collector.running {
             collector.running = true;
@@ -350,7 +361,7 @@ impl Ssd {
             self.collector(pool).victims[index] = None;
             self.ftl.erase_started(victim.block);
             let first = victim.block * self.shape.units_per_block / self.shape.units_per_program;
-            let dies = if self.shape.static_places { 1 } else { self.shape.dies };
+            let dies = self.shape.dies_per_pool();
             self.collector(pool).erasing.push((victim.block, dies));
             for die in 0..dies {
                 let die = self.shape.die_of(first + die);
@@ -392,6 +403,7 @@ impl Ssd {
         }
         let aimed = collector.pressed || collector.running;
         if free < high && collector.pressed && self.awaits_programs(pool) {
+            self.collector(pool).awaits_programs = true;
             return;
         }
         if aimed {
@@ -401,7 +413,7 @@ impl Ssd {
             );
             let collector = self.collector(pool);
             (collector.pressed, collector.forced, collector.running) = (false, false, false);
-            collector.credit = 0;
+            (collector.awaits_programs, collector.credit) = (false, 0);
         }
     }
 
@@ -416,7 +428,9 @@ impl Ssd {
     /// Holds the host off, or lets it go on, as the mode and the state of the pool demand.
     fn regulate(&mut self, now: Nanos, pool: u32) {
         let collector = &self.collectors[pool as usize];
-        let blocking = self.blocks_host() && collector.pressed;
+        // Programs that it awaits must not be locked out.
+        let locks_out = self.shape.static_places && collector.awaits_programs;
+        let blocking = self.blocks_host() && collector.pressed && !locks_out;
         let pushing = self.config.collection.mode == Mode::Preemptible && collector.starved;
         let grip = blocking || pushing;
         if grip == collector.grip {
@@ -437,6 +451,7 @@ impl Ssd {
                 self.host.hold(Hold::Collection);
             } else {
                 self.release(now, Hold::Collection);
+                self.place_pending(now, pool);
                 self.settle(now);
             }
         }

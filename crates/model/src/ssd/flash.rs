@@ -100,6 +100,10 @@ struct Die {
 impl Die {
     fn pick(&mut self) -> Option<Operation> {
         let [first, normal, background] = &mut self.queues;
+        if self.suspended.is_some() {
+            // Reads are all that may come between.
+            return first.pop_front();
+        }
         if self.locks > 0 {
             return background.pop_front();
         }
@@ -256,6 +260,7 @@ impl Flash {
             return;
         }
         let state = &mut self.dies[die as usize];
+        assert!(state.suspended.is_none(), "die {die} suspends one operation at a time");
         state.running = None;
         state.turn += 1;
         let left = running.end.saturating_sub(from);

@@ -25,6 +25,9 @@ mod shape;
 mod victim;
 mod writes;
 
+#[cfg(test)]
+mod tests;
+
 use io::model::{Command, Completion, Model, ModelCounters, Tag};
 use io::rng::Rng;
 use io::{Geometry, Nanos};

@@ -71,6 +71,11 @@ impl Shape {
         u64::from(self.units_per_program) * u64::from(self.unit_bytes)
     }
 
+    /// The dies that a pool's blocks are on.
+    pub fn dies_per_pool(&self) -> u32 {
+        if self.static_places { 1 } else { self.dies }
+    }
+
     /// The pool that a logical unit is written to.
     pub fn pool_of(&self, unit: u32) -> u32 {
         if self.static_places { unit % self.pools } else { 0 }

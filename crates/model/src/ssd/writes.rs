@@ -24,6 +24,8 @@ pub struct Unbuffered {
     /// By pool: parts of writes (slot, first unit, units) that need a place. Bounded by the
     /// commands in flight.
     pending: Vec<VecDeque<(u32, u32, u32)>>,
+    /// By pool: programs of such parts on their way.
+    programs: Vec<u32>,
     /// Commands that wait for room in the buffer, in order.
     stalled: VecDeque<u32>,
     /// Reused list of units.
@@ -34,6 +36,7 @@ impl Unbuffered {
     pub fn new(pools: u32) -> Unbuffered {
         Unbuffered {
             pending: (0..pools).map(|_| VecDeque::new()).collect(),
+            programs: vec![0; pools as usize],
             stalled: VecDeque::new(),
             units: Vec::new(),
         }
@@ -41,6 +44,7 @@ impl Unbuffered {
 
     pub fn power_cut(&mut self) {
         self.pending.iter_mut().for_each(VecDeque::clear);
+        self.programs.fill(0);
         self.stalled.clear();
     }
 }
@@ -129,14 +133,21 @@ impl Ssd {
 
     /// Unbuffered writes of the pool go to the flash, as far as there is room.
     pub(super) fn place_pending(&mut self, now: Nanos, pool: u32) {
-        while let Some(&(slot, first, count)) = self.unbuffered.pending[pool as usize].front() {
+        if self.host_writes_blocked() {
+            return;
+        }
+        let dies = self.shape.dies_per_pool();
+        while self.unbuffered.programs[pool as usize] < dies * PROGRAMS_PER_DIE
+            && let Some(&(slot, first, count)) = self.unbuffered.pending[pool as usize].front()
+        {
             let Some(place) = self.host_place(now, pool) else { return };
             self.unbuffered.pending[pool as usize].pop_front();
+            self.unbuffered.programs[pool as usize] += 1;
             for index in 0..count {
                 self.ftl.put(first + index, place + index);
             }
             self.program(now, place, Class::Normal, Work::HostProgram { slot, place });
-            self.earn(now, pool, count);
+            self.written(now, pool, place, count);
         }
     }
 
@@ -147,12 +158,16 @@ impl Ssd {
             self.starve(now, pool);
             return None;
         }
-        let opens = self.ftl.must_open(pool, Stream::Host);
-        let place = self.ftl.take(pool, Stream::Host, self.shape.units_per_program);
-        if opens {
+        Some(self.ftl.take(pool, Stream::Host, self.shape.units_per_program))
+    }
+
+    /// The host's units are in a program at `place`.
+    fn written(&mut self, now: Nanos, pool: u32, place: u32, units: u32) {
+        if place.is_multiple_of(self.shape.units_per_block) {
+            // It took a new block.
             self.start_collection_if_low(now, pool);
         }
-        Some(place)
+        self.earn(now, pool, units);
     }
 
     pub(super) fn program(&mut self, now: Nanos, place: u32, class: Class, work: Work) {
@@ -176,6 +191,9 @@ impl Ssd {
         if state.parts == 0 {
             self.respond(now, slot);
         }
+        let pool = self.shape.pool_of_block(place / self.shape.units_per_block);
+        self.unbuffered.programs[pool as usize] -= 1;
+        self.place_pending(now, pool);
         self.collect_on(now, place);
     }
 
@@ -279,7 +297,7 @@ impl Ssd {
             units.clear();
             self.unbuffered.units = units;
             self.program(now, place, Class::Normal, Work::BufferProgram { record, place });
-            self.earn(now, pool, count);
+            self.written(now, pool, place, count);
         }
     }
 
