@@ -15,7 +15,8 @@
 //! that are free or in limbo. A RAID stripe agrees as a whole: parity is of dead blocks too.
 //!
 //! While it runs, requests and background work may go on: they write only to places that were
-//! free, and a read guard keeps what the tables name from being freed.
+//! free. A read guard keeps what is being looked at from being freed, no longer than needed: while
+//! it is held, no space can be gained.
 
 mod bytes;
 pub mod fingerprint;
@@ -42,18 +43,17 @@ impl<E: Env> Pool<E> {
     /// then nothing is excused.
     pub async fn audit(&self) -> Result<AuditReport, AuditError> {
         let shard = self.shard();
-        let _guard = shard.reads.enter();
         let mut findings = Findings::default();
         let mut report = AuditReport::default();
-        let tables = {
-            // No checkpoint is half-way through the metadata area.
-            let _turn = shard.checkpoint_turn.lock().await;
-            let tables = Tables::of(self);
-            metadata::check(shard, &tables, &mut report, &mut findings).await;
-            tables
-        };
+        // No checkpoint is half-way through the metadata area.
+        let turn = shard.checkpoint_turn.lock().await;
+        let guard = shard.reads.enter();
+        let tables = Tables::of(self);
         let uses = check_tables(&tables, &mut report, &mut findings);
         bytes::check_copies(shard, &tables, &uses, &mut report, &mut findings).await;
+        drop(guard);
+        metadata::check(shard, &tables, &mut report, &mut findings).await;
+        drop(turn);
         bytes::check_parity(shard, &tables, &mut report, &mut findings).await;
         findings.conclude(report)
     }

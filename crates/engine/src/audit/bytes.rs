@@ -135,6 +135,8 @@ pub async fn check_parity<E: Env>(
         .collect();
     let len = tables.geometry.block_size as usize;
     for group in stripes.chunks(AUDIT_STRIPES_AT_ONCE) {
+        let _guard = shard.reads.enter();
+        let group: Vec<_> = group.iter().copied().filter(|&(s, c)| is_raid(shard, s, c)).collect();
         let read = |&(stripe, class): &(StripeId, &Rc<Class>)| {
             let address = |position| tables.geometry.address(class, stripe, position);
             read_all(shard, (0..class.width()).map(address).collect(), len)
@@ -154,6 +156,13 @@ pub async fn check_parity<E: Env>(
             }
         }
     }
+}
+
+/// It is a RAID stripe now, whatever it has been since the tables were copied.
+fn is_raid<E: Env>(shard: &Shard<E>, stripe: StripeId, class: &Class) -> bool {
+    let space = &shard.state.borrow().space;
+    let same = space.class_of_zone(stripe.zone).is_some_and(|now| now.id == class.id);
+    same && space.kind(stripe) == Kind::Raid
 }
 
 fn parity_text(
