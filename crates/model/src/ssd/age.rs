@@ -9,12 +9,15 @@ use super::ftl::{Ftl, NONE, Stream};
 use super::shape::Shape;
 use super::victim;
 
-/// Parts of the drive that are overwritten between two looks at the write amplification.
-const WINDOWS_PER_DRIVE: u32 = 4;
-/// Overwriting ends, steady or not, after so many times the capacity.
-const ROUNDS_MAX: u32 = 4;
-/// Two windows in a row that differ by less than this many thousandths are steady.
-const STEADY_PERMILLE: u64 = 15;
+/// After each such part of the drive was overwritten, write amplification is looked at.
+const ROUNDS_PER_DRIVE: u32 = 3;
+/// Overwriting ends, steady or not, after four times the capacity.
+const ROUNDS_MAX: u32 = 4 * ROUNDS_PER_DRIVE;
+/// It is steady if two rounds in a row differ by less than this.
+const STEADY: f64 = 0.01;
+
+/// Writes between two looks at the level that a paced collection holds.
+const LEVEL_CHECK: u64 = 64;
 
 /// An aged drive to make others from, at a fraction of the time: for arrays.
 ///
@@ -25,14 +28,20 @@ const STEADY_PERMILLE: u64 = 15;
 pub struct Snapshot {
     config: Config,
     ftl: Ftl,
+    amplification: f64,
 }
 
 impl Snapshot {
     /// Fills a drive as `config.fill` says.
     pub fn new(config: Config, seed: u64) -> Result<Snapshot, ConfigError> {
         config.check()?;
-        let ftl = filled(&config, &mut Rng::new(seed));
-        Ok(Snapshot { config, ftl })
+        let (ftl, amplification) = fill(&config, &mut Rng::new(seed));
+        Ok(Snapshot { config, ftl, amplification })
+    }
+
+    /// Units programmed for each unit that the host wrote, when aging ended; 1 if it didn't age.
+    pub fn write_amplification(&self) -> f64 {
+        self.amplification
     }
 
     pub fn config(&self) -> &Config {
@@ -91,6 +100,11 @@ fn gcd(a: u64, b: u64) -> u64 {
 
 /// A map as `config.fill` says.
 pub fn filled(config: &Config, rng: &mut Rng) -> Ftl {
+    fill(config, rng).0
+}
+
+/// The same, and the write amplification at the end.
+fn fill(config: &Config, rng: &mut Rng) -> (Ftl, f64) {
     let shape = Shape::of(config);
     let mut ftl = Ftl::new(shape, config.collection.hard);
     if config.fill == Fill::Fresh {
@@ -101,44 +115,52 @@ pub fn filled(config: &Config, rng: &mut Rng) -> Ftl {
             ftl.take(0, Stream::Host, 1 + skipped * shape.units_per_program);
             ftl.round_up(0, Stream::Host);
         }
-        return ftl;
+        return (ftl, 1.0);
     }
     let mut life = Life::new(&mut ftl, &config.collection, rng);
     for unit in 0..shape.logical_units {
         life.write(unit);
     }
+    let mut amplification = 1.0;
     if config.fill == Fill::Aged {
-        life.overwrite_until_steady();
+        amplification = life.overwrite_until_steady();
         life.go_on_for_part_of_a_cycle();
     }
     life.end();
-    ftl
+    (ftl, amplification)
 }
 
 /// Writes and collections of a drive, without time.
-pub struct Life<'a> {
+struct Life<'a> {
     ftl: &'a mut Ftl,
     collection: &'a Collection,
     rng: &'a mut Rng,
-    pub moved: u64,
+    written: u64,
+    moved: u64,
+    /// `written` and `moved` when the last collection ended: whole cycles are compared.
+    cycle: (u64, u64),
 }
 
 impl<'a> Life<'a> {
-    pub fn new(ftl: &'a mut Ftl, collection: &'a Collection, rng: &'a mut Rng) -> Life<'a> {
-        Life { ftl, collection, rng, moved: 0 }
+    fn new(ftl: &'a mut Ftl, collection: &'a Collection, rng: &'a mut Rng) -> Life<'a> {
+        Life { ftl, collection, rng, written: 0, moved: 0, cycle: (0, 0) }
     }
 
-    pub fn write(&mut self, unit: u32) {
+    fn write(&mut self, unit: u32) {
         let pool = self.ftl.shape.pool_of(unit);
         let opens = self.ftl.must_open(pool, Stream::Host);
+        if opens || self.written.is_multiple_of(LEVEL_CHECK) {
+            self.collect_to_level(pool);
+        }
         let place = self.ftl.take(pool, Stream::Host, 1);
         self.ftl.put(unit, place);
+        self.written += 1;
         if opens {
             self.collect_if_low(pool);
         }
     }
 
-    pub fn overwrite(&mut self, count: u32) {
+    fn overwrite(&mut self, count: u32) {
         let units = u64::from(self.ftl.shape.logical_units);
         for _ in 0..count {
             let unit = self.rng.below(units) as u32;
@@ -146,20 +168,22 @@ impl<'a> Life<'a> {
         }
     }
 
-    fn overwrite_until_steady(&mut self) {
-        let units = self.ftl.shape.logical_units;
-        let window = units.div_ceil(WINDOWS_PER_DRIVE);
-        let mut before = 0u64;
-        for round in 1..=WINDOWS_PER_DRIVE * ROUNDS_MAX {
-            let moved = self.moved;
-            self.overwrite(window);
-            let written = self.moved - moved + u64::from(window);
-            let steady = written.abs_diff(before) * 1000 < written * STEADY_PERMILLE;
-            if round > WINDOWS_PER_DRIVE && steady {
-                return;
+    /// The write amplification at the end.
+    fn overwrite_until_steady(&mut self) -> f64 {
+        let round = self.ftl.shape.logical_units.div_ceil(ROUNDS_PER_DRIVE);
+        let mut before = 0.0;
+        for number in 1..=ROUNDS_MAX {
+            let (written, moved) = self.cycle;
+            self.overwrite(round);
+            let (written, moved) = (self.cycle.0 - written, self.cycle.1 - moved);
+            let now = 1.0 + moved as f64 / written.max(1) as f64;
+            let steady = (now - before).abs() < now * STEADY;
+            before = now;
+            if number > ROUNDS_PER_DRIVE && steady {
+                break;
             }
-            before = written;
         }
+        before
     }
 
     fn go_on_for_part_of_a_cycle(&mut self) {
@@ -178,22 +202,36 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// As the timed collection does between the watermarks. A paced one holds a level.
+    /// As a collection does that stops the host: from one watermark to the other.
     fn collect_if_low(&mut self, pool: u32) {
-        let Collection { low, high, hard, mode, .. } = *self.collection;
-        let (start, end) = match mode {
-            Mode::Paced { gain_percent } => {
-                // Where what it earns is what it needs (see `Ssd::earn`).
-                let range = u64::from(high - hard);
-                let missing = (range * 50).div_ceil(u64::from(gain_percent.max(1))).min(range);
-                let level = high - missing as u32;
-                (level, level + 1)
-            }
-            _ => (low, high),
-        };
-        if self.ftl.free_blocks(pool) <= start {
-            while self.ftl.free_blocks(pool) < end && self.collect_one(pool) {}
+        let Collection { low, high, mode, .. } = *self.collection;
+        let stops = matches!(mode, Mode::Blocking | Mode::Idle);
+        if stops && self.ftl.free_blocks(pool) <= low {
+            self.collect_until(pool, high);
         }
+    }
+
+    /// As a collection does that goes on beside the host. Under a load that lasts, only a paced
+    /// one that earns enough (see `Ssd::earn`) holds a level above the floor.
+    fn collect_to_level(&mut self, pool: u32) {
+        let Collection { high, hard, mode, .. } = *self.collection;
+        let units = self.ftl.shape.units_per_block;
+        if let Mode::Paced { gain_percent } = mode
+            && gain_percent > 50
+        {
+            let missing = u64::from((high - hard) * units) * 50 / u64::from(gain_percent);
+            // In time, some space is won but not free yet: the moved part of a victim, and
+            // what is being erased. Together three quarters of a block, more or less.
+            let level = high * units + units * 3 / 4 - missing as u32;
+            while self.ftl.free_units(pool) < level && self.collect_one(pool) {}
+        }
+        if self.ftl.must_open(pool, Stream::Host) {
+            self.collect_until(pool, hard + 1);
+        }
+    }
+
+    fn collect_until(&mut self, pool: u32, free: u32) {
+        while self.ftl.free_blocks(pool) < free && self.collect_one(pool) {}
     }
 
     fn collect_one(&mut self, pool: u32) -> bool {
@@ -211,6 +249,7 @@ impl<'a> Life<'a> {
         }
         self.ftl.erase_started(block);
         self.ftl.erased(block);
+        self.cycle = (self.written, self.moved);
         true
     }
 }

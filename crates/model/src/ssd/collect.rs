@@ -55,6 +55,8 @@ pub struct Collector {
     erasing: Vec<(u32, u32)>,
     /// Units that may be copied, in 1/1024. Paced only.
     credit: i64,
+    /// The host waits until the collection has copied what is paid.
+    slowed: bool,
     /// Units copied for each one won back, in 1/1024, of the last victim.
     price: u64,
 }
@@ -123,6 +125,21 @@ impl Ssd {
         }
     }
 
+    /// Whether the host must let a paced collection catch up with what it has paid for.
+    pub(super) fn slows_host(&mut self, pool: u32) -> bool {
+        let slack = self.config.collection.copies_in_flight * self.shape.units_per_program;
+        let collector = &mut self.collectors[pool as usize];
+        collector.slowed = collector.credit > i64::from(slack) * ONE as i64;
+        collector.slowed
+    }
+
+    fn let_slowed_go_on(&mut self, now: Nanos, pool: u32) {
+        if self.collectors[pool as usize].slowed && !self.slows_host(pool) {
+            self.place_pending(now, pool);
+            self.settle(now);
+        }
+    }
+
     /// Whether data may be moved in the pool now.
     fn may_copy(&self, pool: u32) -> bool {
         let collector = &self.collectors[pool as usize];
@@ -181,6 +198,7 @@ impl Ssd {
         self.erase_victims(now, pool);
         self.finish(now, pool);
         self.regulate(now, pool);
+        self.let_slowed_go_on(now, pool);
     }
 
     fn staged(&self, pool: u32) -> usize {

@@ -144,6 +144,13 @@ impl Ssd {
         }
     }
 
+    /// Share of valid units in each block (superblock, if striped) that is full.
+    pub fn valid_shares(&self) -> impl Iterator<Item = f64> {
+        let full = |block: &&ftl::Block| block.state == ftl::State::Full;
+        let units = f64::from(self.shape.units_per_block);
+        self.ftl.all_blocks().iter().filter(full).map(move |block| f64::from(block.valid) / units)
+    }
+
     /// Checks every count against the map. Slow; for tests.
     pub fn verify(&self) {
         self.ftl.verify();

@@ -136,8 +136,9 @@ impl Ssd {
         if self.host_writes_blocked() {
             return;
         }
-        let dies = self.shape.dies_per_pool();
-        while self.unbuffered.programs[pool as usize] < dies * PROGRAMS_PER_DIE
+        let most = self.shape.dies_per_pool() * PROGRAMS_PER_DIE;
+        while self.unbuffered.programs[pool as usize] < most
+            && !self.slows_host(pool)
             && let Some(&(slot, first, count)) = self.unbuffered.pending[pool as usize].front()
         {
             let Some(place) = self.host_place(now, pool) else { return };
@@ -316,7 +317,8 @@ impl Ssd {
             return None;
         }
         let unit = buffer.front()?;
-        Some(self.shape.pool_of(unit))
+        let pool = self.shape.pool_of(unit);
+        (!self.slows_host(pool)).then_some(pool)
     }
 
     pub(super) fn buffer_programmed(&mut self, now: Nanos, record: u64, place: u32) {
