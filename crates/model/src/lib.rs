@@ -4,4 +4,5 @@
 //! time is integer nanoseconds and events have a total order.
 
 pub mod hdd;
+pub mod presets;
 pub mod ssd;

@@ -240,10 +240,9 @@ impl<'a> Life<'a> {
         self.ftl.collect(block);
         let first = block * self.ftl.shape.units_per_block;
         for place in first..first + self.ftl.shape.units_per_block {
-            let unit = self.ftl.owner(place);
-            if unit != NONE {
+            if self.ftl.owner(place) != NONE {
                 let target = self.ftl.take(pool, Stream::Moved, 1);
-                self.ftl.put(unit, target);
+                self.ftl.relocate(place, target);
                 self.moved += 1;
             }
         }

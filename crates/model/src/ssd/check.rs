@@ -50,6 +50,7 @@ impl Config {
             ("timing.channel_bytes_per_sec", self.timing.channel_bytes_per_sec),
             ("host.link_bytes_per_sec", self.host.link_bytes_per_sec),
             ("host.queue_depth", u64::from(self.host.queue_depth)),
+            ("host.write_bytes_per_sec", self.host.write_bytes_per_sec.unwrap_or(1)),
             ("collection.copies_in_flight", u64::from(self.collection.copies_in_flight)),
         ] {
             if value == 0 {
@@ -99,6 +100,15 @@ impl Config {
                 "over_provisioning_permille",
                 format!("is {}", self.over_provisioning_permille),
                 "use 1 to 900 thousandths of the raw capacity",
+            );
+        }
+        if let Some(bytes) = self.visible_bytes
+            && (bytes == 0 || !bytes.is_multiple_of(u64::from(page)))
+        {
+            return refuse(
+                "visible_bytes",
+                format!("is {bytes}, with flash pages of {page} bytes"),
+                "use whole pages, or None for all that the over-provisioning leaves",
             );
         }
         let units = [self.channels, self.dies_per_channel, self.planes, self.blocks_per_plane]

@@ -129,7 +129,8 @@ impl Ssd {
     pub(super) fn slows_host(&mut self, pool: u32) -> bool {
         let slack = self.config.collection.copies_in_flight * self.shape.units_per_program;
         let collector = &mut self.collectors[pool as usize];
-        collector.slowed = collector.credit > i64::from(slack) * ONE as i64;
+        // What isn't pressed (any more) copies nothing, and the credit would stay.
+        collector.slowed = collector.pressed && collector.credit > i64::from(slack) * ONE as i64;
         collector.slowed
     }
 
@@ -331,7 +332,7 @@ impl Ssd {
         for index in 0..staged as u32 {
             let old = self.collector(pool).staged.pop_front().expect("counted");
             parts[self.victim_of(pool, old)] += 1;
-            self.ftl.put(self.ftl.owner(old), place + index);
+            self.ftl.relocate(old, place + index);
         }
         self.counters.moved_bytes += staged as u64 * u64::from(self.shape.unit_bytes);
         self.collector(pool).programs += 1;

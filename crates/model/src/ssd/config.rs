@@ -17,6 +17,9 @@ pub struct Config {
     /// What the host doesn't see of the raw capacity, in thousandths. The rest is rounded down
     /// to whole flash pages.
     pub over_provisioning_permille: u32,
+    /// What the host sees, if that is less than the over-provisioning leaves: blocks are whole,
+    /// capacities asked for seldom are.
+    pub visible_bytes: Option<u64>,
     /// Bytes of one entry of the map: 4096, or the flash page.
     pub mapping_bytes: u32,
     /// What offsets and lengths of the host are multiples of: 512 or 4096 bytes. A write of
@@ -70,6 +73,9 @@ pub struct Host {
     pub link_bytes_per_sec: u64,
     /// Both directions at once (PCIe), or one at a time (SATA).
     pub link_duplex: bool,
+    /// Takes host writes no faster than this: a drive that promises less than its flash can do
+    /// hides its erases in the buffer. `None`: as fast as the link.
+    pub write_bytes_per_sec: Option<u64>,
     /// Added to every read, whatever else goes on: no limit on the number of commands.
     pub read_overhead: Nanos,
     /// Added to every other command.

@@ -175,6 +175,18 @@ impl Ftl {
         self.blocks[(place / self.shape.units_per_block) as usize].valid += 1;
     }
 
+    /// What was valid at `old` is at `new` from now on. The same as `put`, but doesn't look into
+    /// the map, which is large and not in the processor's cache.
+    pub fn relocate(&mut self, old: u32, new: u32) {
+        let unit = std::mem::replace(&mut self.owners[old as usize], NONE);
+        debug_assert_eq!(self.map[unit as usize], old);
+        self.map[unit as usize] = new;
+        let owner = std::mem::replace(&mut self.owners[new as usize], unit);
+        assert!(owner == NONE, "place {new} belongs to unit {owner} and {unit}");
+        self.blocks[(old / self.shape.units_per_block) as usize].valid -= 1;
+        self.blocks[(new / self.shape.units_per_block) as usize].valid += 1;
+    }
+
     /// The logical unit is nowhere.
     pub fn forget(&mut self, unit: u32) {
         let old = std::mem::replace(&mut self.map[unit as usize], NONE);

@@ -44,6 +44,8 @@ pub struct Interface {
     firmware_free: Nanos,
     /// To the drive, from the drive; the same one twice if the link isn't duplex.
     link_free: [Nanos; 2],
+    /// When the next write may have arrived, at the rate the drive takes them.
+    write_free: Nanos,
     holds: u32,
     /// Commands that the drive holds; at most as many as it has slots.
     parked: VecDeque<u32>,
@@ -62,6 +64,7 @@ impl Interface {
             waiting: VecDeque::new(),
             firmware_free: Nanos::ZERO,
             link_free: [Nanos::ZERO; 2],
+            write_free: Nanos::ZERO,
             holds: 0,
             parked: VecDeque::new(),
             silent: false,
@@ -98,6 +101,15 @@ impl Interface {
         *link
     }
 
+    /// When a write whose bytes come from the link is taken.
+    fn receive(&mut self, now: Nanos, bytes: u64) -> Nanos {
+        let arrival = self.transfer(now, false, bytes);
+        if let Some(rate) = self.config.write_bytes_per_sec {
+            self.write_free = self.write_free.max(now) + Nanos(bytes * 1_000_000_000 / rate);
+        }
+        arrival.max(self.write_free)
+    }
+
     fn store(&mut self, tag: Tag, command: Command) -> u32 {
         let slot = Slot { tag, command, parts: 0, cursor: 0 };
         self.taken += 1;
@@ -131,7 +143,7 @@ impl Ssd {
 
     pub(super) fn fetched(&mut self, now: Nanos, slot: u32) {
         if let Command::Write { len, .. } = self.host.slot(slot).command {
-            let arrival = self.host.transfer(now, false, len);
+            let arrival = self.host.receive(now, len);
             self.events.at(arrival, Event::Arrived(slot));
         } else {
             self.ready(now, slot);

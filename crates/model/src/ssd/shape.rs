@@ -35,7 +35,9 @@ impl Shape {
         let pages = u64::from(dies * planes)
             * u64::from(config.blocks_per_plane)
             * u64::from(config.pages_per_block);
-        let visible = pages * u64::from(1000 - config.over_provisioning_permille) / 1000;
+        let left = pages * u64::from(1000 - config.over_provisioning_permille) / 1000;
+        let asked = config.visible_bytes.map(|bytes| bytes / u64::from(config.page_bytes));
+        let visible = asked.map_or(left, |pages| pages.min(left));
         let (pools, planes_at_once, dies_at_once) = match config.allocation {
             Allocation::Striped => (1, planes, dies),
             Allocation::Static => (dies * planes, 1, 1),

@@ -62,6 +62,7 @@ fn config(rng: &mut Rng) -> Config {
         pages_per_block,
         page_bytes,
         over_provisioning_permille,
+        visible_bytes: None,
         mapping_bytes: pick(rng, &[4096, page_bytes]),
         align: pick(rng, &[512, 4096]),
         allocation: pick(rng, &[Allocation::Striped, Allocation::Static]),
@@ -77,6 +78,7 @@ fn config(rng: &mut Rng) -> Config {
         host: Host {
             link_bytes_per_sec: pick(rng, &[500_000_000, 3_000_000_000]),
             link_duplex: rng.chance(1, 2),
+            write_bytes_per_sec: rng.chance(1, 3).then_some(40_000_000),
             read_overhead: micros(rng, 30),
             write_overhead: micros(rng, 30),
             command: micros(rng, 10),
@@ -254,13 +256,16 @@ fn nothing_is_lost_or_stuck_in_any_configuration() {
             continue;
         }
         run += 1;
-        println!("seed {seed}: {config:?}");
-        let mut run = Run::new(config, seed);
-        run.live(700);
-        if seed % 3 == 0 {
-            run.cut_power();
-            run.live(300);
-        }
-        run.end();
+        let name = format!("seed {seed}: {config:?}");
+        let lives = std::panic::AssertUnwindSafe(|| {
+            let mut run = Run::new(config, seed);
+            run.live(700);
+            if seed % 3 == 0 {
+                run.cut_power();
+                run.live(300);
+            }
+            run.end();
+        });
+        assert!(std::panic::catch_unwind(lives).is_ok(), "{name}");
     }
 }
