@@ -27,6 +27,8 @@ mod parity;
 mod report;
 mod space;
 mod tables;
+#[cfg(test)]
+mod tests;
 mod tuples;
 
 use io::Env;
