@@ -87,6 +87,7 @@ impl<E: Env> Shard<E> {
             // A failed step has set `failure`, or will be tried again at the next tick.
             let _ = self.make_space().await;
         }
+        self.space_over.set(true);
     }
 
     async fn make_space(&self) -> Result<(), RequestError> {
@@ -94,6 +95,9 @@ impl<E: Env> Shard<E> {
         let classes: Vec<Rc<Class>> = self.state.borrow().space.classes().cloned().collect();
         for class in classes {
             while self.step(&class).await? && !self.stopping() {
+                if self.journal.fill_percent() >= CHECKPOINT_AT_PERCENT {
+                    self.work.notify_all();
+                }
                 self.env.yield_now().await;
             }
             self.drain_for(&class).await?;
@@ -216,12 +220,13 @@ impl<E: Env> Shard<E> {
         sample.into_iter().map(|(volume, block, _)| (volume, block)).collect()
     }
 
+    /// Ends last: the other task may be waiting for room in the journal.
     async fn sync_task(&self) {
         let mut synced = self.env.now();
-        while !self.stopping() {
+        while !self.space_over.get() {
             self.pause().await;
-            if self.stopping() {
-                break;
+            if self.failure.borrow().is_some() {
+                continue;
             }
             if self.journal.fill_percent() >= CHECKPOINT_AT_PERCENT {
                 let _ = self.checkpoint(false).await;

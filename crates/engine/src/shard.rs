@@ -110,6 +110,8 @@ pub struct Shard<E: Env> {
     pub counters: Cell<Counters>,
     pub read_only: bool,
     pub closing: Cell<bool>,
+    /// The background task that makes space has ended.
+    pub space_over: Cell<bool>,
     pub closed: Event,
     /// Background tasks that are running.
     pub tasks: Cell<u32>,
@@ -396,6 +398,12 @@ impl<E: Env> Shard<E> {
 
     /// Flushes so that what is dead becomes free. Returns how many stripes that made.
     pub async fn flush_limbo(&self) -> Result<usize, RequestError> {
+        // As long as a read may have seen the oldest of it no flush helps, and each would fill the
+        // journal with blocks that say nothing.
+        if self.state.borrow().space.limbo_is_seen(self.reads.oldest()) {
+            return Ok(0);
+        }
+        self.journal.reserve().await;
         self.flush().await?;
         if !self.journal.publish().await {
             return Err(self.fail("the journal can't be written to any drive"));

@@ -453,6 +453,11 @@ impl Space {
         freed
     }
 
+    /// Whether a read that is still under way may have seen what died first.
+    pub fn limbo_is_seen(&self, oldest_read: u64) -> bool {
+        self.limbo.front().is_some_and(|dead| dead.generation >= oldest_read)
+    }
+
     pub fn limbo_len(&self) -> usize {
         self.limbo.len()
     }

@@ -334,6 +334,7 @@ fn build_shard<E: Env>(
         counters: Cell::new(Counters::default()),
         read_only,
         closing: Cell::new(false),
+        space_over: Cell::new(false),
         closed: Event::new(),
         tasks: Cell::new(0),
         failure: RefCell::new(None),
