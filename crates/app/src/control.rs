@@ -22,6 +22,7 @@ use serde_json::Value;
 use crate::error::{Failure, Outcome};
 use crate::render::view::{self, VERSION};
 use crate::runtime_dir;
+use crate::serve::faults::FaultSpec;
 
 /// Longest request line. The longest sensible one has two names of 63 bytes.
 pub const REQUEST_BYTES_MAX: usize = 4 << 10;
@@ -54,6 +55,24 @@ pub enum Request {
     VolumeDelete {
         pool: String,
         volume: String,
+    },
+    /// For tests, see [`crate::serve::faults`]. A drive is named by its name or its index.
+    Fault {
+        pool: String,
+        drive: String,
+        fault: FaultSpec,
+    },
+    /// Ends one fault, or all.
+    FaultRelease {
+        pool: String,
+        drive: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        fault: Option<u64>,
+    },
+    /// How often which kind was injected.
+    FaultCounts {
+        pool: String,
+        drive: String,
     },
 }
 

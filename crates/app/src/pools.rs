@@ -1,13 +1,12 @@
 //! Open pools: getting one from its drives, and carrying out requests on it. The same code
 //! serves verbs with `--drives` and the control socket.
 
-use std::path::PathBuf;
-
 use engine::OpenOptions;
 use io::uring::{RealDrive, UringEnv};
 
 use crate::control::{Answer, Request};
 use crate::drives;
+use crate::drives::name::DriveName;
 use crate::drives::scan::{self, Group};
 use crate::error::{Failure, Outcome};
 use crate::explain;
@@ -16,14 +15,19 @@ use crate::size::Size;
 
 pub type Pool = engine::Pool<UringEnv>;
 
-/// Claims the drives of a group and opens the pool on them.
+/// Claims the drives of a group and opens the pool on them, as they are: what a model adds to
+/// them is for those who are served.
 pub async fn open(env: &UringEnv, group: &Group, read_only: bool) -> Outcome<Pool> {
-    // Also claimed to be looked at: a pool that is being written to has no state to show.
+    open_drives(env, claim(env, group).await?, read_only).await
+}
+
+/// Also claimed to be looked at: a pool that is being written to has no state to show.
+pub async fn claim(env: &UringEnv, group: &Group) -> Outcome<Vec<RealDrive>> {
     let mut claimed = Vec::new();
-    for path in &group.paths {
-        claimed.push(drives::claim(env, path).await?);
+    for drive in &group.drives {
+        claimed.push(drives::claim(env, drive.path()).await?);
     }
-    open_drives(env, claimed, read_only).await
+    Ok(claimed)
 }
 
 pub async fn open_drives(env: &UringEnv, drives: Vec<RealDrive>, read_only: bool) -> Outcome<Pool> {
@@ -34,7 +38,7 @@ pub async fn open_drives(env: &UringEnv, drives: Vec<RealDrive>, read_only: bool
 /// Views of the pools on these drives: at least one.
 pub async fn status_unserved(
     env: &UringEnv,
-    sources: &[PathBuf],
+    sources: &[DriveName],
     name: Option<&str>,
 ) -> Outcome<Vec<view::Pool>> {
     let mut views = Vec::new();
@@ -48,7 +52,7 @@ pub async fn status_unserved(
 /// Opens the pool that `request` is about, carries it out, closes the pool.
 pub async fn change_unserved(
     env: &UringEnv,
-    sources: &[PathBuf],
+    sources: &[DriveName],
     request: &Request,
 ) -> Outcome<Answer> {
     let groups = matching(env, sources, request.pool()).await?;
@@ -65,7 +69,11 @@ pub async fn change_unserved(
     Ok(answer)
 }
 
-async fn matching(env: &UringEnv, sources: &[PathBuf], name: Option<&str>) -> Outcome<Vec<Group>> {
+async fn matching(
+    env: &UringEnv,
+    sources: &[DriveName],
+    name: Option<&str>,
+) -> Outcome<Vec<Group>> {
     let mut groups = scan::groups(env, sources).await?;
     if groups.is_empty() {
         return Err(Failure::new("--drives", "no SteadyRAID pool was found there"));
@@ -87,7 +95,10 @@ impl Request {
             Request::Status { pool } => pool.as_deref(),
             Request::VolumeCreate { pool, .. }
             | Request::VolumeResize { pool, .. }
-            | Request::VolumeDelete { pool, .. } => Some(pool),
+            | Request::VolumeDelete { pool, .. }
+            | Request::Fault { pool, .. }
+            | Request::FaultRelease { pool, .. }
+            | Request::FaultCounts { pool, .. } => Some(pool),
         }
     }
 }
@@ -107,6 +118,9 @@ pub async fn apply(pool: &Pool, request: &Request) -> Outcome<Answer> {
         }
         Request::VolumeDelete { volume, .. } => {
             (volume, pool.volume_delete(volume).await, "deleted".to_owned())
+        }
+        Request::Fault { .. } | Request::FaultRelease { .. } | Request::FaultCounts { .. } => {
+            return Err(Failure::usage("faults", "only a server takes them"));
         }
     };
     let object = format!("{}/{volume}", pool.name());

@@ -7,6 +7,9 @@
 //! Two implementations live here side by side:
 //! * [`uring`]: real time, io_uring, files and block devices;
 //! * [`virt`]: virtual time, drives in memory whose unflushed writes a power cut may lose.
+//!
+//! On both, drives can have the timing of a [`model`] ([`modelled`], [`virt::ModelPort`]) and
+//! [`faulty`] ways; [`any`] lets such wrappers compose.
 
 pub mod any;
 pub mod buf;

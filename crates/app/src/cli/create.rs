@@ -52,7 +52,8 @@ pub struct Args {
     /// Say what would be done, and do nothing
     #[arg(long)]
     dry_run: bool,
-    /// Block devices or files; PATH:SIZE makes a file that doesn't exist
+    /// Block devices or files; PATH:SIZE makes a file that doesn't exist, and so does
+    /// model:PRESET,size=SIZE,file=PATH, for 'serve' to give it the timing of a modelled drive
     #[arg(required = true, value_name = "DRIVE")]
     drives: Vec<String>,
 }

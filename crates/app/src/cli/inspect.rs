@@ -1,10 +1,9 @@
 //! `inspect`: what is on a drive.
 
-use std::path::PathBuf;
-
 use io::uring::Access;
 
 use crate::drives;
+use crate::drives::name::DriveName;
 use crate::error::Outcome;
 use crate::exit::Exit;
 use crate::inspect::{self, Content, Depth, human};
@@ -21,7 +20,8 @@ Examples:
   steadyraid inspect d0.img --journal --checkpoint --json")]
 pub struct Args {
     /// A block device or file
-    drive: PathBuf,
+    #[arg(value_parser = DriveName::parser())]
+    drive: DriveName,
     /// Decode the journal: blocks and their records
     #[arg(long)]
     journal: bool,
@@ -37,7 +37,7 @@ pub fn run(args: &Args) -> Outcome<Exit> {
     let env = super::environment()?;
     let depth = Depth { journal: args.journal, checkpoint: args.checkpoint };
     let report = env.block_on(async {
-        let drive = drives::open(&env, &args.drive, Access::ReadOnly)?;
+        let drive = drives::open(&env, args.drive.path(), Access::ReadOnly)?;
         inspect::look(&drive, depth).await
     })?;
     let text = if args.json { json::document(&report) } else { human::report(&report) };

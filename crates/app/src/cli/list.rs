@@ -1,10 +1,9 @@
 //! `list`: which pools there are.
 
-use std::path::PathBuf;
-
 use serde::Serialize;
 
 use crate::control::{Answer, ControlArgs, Request};
+use crate::drives::name::DriveName;
 use crate::drives::scan;
 use crate::error::{Failure, Outcome};
 use crate::exit::Exit;
@@ -24,8 +23,8 @@ pub struct Args {
     control: ControlArgs,
     /// Look on these drives too: block devices, files, or directories to search. Nothing is
     /// opened for writing
-    #[arg(long, value_name = "DRIVE|DIR", num_args = 1..)]
-    drives: Vec<PathBuf>,
+    #[arg(long, value_name = "DRIVE|DIR", num_args = 1.., value_parser = DriveName::parser())]
+    drives: Vec<DriveName>,
     /// A JSON document instead of text
     #[arg(long)]
     json: bool,

@@ -1,8 +1,7 @@
 //! How a verb reaches a pool: through the server that serves it, or through its drives.
 
-use std::path::PathBuf;
-
 use crate::control::ControlArgs;
+use crate::drives::name::DriveName;
 
 /// `--control PATH` or `--drives DRIVE|DIR...`.
 #[derive(clap::Args, Clone, Debug)]
@@ -11,8 +10,9 @@ pub struct Reach {
     pub control: ControlArgs,
     /// Reach a pool that is not being served through its drives: block devices, files, or
     /// directories to search
-    #[arg(long, value_name = "DRIVE|DIR", num_args = 1.., conflicts_with = "control")]
-    pub drives: Vec<PathBuf>,
+    #[arg(long, value_name = "DRIVE|DIR", num_args = 1.., conflicts_with = "control",
+        value_parser = DriveName::parser())]
+    pub drives: Vec<DriveName>,
 }
 
 impl Reach {

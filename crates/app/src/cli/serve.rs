@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use io::net::Address;
 
 use crate::control::ControlArgs;
+use crate::drives::name::DriveName;
 use crate::error::{Failure, Outcome};
 use crate::exit::Exit;
 use crate::runtime_dir;
@@ -24,6 +25,7 @@ Examples:
   steadyraid serve /dev/nvme0n1 /dev/nvme1n1 /dev/nvme2n1 /dev/nvme3n1
   steadyraid serve --nbd unix:/run/vm.sock --nbd tcp:127.0.0.1:10809 /dev
   steadyraid serve --mem-pool demo:6:1G:vm=2G
+  steadyraid serve --mem-pool slow:6:model:dc-sata,size=8G,fill=aged:vm=16G
   steadyraid serve --config /etc/steadyraid.toml")]
 pub struct Args {
     /// Where NBD clients connect: unix:PATH or tcp:IP:PORT, loopback only. May be given
@@ -34,13 +36,19 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Make a pool in memory, for as long as the server runs: NAME:DRIVES:SIZE[:VOL=SIZE]...
+    /// SIZE may be a model without file: model:PRESET,size=SIZE[,fill=fresh|aged][,seed=N]
     #[arg(long, value_name = "SPEC")]
     mem_pool: Vec<MemPool>,
+    /// Let the control socket make drives fail, hang and lie: for tests only (docs/testing.md)
+    #[arg(long, hide = true)]
+    test_faults: bool,
     #[command(flatten)]
     control: ControlArgs,
-    /// Block devices, files, or directories to search for drives of pools
-    #[arg(value_name = "DRIVE|DIR")]
-    drives: Vec<PathBuf>,
+    /// Block devices, files, or directories to search for drives of pools;
+    /// model:PRESET,size=SIZE,file=PATH[,fill=fresh|aged][,seed=N] is a file that answers as slowly
+    /// as the drive it models
+    #[arg(value_name = "DRIVE|DIR", value_parser = DriveName::parser())]
+    drives: Vec<DriveName>,
 }
 
 /// How long the server looks for the next request before it sleeps: about what being woken
@@ -65,6 +73,7 @@ fn options(args: Args) -> Outcome<Options> {
         mem_pools: or(args.mem_pool, config.mem_pools),
         nbd: or(args.nbd, config.nbd),
         control: control.clone().unwrap_or_else(runtime_dir::control_socket),
+        test_faults: args.test_faults,
     };
     if options.drives.is_empty() && options.mem_pools.is_empty() {
         return Err(Failure::usage("serve", "nothing to serve")

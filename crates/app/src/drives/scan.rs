@@ -9,6 +9,7 @@ use engine::{Label, read_label};
 use format::{MemberState, Superblock, Uuid};
 use io::uring::{Access, OpenError, RealDrive, UringDrive, UringEnv};
 
+use super::name::DriveName;
 use super::{Identity, refused};
 use crate::error::{Failure, Outcome};
 use crate::explain;
@@ -23,7 +24,7 @@ pub struct Group {
     pub name: String,
     /// The label written last.
     newest: Superblock,
-    pub paths: Vec<PathBuf>,
+    pub drives: Vec<DriveName>,
     found: BTreeSet<Uuid>,
 }
 
@@ -33,13 +34,13 @@ impl Group {
             pool: label.pool,
             name: label.pool_name.clone(),
             newest: label,
-            paths: Vec::new(),
+            drives: Vec::new(),
             found: BTreeSet::new(),
         }
     }
 
-    fn add(&mut self, path: PathBuf, label: Superblock) {
-        self.paths.push(path);
+    fn add(&mut self, drive: DriveName, label: Superblock) {
+        self.drives.push(drive);
         self.found.insert(label.drive);
         if label.generation > self.newest.generation {
             self.name = label.pool_name.clone();
@@ -83,10 +84,10 @@ impl From<&Group> for Listed {
 
 /// Pools on `sources`, which are drives or directories of drives, by name. Drives that were
 /// named but can't be used are warned about on standard error: a pool may do without them.
-pub async fn groups(env: &UringEnv, sources: &[PathBuf]) -> Outcome<Vec<Group>> {
+pub async fn groups(env: &UringEnv, sources: &[DriveName]) -> Outcome<Vec<Group>> {
     let mut groups: BTreeMap<Uuid, Group> = BTreeMap::new();
-    for Source { path, named } in expand(sources)? {
-        let label = match look(env, &path).await {
+    for Source { drive, named } in expand(sources)? {
+        let label = match look(env, drive.path()).await {
             Ok(Found::Ours(label)) => *label,
             // A drive that we may not read is not lost. Leaving it out would make it out of date.
             Err(failure) if named => return Err(failure),
@@ -96,7 +97,7 @@ pub async fn groups(env: &UringEnv, sources: &[PathBuf]) -> Outcome<Vec<Group>> 
             }
             _ => continue,
         };
-        groups.entry(label.pool).or_insert_with(|| Group::new(label.clone())).add(path, label);
+        groups.entry(label.pool).or_insert_with(|| Group::new(label.clone())).add(drive, label);
     }
     let mut groups: Vec<Group> = groups.into_values().collect();
     groups.sort_by(|a, b| (&a.name, a.pool).cmp(&(&b.name, b.pool)));
@@ -113,17 +114,19 @@ fn inspect_hint(path: &Path) -> String {
 }
 
 struct Source {
-    path: PathBuf,
+    drive: DriveName,
     /// Given by the operator, not found in a directory.
     named: bool,
 }
 
 /// Every drive once. A drive named twice is a mistake; one that is also found in a directory,
 /// or there under several links, is not.
-fn expand(sources: &[PathBuf]) -> Outcome<Vec<Source>> {
+fn expand(sources: &[DriveName]) -> Outcome<Vec<Source>> {
     let (mut drives, mut seen) = (Vec::new(), BTreeSet::new());
-    let (directories, named): (Vec<_>, Vec<_>) = sources.iter().partition(|path| path.is_dir());
-    for path in named {
+    let (directories, named): (Vec<_>, Vec<_>) =
+        sources.iter().partition(|source| source.path().is_dir());
+    for drive in named {
+        let path = drive.path();
         // What can't be looked at can't be compared; opening it says what is wrong.
         if let Ok(metadata) = fs::metadata(path)
             && !seen.insert(Identity::of(&metadata))
@@ -131,13 +134,13 @@ fn expand(sources: &[PathBuf]) -> Outcome<Vec<Source>> {
             return Err(Failure::new(path.display(), "is given twice, maybe by another name")
                 .hint("give every drive once"));
         }
-        drives.push(Source { path: path.clone(), named: true });
+        drives.push(Source { drive: drive.clone(), named: true });
     }
     for directory in directories {
-        for path in entries(directory)? {
+        for path in entries(directory.path())? {
             let Ok(metadata) = fs::metadata(&path) else { continue };
             if !metadata.is_dir() && seen.insert(Identity::of(&metadata)) {
-                drives.push(Source { path, named: false });
+                drives.push(Source { drive: path.into(), named: false });
             }
         }
     }

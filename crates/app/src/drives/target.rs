@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use io::uring::{Access, RealDrive, UringEnv, create_file};
 use io::{Drive, Geometry};
 
+use super::modelled::ModelSpec;
 use super::{Identity, open, refused};
 use crate::error::{Failure, Outcome};
 use crate::size::Size;
@@ -42,6 +43,9 @@ fn parse(name: &str) -> Outcome<Target> {
     if fs::symlink_metadata(name).is_ok() {
         return Ok(Target::Existing(name.into()));
     }
+    if let Some(spec) = name.strip_prefix(ModelSpec::PREFIX) {
+        return modelled(name, spec);
+    }
     let Some((path, size)) = name.rsplit_once(':') else {
         return Err(Failure::new(name, "no such file or device")
             .hint(format!("write '{name}:SIZE' to make a file of that size")));
@@ -56,6 +60,27 @@ fn parse(name: &str) -> Outcome<Target> {
             .hint("leave ':SIZE' off to use it at the size it has, or remove it first"));
     }
     Ok(Target::NewFile { path: path.into(), size })
+}
+
+/// The model's file. Making a pool on it takes no more time than on any other.
+fn modelled(name: &str, spec: &str) -> Outcome<Target> {
+    let bad = |what| Failure::usage(name, what);
+    let spec: ModelSpec = spec.parse().map_err(bad)?;
+    spec.check().map_err(bad)?;
+    let (size, hint) = (spec.size, "'steadyraid serve --mem-pool NAME:DRIVES:model:...' does that");
+    let Some(path) = spec.file else {
+        let what = "has no file=PATH, and memory lives only as long as the process that has it";
+        return Err(bad(what.to_owned()).hint(hint));
+    };
+    match fs::metadata(&path) {
+        Err(_) => Ok(Target::NewFile { path, size }),
+        Ok(metadata) if metadata.is_file() && metadata.len() != size.0 => Err(Failure::new(
+            path.display(),
+            format!("has {}, not the {size} of its model", Size(metadata.len())),
+        )
+        .hint("give the size it has, or remove it first")),
+        Ok(_) => Ok(Target::Existing(path)),
+    }
 }
 
 /// The directory a file will be made in.

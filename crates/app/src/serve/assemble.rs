@@ -4,12 +4,17 @@
 use io::uring::UringEnv;
 
 use super::Options;
-use crate::drives::scan;
+use super::wrap::Wrapper;
+use crate::drives::scan::{self, Group};
 use crate::error::{Failure, Outcome};
 use crate::pools::{self, Pool};
 
 /// The pools that can be served; `None` if there is none, after saying why.
-pub async fn pools(env: &UringEnv, options: &Options) -> Outcome<Option<Vec<Pool>>> {
+pub async fn pools(
+    env: &UringEnv,
+    options: &Options,
+    wrapper: &Wrapper,
+) -> Outcome<Option<Vec<Pool>>> {
     let mut pools: Vec<Pool> = Vec::new();
     let groups = scan::groups(env, &options.drives).await?;
     if groups.is_empty() && options.mem_pools.is_empty() {
@@ -20,7 +25,7 @@ pub async fn pools(env: &UringEnv, options: &Options) -> Outcome<Option<Vec<Pool
     }
     for group in &groups {
         let opened = match name_is_free(&pools, &group.name) {
-            Ok(()) => pools::open(env, group, false).await,
+            Ok(()) => open(env, group, wrapper).await,
             Err(failure) => Err(failure),
         };
         match opened {
@@ -31,10 +36,16 @@ pub async fn pools(env: &UringEnv, options: &Options) -> Outcome<Option<Vec<Pool
     let mut drives = 0;
     for mem_pool in &options.mem_pools {
         name_is_free(&pools, mem_pool.name())?;
-        pools.push(mem_pool.make(env, drives).await?);
+        pools.push(mem_pool.make(env, drives, wrapper).await?);
         drives += mem_pool.drives();
     }
     Ok((!pools.is_empty()).then_some(pools))
+}
+
+async fn open(env: &UringEnv, group: &Group, wrapper: &Wrapper) -> Outcome<Pool> {
+    let claimed = pools::claim(env, group).await?.into_iter();
+    let wrapped = group.drives.iter().zip(claimed).map(|(name, drive)| wrapper.named(name, drive));
+    pools::open_drives(env, wrapped.collect::<Outcome<_>>()?, false).await
 }
 
 /// Exports are named POOL/VOL, so two pools of one name can't be told apart.

@@ -7,13 +7,14 @@ use serde::Deserialize;
 
 use super::address::NbdAddress;
 use super::mem_pool::MemPool;
+use crate::drives::name::DriveName;
 use crate::error::{Failure, Outcome};
 
 /// What a file may say. An unknown key is a typing mistake, so it is refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Config {
-    pub drives: Vec<PathBuf>,
+    pub drives: Vec<DriveName>,
     pub nbd: Vec<NbdAddress>,
     pub control: Option<PathBuf>,
     pub mem_pools: Vec<MemPool>,

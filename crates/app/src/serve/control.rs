@@ -12,6 +12,8 @@ use io::uring::UringEnv;
 use io::{Buf, BufMut, Env, Nanos};
 
 use super::exports::Catalogue;
+use super::faults;
+use super::wrap::Wrapper;
 use crate::control::{Answer, REQUEST_BYTES_MAX, Request};
 use crate::error::{Failure, Outcome};
 use crate::pools;
@@ -34,14 +36,15 @@ struct Shared {
 pub struct Control {
     env: UringEnv,
     catalogue: Catalogue,
+    wrapper: Wrapper,
     shared: Rc<Shared>,
 }
 
 impl Control {
-    pub fn new(env: UringEnv, catalogue: Catalogue) -> Control {
+    pub fn new(env: UringEnv, catalogue: Catalogue, wrapper: Wrapper) -> Control {
         let shared =
             Shared { connections: Cell::new(0), busy: Cell::new(0), changed: Event::new() };
-        Control { env, catalogue, shared: Rc::new(shared) }
+        Control { env, catalogue, wrapper, shared: Rc::new(shared) }
     }
 
     /// Completes when no request is being carried out.
@@ -109,7 +112,10 @@ impl Control {
                     Failure::new(name, "no such pool is served here")
                         .hint("'steadyraid list' shows what is")
                 })?;
-                pools::apply(pool, &request).await
+                match faults::carry_out(&self.env, &self.wrapper, pool, &request) {
+                    Some(answer) => answer,
+                    None => pools::apply(pool, &request).await,
+                }
             }
         }
     }

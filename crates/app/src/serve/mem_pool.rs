@@ -7,6 +7,8 @@ use io::mem::MemDrive;
 use io::uring::{RealDrive, UringEnv};
 use serde::Deserialize;
 
+use super::wrap::Wrapper;
+use crate::drives::modelled::ModelSpec;
 use crate::error::Outcome;
 use crate::explain;
 use crate::pools::{self, Pool};
@@ -18,13 +20,14 @@ const ALIGN: u32 = 4096;
 /// More drives than a pool may have are refused by the engine, but only after they were made.
 const DRIVES_MAX: u16 = 256;
 
-/// `NAME:DRIVES:SIZE[:VOL=SIZE]...`
+/// `NAME:DRIVES:SIZE[:VOL=SIZE]...`, where `SIZE` may be `model:PRESET,size=SIZE[,...]`
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct MemPool {
     name: String,
     drives: u16,
     size: Size,
+    model: Option<ModelSpec>,
     volumes: Vec<(String, Size)>,
 }
 
@@ -43,7 +46,8 @@ impl FromStr for MemPool {
         if drives > DRIVES_MAX {
             return Err(format!("{drives} drives are too many: a pool holds at most {DRIVES_MAX}"));
         }
-        let size: Size = size.parse()?;
+        let model = if size == "model" { Some(parse_model(&mut parts, shape)?) } else { None };
+        let size = model.as_ref().map_or_else(|| size.parse(), |model| Ok(model.size))?;
         if !size.0.is_multiple_of(u64::from(ALIGN)) {
             return Err(format!("a drive of {} bytes: use a multiple of {ALIGN}", size.0));
         }
@@ -52,8 +56,21 @@ impl FromStr for MemPool {
             Ok((name.to_owned(), size.parse()?))
         };
         let volumes = parts.map(volume).collect::<Result<_, String>>()?;
-        Ok(MemPool { name: name.to_owned(), drives, size, volumes })
+        Ok(MemPool { name: name.to_owned(), drives, size, model, volumes })
     }
+}
+
+/// What follows `model:`, up to the volumes.
+fn parse_model<'a>(
+    parts: &mut impl Iterator<Item = &'a str>,
+    shape: impl Fn() -> String,
+) -> Result<ModelSpec, String> {
+    let model: ModelSpec = parts.next().ok_or_else(shape)?.parse()?;
+    if model.file.is_some() {
+        return Err(format!("'{model}' has a file: this pool is in memory"));
+    }
+    model.check()?;
+    Ok(model)
 }
 
 impl TryFrom<String> for MemPool {
@@ -66,19 +83,16 @@ impl TryFrom<String> for MemPool {
 
 impl MemPool {
     /// Makes the drives, the pool and its volumes. `first` numbers the drives.
-    pub async fn make(&self, env: &UringEnv, first: u16) -> Outcome<Pool> {
-        let drive = |index: u16| -> RealDrive {
-            MemDrive::new(
-                format!("mem:{}", u32::from(first) + u32::from(index)),
-                self.size.0,
-                ALIGN,
-            )
-            .into()
+    pub async fn make(&self, env: &UringEnv, first: u16, wrapper: &Wrapper) -> Outcome<Pool> {
+        let drive = |index: u16| {
+            let name = format!("mem:{}", u32::from(first) + u32::from(index));
+            let drive = MemDrive::new(&name, self.size.0, ALIGN).into();
+            wrapper.wrap(&name, drive, self.model.as_ref().map(|model| (model, name.as_str())))
         };
         let object = format!("pool {}", self.name);
         let spec =
             CreateSpec { created_secs: wall_clock::now_secs(), ..CreateSpec::new(&self.name) };
-        let drives: Vec<RealDrive> = (0..self.drives).map(drive).collect();
+        let drives: Vec<RealDrive> = (0..self.drives).map(drive).collect::<Outcome<_>>()?;
         engine::create(env, &drives, &spec)
             .await
             .map_err(|error| explain::create(&object, &error))?;
@@ -109,6 +123,11 @@ mod tests {
         let pool: MemPool = "demo:6:1G:a=2G:b=512".parse().expect("well-formed");
         assert_eq!((pool.name.as_str(), pool.drives, pool.size), ("demo", 6, Size(1 << 30)));
         assert_eq!(pool.volumes, [("a".to_owned(), Size(2 << 30)), ("b".to_owned(), Size(512))]);
+        let pool: MemPool = "demo:4:model:hdd-10k,size=1G,seed=3:a=2G".parse().expect("a model");
+        assert_eq!((pool.size, pool.volumes.len()), (Size(1 << 30), 1));
+        for bad in ["d:4:model", "d:4:model:hdd-10k", "d:4:model:hdd-10k,size=1G,file=x"] {
+            bad.parse::<MemPool>().expect_err(bad);
+        }
         for bad in ["", "demo", "demo:6", "demo:x:1G", "demo:6:1G:vol", "demo:6:1000", "d:300:1G"] {
             bad.parse::<MemPool>().expect_err(bad);
         }

@@ -13,8 +13,10 @@ mod assemble;
 pub mod config;
 mod control;
 mod exports;
+pub mod faults;
 pub mod mem_pool;
 mod notify;
+mod wrap;
 
 use std::cell::Cell;
 use std::path::PathBuf;
@@ -33,6 +35,8 @@ use self::address::NbdAddress;
 use self::control::Control;
 use self::exports::Catalogue;
 use self::mem_pool::MemPool;
+use self::wrap::Wrapper;
+use crate::drives::name::DriveName;
 use crate::drives::{PATIENCE, RETRY};
 use crate::error::{Failure, Outcome};
 use crate::exit::Exit;
@@ -46,10 +50,12 @@ const ACCEPT_PAUSE: Nanos = Nanos::from_millis(100);
 
 /// What is to be served, and where.
 pub struct Options {
-    pub drives: Vec<PathBuf>,
+    pub drives: Vec<DriveName>,
     pub mem_pools: Vec<MemPool>,
     pub nbd: Vec<NbdAddress>,
     pub control: PathBuf,
+    /// The control socket takes faults for drives.
+    pub test_faults: bool,
 }
 
 pub async fn run(env: &UringEnv, options: &Options) -> Outcome<Exit> {
@@ -59,11 +65,13 @@ pub async fn run(env: &UringEnv, options: &Options) -> Outcome<Exit> {
         nbd.push(bind(env, &address.0).await?);
     }
     let control_socket = bind(env, &Address::Unix(options.control.clone())).await?;
-    let Some(pools) = assemble::pools(env, options).await? else { return Ok(Exit::Failed) };
+    let wrapper = Wrapper::new(env, options.test_faults);
+    let pools = assemble::pools(env, options, &wrapper).await?;
+    let Some(pools) = pools else { return Ok(Exit::Failed) };
 
     let catalogue = Catalogue::new(pools);
     let server = Server::new(env.clone(), catalogue.clone(), Limits::default());
-    let control = Control::new(env.clone(), catalogue.clone());
+    let control = Control::new(env.clone(), catalogue.clone(), wrapper.clone());
     let stop = Stop::default();
     announce(&catalogue, &nbd, &control_socket);
     for listener in nbd {
@@ -87,6 +95,7 @@ pub async fn run(env: &UringEnv, options: &Options) -> Outcome<Exit> {
     };
     match select(pin!(wind_up), pin!(signals.next())).await {
         Either::Left((exit, _)) => {
+            print(&wrapper.report());
             print("stopped\n");
             Ok(exit)
         }

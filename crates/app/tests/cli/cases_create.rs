@@ -68,6 +68,29 @@ pub const CASES: &[Case] = &[
         ..CASE
     },
     Case {
+        name: "model-without-file",
+        why: "A pool in memory would be gone with the command that made it.",
+        command: &["create", "tank", "model:hdd-10k,size=1G", "d1", "d2"],
+        exit: 2,
+        says: "has no file=PATH",
+        ..CASE
+    },
+    Case {
+        name: "model-unknown",
+        why: "Only drives with published figures are modelled.",
+        command: &["create", "tank", "model:floppy,size=1G,file=new", "d1", "d2"],
+        exit: 2,
+        says: "'floppy' is no drive we know",
+        ..CASE
+    },
+    Case {
+        name: "model-of-another-size",
+        why: "A model has the size of its file.",
+        command: &["create", "tank", "model:hdd-10k,size=1G,file=d0", "d1", "d2"],
+        says: "d0: has 128 MiB, not the 1 GiB of its model",
+        ..CASE
+    },
+    Case {
         name: "drive-given-twice",
         why: "Two copies on one drive are one copy.",
         command: &["create", "tank", "d0", "d1", "d2", "d1"],

@@ -74,6 +74,23 @@ pub const CASES: &[Case] = &[
         ..CASE
     },
     Case {
+        name: "served-with-a-model-of-another-size",
+        why: "The timing of another drive would be nobody's.",
+        world: pool,
+        command: &["serve", "model:hdd-10k,size=1G,file=d0", "d1", "d2", "d3"],
+        says: "a drive of 134217728 bytes can't have the timing of one of 1073741824",
+        ..CASE
+    },
+    Case {
+        name: "served-with-a-model-that-is-misspelt",
+        why: "Names of drives are read before anything is opened.",
+        world: pool,
+        command: &["serve", "model:hdd-10k,sise=128M,file=d0", "d1", "d2", "d3"],
+        exit: 2,
+        says: "'sise=128M' is none of size=SIZE",
+        ..CASE
+    },
+    Case {
         name: "drive-missing",
         why: "A pool is opened without the drives that its parity can make up for.",
         world: || without(&["d2"]),

@@ -6,6 +6,7 @@ mod cases_pool;
 mod create;
 mod inspect;
 mod list;
+mod modelled;
 mod nbd;
 mod reference;
 mod serve;

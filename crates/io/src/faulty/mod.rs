@@ -25,13 +25,11 @@ use crate::drive::{
 };
 use crate::env::{Env, Nanos};
 
-pub use decide::{Action, Faults, Injection, Request, Verdict};
+pub use decide::{Action, FaultId, Faults, Injection, Request, Verdict, Visit};
 pub use delay::Delay;
 pub use fault::{Effect, Fault, FaultError, Kind, Ramp, Tear, Times};
 pub use flips::Flips;
 pub use schedule::{Entry, Limits, Schedule, When};
-
-use decide::{FaultId, Visit};
 
 /// How long a drive that is gone takes to say so: no time, and a task that tries again for
 /// ever would stop a virtual clock.

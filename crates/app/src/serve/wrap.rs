@@ -1,0 +1,113 @@
+//! What `serve` puts around drives that ask for it: a model's timing, faults for tests. Drives
+//! that don't are left as they are, and cost nothing more.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::rc::Rc;
+
+use io::modelled::Lateness;
+use io::uring::{RealDrive, UringEnv};
+use io::{AnyDrive, Drive, Faults, Faulty, Modelled};
+
+use crate::drives::modelled::{ModelSpec, seed_name};
+use crate::drives::name::DriveName;
+use crate::error::{Failure, Outcome};
+
+/// A handle on everything that was wrapped.
+#[derive(Clone)]
+pub struct Wrapper {
+    env: UringEnv,
+    with_faults: bool,
+    wrapped: Rc<RefCell<Wrapped>>,
+}
+
+#[derive(Default)]
+struct Wrapped {
+    modelled: Vec<Modelled<UringEnv, RealDrive>>,
+    /// By the drive's name.
+    faults: BTreeMap<String, Faults>,
+}
+
+impl Wrapper {
+    pub fn new(env: &UringEnv, with_faults: bool) -> Wrapper {
+        Wrapper { env: env.clone(), with_faults, wrapped: Rc::default() }
+    }
+
+    /// The drive that was opened under this name, as it is served.
+    pub fn named(&self, name: &DriveName, drive: RealDrive) -> Outcome<RealDrive> {
+        match name.model() {
+            Some(spec) => {
+                let seed = seed_name(name.path());
+                self.wrap(&name.to_string(), drive, Some((spec, &seed)))
+            }
+            None => self.wrap("", drive, None),
+        }
+    }
+
+    /// `name` is what a modelled drive is called; `seed` is part of its model's seed.
+    pub fn wrap(
+        &self,
+        name: &str,
+        drive: RealDrive,
+        model: Option<(&ModelSpec, &str)>,
+    ) -> Outcome<RealDrive> {
+        let drive = match model {
+            Some((spec, seed)) => self.model(name, drive, spec, seed)?,
+            None => drive,
+        };
+        if !self.with_faults {
+            return Ok(drive);
+        }
+        let name = drive.name();
+        // Chances and tears need a sequence, not a secret; the same each time is easier to test.
+        let faults =
+            Faults::new(name.bytes().fold(0, |seed, byte| io::rng::mix(seed ^ u64::from(byte))));
+        self.wrapped.borrow_mut().faults.insert(name, faults.clone());
+        Ok(AnyDrive::new(Faulty::new(&self.env, drive, &faults)).into())
+    }
+
+    fn model(
+        &self,
+        name: &str,
+        drive: RealDrive,
+        spec: &ModelSpec,
+        seed: &str,
+    ) -> Outcome<RealDrive> {
+        let refuse = |what: String| Failure::new(name, what);
+        let model = spec.build(seed).map_err(refuse)?;
+        let modelled = Modelled::new(&self.env, name, drive, model).map_err(|error| {
+            refuse(error.to_string()).hint("say the size that the file has, in bytes if need be")
+        })?;
+        self.wrapped.borrow_mut().modelled.push(modelled.clone());
+        Ok(AnyDrive::new(modelled).into())
+    }
+
+    /// The faults of a drive; `None` if this server takes none, or there is no such drive.
+    pub fn faults(&self, drive: &str) -> Option<Faults> {
+        self.wrapped.borrow().faults.get(drive).cloned()
+    }
+
+    pub fn takes_faults(&self) -> bool {
+        self.with_faults
+    }
+
+    /// What the models did, one line each.
+    pub fn report(&self) -> String {
+        let mut text = String::new();
+        for modelled in &self.wrapped.borrow().modelled {
+            let (counters, lateness) = (modelled.counters(), modelled.lateness());
+            let Lateness { operations, max, .. } = lateness;
+            let _ = writeln!(
+                text,
+                "{}: {operations} operations, answered {} late on average and {max} at most; \
+                 {} collections, write amplification {:.2}",
+                modelled.name(),
+                lateness.mean(),
+                counters.collections,
+                counters.write_amplification()
+            );
+        }
+        text
+    }
+}
