@@ -78,7 +78,7 @@ impl Cut {
             cut,
             twist,
             // Always the same world: the cuts are moments of one and the same run.
-            machine: Machine::new(0x5eed, plan.drives, plan.drive_bytes),
+            machine: Machine::new(0x5eed, plan.drives, plan.drive_bytes, false),
             oracle: Rc::default(),
             progress: Rc::default(),
             rng: Rng::new(mix(cut) ^ 0xc07),

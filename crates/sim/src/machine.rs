@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use engine::{CreateError, CreatePlan, CreateSpec, OpenError, OpenOptions, Pool, create};
-use io::rng::Rng;
-use io::virt::{CutMode, Disk, Latency, VirtDrive, VirtEnv};
-use io::{Buf, Drive, Durability};
+use io::faulty::{Faults, Faulty};
+use io::rng::{Rng, mix};
+use io::virt::{Attached, CutMode, Disk, Latency, VirtDrive, VirtEnv};
+use io::{AnyDrive, Buf, Drive, Durability};
 
 use crate::content::{Found, SECTOR, identify};
 
@@ -39,6 +40,10 @@ impl Death {
 pub struct Machine {
     pub env: VirtEnv,
     pub disks: Vec<Disk>,
+    /// What goes wrong with each of them, beside power.
+    pub faults: Vec<Faults>,
+    /// Whether the machine sees the disks through their faults.
+    with_faults: bool,
     /// Drives that are not plugged in.
     pub unplugged: BTreeSet<usize>,
     /// Drives that answered flushes and durable writes, and after the next power cut show what
@@ -54,11 +59,13 @@ impl Drop for Machine {
 }
 
 impl Machine {
-    pub fn new(seed: u64, drives: usize, bytes: u64) -> Machine {
+    pub fn new(seed: u64, drives: usize, bytes: u64, with_faults: bool) -> Machine {
         let disk = |at: usize| Disk::new(format!("d{at}"), bytes, 4096, seed ^ at as u64);
         Machine {
             env: VirtEnv::new(seed),
             disks: (0..drives).map(disk).collect(),
+            faults: (0..drives).map(|at| Faults::new(mix(seed) ^ mix(at as u64))).collect(),
+            with_faults,
             unplugged: BTreeSet::new(),
             liars: BTreeMap::new(),
             fate: Rng::new(seed ^ 0xfa7e),
@@ -68,7 +75,15 @@ impl Machine {
     /// Handles on the drives that are plugged in.
     pub fn drives(&self) -> Vec<VirtDrive> {
         let plugged = self.disks.iter().enumerate().filter(|(at, _)| !self.unplugged.contains(at));
-        plugged.map(|(_, disk)| VirtDrive::attach(&self.env, disk, Latency::SSD)).collect()
+        plugged.map(|(at, disk)| self.attach(at, disk)).collect()
+    }
+
+    fn attach(&self, at: usize, disk: &Disk) -> VirtDrive {
+        let attached = Attached::new(&self.env, disk, Latency::SSD);
+        if !self.with_faults {
+            return attached.into();
+        }
+        AnyDrive::new(Faulty::new(&self.env, attached, &self.faults[at])).into()
     }
 
     pub async fn create(&self, spec: &CreateSpec) -> Result<CreatePlan, CreateError> {

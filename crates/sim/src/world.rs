@@ -19,6 +19,7 @@ mod session;
 mod troubles;
 mod verify;
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use engine::Pool;
@@ -29,6 +30,7 @@ use io::{Env, Nanos};
 use crate::failure::{Check, Failure};
 use crate::machine::{Death, Machine};
 pub use context::{Context, Tally};
+use plan::LAST_SESSION;
 pub use plan::{Fill, Generation, Plan, Reduction, Run};
 pub use verify::verify_volumes;
 
@@ -55,6 +57,9 @@ pub enum Canary {
 /// half of the places to choose from.
 const PATIENCE_WITH_FAULTS: Nanos = Nanos::from_secs(5);
 
+/// How long while they hang as well: some spells in a row, each with what waited behind it.
+const PATIENCE_WITH_HANGS: Nanos = Nanos::from_secs(20);
+
 /// How long a phase may take in virtual time before it counts as hung.
 const PHASE_MAX: Nanos = Nanos::from_secs(600);
 
@@ -66,6 +71,10 @@ pub struct World {
     canary: Option<Canary>,
     /// The session that runs, by number.
     session: u64,
+    /// Drives that a machine had to do without.
+    pulled_out: BTreeSet<usize>,
+    /// Until when the story has told of faults.
+    told_injections: Nanos,
 }
 
 /// Runs one seed.
@@ -80,13 +89,26 @@ pub fn run_plan(plan: Plan, canary: Option<Canary>) -> Result<Report, Failure> {
 impl World {
     pub fn new(plan: Plan, canary: Option<Canary>) -> World {
         let seed = if plan.salt == 0 { plan.seed } else { mix(plan.seed ^ mix(plan.salt)) };
-        let machine = Machine::new(seed, plan.drives, plan.drive_bytes);
+        let with_faults = plan.generation == Generation::Swarm;
+        let machine = Machine::new(seed, plan.drives, plan.drive_bytes, with_faults);
         let context = Context::new(machine.env.clone(), plan.fill == Fill::OverCommitted);
         if !plan.victims.is_empty() {
             context.patience.set(PATIENCE_WITH_FAULTS);
         }
+        if plan.troubles.iter().any(|trouble| !trouble.costs_redundancy()) {
+            context.patience.set(PATIENCE_WITH_HANGS);
+        }
         let rng = Rng::new(mix(plan.seed) ^ 0x3071d);
-        World { plan, machine, context, rng, canary, session: 0 }
+        World {
+            plan,
+            machine,
+            context,
+            rng,
+            canary,
+            session: LAST_SESSION,
+            pulled_out: BTreeSet::new(),
+            told_injections: Nanos::ZERO,
+        }
     }
 
     /// What the world shares; its story outlives a panic in the world.
@@ -114,7 +136,7 @@ impl World {
             self.begin_session(session);
             self.session()?;
         }
-        self.begin_session(0);
+        self.begin_session(LAST_SESSION);
         if self.canary == Some(Canary::Rot) {
             self.release_canary();
         }
@@ -129,8 +151,9 @@ impl World {
     /// it. Older worlds have one sequence for all.
     fn begin_session(&mut self, session: u64) {
         self.session = session;
+        self.end_troubles();
         self.context.tell(|| match session {
-            0 => "the last session".into(),
+            LAST_SESSION => "the last session".into(),
             _ => format!("session {session}"),
         });
         if self.plan.generation == Generation::Swarm {

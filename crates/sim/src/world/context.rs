@@ -32,6 +32,7 @@ pub struct Tally {
     pub checkpoints: u64,
     pub reconstructed: u64,
     pub audits: u64,
+    pub replays: u64,
     pub slowest: u64,
 }
 

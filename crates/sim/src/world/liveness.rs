@@ -19,6 +19,12 @@ const REQUESTS_MAX: usize = 100;
 /// Virtual time in which a pool nobody uses must have come to rest: hundreds of rounds of the
 /// background, which works for a few.
 const REST_MAX: Nanos = Nanos::from_secs(60);
+/// Faults stop within this time, about that of the clients' requests.
+const FAULTS_LAST_MAX: Nanos = Nanos::from_millis(60);
+/// No request takes longer once faults have stopped,
+const PATIENCE: Nanos = Nanos::from_secs(1);
+/// or, with half of the drives gone, this.
+const PATIENCE_DEGRADED: Nanos = Nanos::from_secs(5);
 const REST_STEP: Nanos = Nanos::from_secs(3);
 /// Tuples that may stay open at rest: those of packed slots and of spare ones, which wait for
 /// more writes. See `engine::limits::PACKED_SLOTS_OPEN`.
@@ -43,8 +49,11 @@ impl World {
 
     pub(super) fn liveness(&mut self) -> Result<(), Failure> {
         self.plug_drives();
+        self.arm_troubles(true);
         let pool = self.open()?;
         self.make_volumes(&pool)?;
+        self.arm_troubles(false);
+        self.faults_stop(&pool)?;
         let clients = self.all_clients(&pool, 0x11fe);
         let requests = self.plan.requests.min(REQUESTS_MAX);
         let all = clients.into_iter().map(|client| client.run(requests));
@@ -56,6 +65,28 @@ impl World {
         self.check_drives(&pool)?;
         self.audit(&pool)?;
         self.leaks_nothing(pool)
+    }
+
+    /// Clients run while drives fail, hang and hesitate; then, in their midst, no more. All of
+    /// them finish, and from then on requests take no longer than without faults.
+    fn faults_stop(&mut self, pool: &Pool<VirtEnv>) -> Result<(), Failure> {
+        let (env, context) = (self.machine.env.clone(), self.context.clone());
+        let (faults, clock) = (self.machine.faults.clone(), env.clone());
+        let moment = env.now() + Nanos(self.rng.below(FAULTS_LAST_MAX.0));
+        env.spawn(async move {
+            clock.sleep_until(moment).await;
+            context.tell(|| "faults stop".into());
+            faults.iter().for_each(|faults| faults.release_all());
+        });
+        let clients = self.all_clients(pool, 0xfa17);
+        let requests = self.plan.requests.min(REQUESTS_MAX);
+        let all = clients.into_iter().map(|client| client.run(requests));
+        self.complete("what was asked while drives failed", join_all(all))?;
+        self.end_troubles();
+        self.tell_injections();
+        let lost = !self.plan.victims.is_empty();
+        self.context.patience.set(if lost { PATIENCE_DEGRADED } else { PATIENCE });
+        Ok(())
     }
 
     /// Nothing is asked, so soon nothing is done.
@@ -114,8 +145,7 @@ impl World {
     fn check_drives(&self, pool: &Pool<VirtEnv>) -> Result<(), Failure> {
         for drive in pool.status().drives {
             let index = usize::from(drive.index);
-            let innocent = !self.plan.victims.contains(&index);
-            if innocent && drive.state != DriveState::Active {
+            if self.is_innocent(index) && drive.state != DriveState::Active {
                 return Err(wrong(format!("drive {index} is {} but never failed", drive.state)));
             }
         }

@@ -15,7 +15,7 @@ use io::Geometry;
 use io::rng::Rng;
 
 pub use reduction::{Part, Reduction};
-pub use trouble::{Trouble, What};
+pub use trouble::{LAST_SESSION, Trouble};
 
 const MIB: u64 = 1 << 20;
 

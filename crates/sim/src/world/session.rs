@@ -12,6 +12,13 @@ use super::{Canary, Generation, World, verify_volumes};
 use crate::failure::{Check, Failure};
 use crate::machine::Death;
 
+/// How a session ends, unless its clients are through before.
+struct Ending {
+    dies: bool,
+    /// At this moment; otherwise at a write, which the environment counts.
+    at: Option<Nanos>,
+}
+
 /// Deaths during one opening.
 const DEATHS_IN_RECOVERY_MAX: usize = 3;
 
@@ -41,6 +48,7 @@ impl World {
             let absent = self.rng.chance(1, 4);
             if disk.is_failed() || absent {
                 self.machine.unplugged.insert(victim);
+                self.pulled_out.insert(victim);
                 self.context.count(|tally| tally.drives_lost += 1);
                 self.context.tell(|| format!("drive {victim} is not plugged in"));
             } else {
@@ -73,9 +81,10 @@ impl World {
 
     /// Opens the pool and verifies all there is.
     pub(super) fn open(&mut self) -> Result<Pool<VirtEnv>, Failure> {
-        self.replay_sometimes()?;
+        let found = self.replay_sometimes()?;
         let opened = self.complete("opening", self.machine.open())?;
         let pool = opened.map_err(|error| Failure::new(Check::Open, format!("open: {error}")))?;
+        self.same_as_found(&pool, found)?;
         let recovery = pool.status().recovery;
         self.context.count(|tally| {
             tally.records_dropped += recovery.records_dropped;
@@ -176,16 +185,11 @@ impl World {
             Generation::Swarm => self.arm_troubles(false),
         }
         let env = self.machine.env.clone();
-        let dies = self.rng.chance(3, 4) && self.plan.deaths;
-        let (by_write, few) = (self.rng.chance(2, 3), self.rng.chance(1, 2));
-        let writes = self.rng.below(if few { 300 } else { 6000 });
-        let moment =
-            env.now() + Nanos::from_micros(self.rng.below(if few { 5_000 } else { 500_000 }));
-        if dies && by_write {
-            env.set_write_limit(env.writes_issued() + writes);
-        }
+        let Ending { dies, at: moment } = self.draw_ending();
         let context = self.context.clone();
-        let over = || dies && (env.write_limit_reached() || !by_write && env.now() >= moment);
+        let over = || {
+            dies && (env.write_limit_reached() || moment.is_some_and(|moment| env.now() >= moment))
+        };
         let hung = || context.stalled().is_some();
         let all = join_all(clients.into_iter().map(|client| client.run(requests)));
         let done = env.run_until(all, || context.is_failed() || over() || hung());
@@ -197,16 +201,39 @@ impl World {
             return Err(Failure::new(Check::Hang, format!("{what}; {}", facts_of(pool))));
         }
         if done.is_some() {
+            // Whoever looks at the pool now is not to be cut short.
+            env.set_write_limit(u64::MAX);
             self.audit_sometimes(pool)?;
         }
         if done.is_some() && !dies && self.rng.chance(1, 2) {
             return self.close(pool.clone());
         }
         self.note_counters(pool);
+        self.tell_injections();
         let death = Death::draw(&mut self.rng);
         self.context.count(|tally| tally.deaths += 1);
         self.die(death);
         Ok(())
+    }
+
+    /// How the session ends: of those that die, most do at a write, some at a moment.
+    fn draw_ending(&mut self) -> Ending {
+        let env = &self.machine.env;
+        let dies = self.rng.chance(3, 4) && self.plan.deaths;
+        let (by_write, few) = (self.rng.chance(2, 3), self.rng.chance(1, 2));
+        // Of what clients of such worlds need, a part, all of it, or more.
+        let (writes_most, micros_most) = match (self.plan.generation, few) {
+            (Generation::Swarm, true) => (100, 5_000),
+            (Generation::Swarm, false) => (1_500, 100_000),
+            (_, true) => (300, 5_000),
+            (_, false) => (6_000, 500_000),
+        };
+        let writes = self.rng.below(writes_most);
+        let moment = env.now() + Nanos::from_micros(self.rng.below(micros_most));
+        if dies && by_write {
+            env.set_write_limit(env.writes_issued() + writes);
+        }
+        Ending { dies, at: (!by_write).then_some(moment) }
     }
 
     /// One client for each volume fills it.

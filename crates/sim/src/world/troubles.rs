@@ -1,12 +1,15 @@
 //! Lets happen to drives what the plan says.
 
+use io::faulty::{Kind, Schedule};
 use io::{DriveErrorKind, Env, Nanos, Operation};
 
-use super::World;
-use super::plan::{Trouble, What};
+use super::plan::Trouble;
+use super::{Generation, World};
 
 /// Input/output error.
 const EIO: i32 = 5;
+/// Kinds of faults after which a drive may be written off.
+const LOSSES: [Kind; 3] = [Kind::Error, Kind::Torn, Kind::Gone];
 
 impl World {
     /// Arms this session's troubles: those that begin with the opening, or the others.
@@ -14,27 +17,81 @@ impl World {
         let session = self.session;
         let here =
             |trouble: &&Trouble| trouble.session == session && trouble.from_opening == from_opening;
-        let troubles: Vec<Trouble> = self.plan.troubles.iter().filter(here).copied().collect();
-        for trouble in troubles {
-            if self.machine.unplugged.contains(&trouble.drive) {
-                continue;
-            }
+        let now = self.machine.env.now();
+        for trouble in self.plan.troubles.iter().filter(here) {
             self.context.tell(|| trouble.to_string());
             self.context.count(|tally| tally.troubles += 1);
-            self.arm(trouble);
+            let schedule = Schedule { entries: vec![trouble.entry.clone()] };
+            let faults = &self.machine.faults[trouble.drive];
+            faults.follow(now, &schedule).expect("schedules make sense");
         }
     }
 
-    fn arm(&mut self, trouble: Trouble) {
-        let disk = &self.machine.disks[trouble.drive];
-        match trouble.what {
-            What::WriteError { nth } => disk.fail_nth_write(nth),
-            What::ReadError { nth } => disk.fail_nth_read(nth),
-            What::FlushError { nth } => {
-                disk.fail_nth(Operation::Flush, nth, DriveErrorKind::Os(EIO));
+    /// The troubles of a session end with it.
+    pub(super) fn end_troubles(&self) {
+        if self.plan.generation == Generation::Swarm {
+            self.machine.faults.iter().for_each(|faults| faults.release_all());
+        }
+    }
+
+    /// True if troubles may come while the pool is opened: what one opening sees the next may
+    /// not.
+    pub(super) fn is_troubled(&self) -> bool {
+        self.plan.troubles.iter().any(|trouble| trouble.session == self.session)
+    }
+
+    /// True if the drive never failed anybody.
+    pub(super) fn is_innocent(&self, drive: usize) -> bool {
+        let faults = &self.machine.faults[drive];
+        let fine = LOSSES.iter().all(|&kind| faults.count(kind) == 0);
+        fine && !self.pulled_out.contains(&drive)
+    }
+
+    /// What was done to whom, since the story was last told of it.
+    pub(super) fn tell_injections(&mut self) {
+        if !self.context.story.borrow().is_recording() {
+            return;
+        }
+        for (drive, faults) in self.machine.faults.iter().enumerate() {
+            let since = self.told_injections;
+            let new = faults.log().into_iter().filter(|injection| injection.at >= since);
+            for injection in new {
+                let what = format!("drive {drive}: {injection}");
+                self.context.story.borrow_mut().tell(self.machine.env.now(), what, None);
             }
-            What::Dies { after } => self.dies(trouble.drive, after),
-            What::Slow { .. } => {}
+        }
+        self.told_injections = self.machine.env.now();
+    }
+
+    /// As worlds of the first generations draw their troubles: while they run.
+    pub(super) fn start_first_troubles(&mut self) {
+        for victim in self.plan.victims.clone() {
+            if self.machine.unplugged.contains(&victim) {
+                continue;
+            }
+            let disk = self.machine.disks[victim].clone();
+            let what = match self.rng.below(6) {
+                0 => {
+                    disk.fail_nth_write(1 + self.rng.below(200));
+                    "a write"
+                }
+                1 => {
+                    disk.fail_nth_read(1 + self.rng.below(100));
+                    "a read"
+                }
+                2 => {
+                    let nth = 1 + self.rng.below(10);
+                    disk.fail_nth(Operation::Flush, nth, DriveErrorKind::Os(EIO));
+                    "a flush"
+                }
+                3 => {
+                    let after = Nanos::from_micros(self.rng.below(100_000));
+                    self.dies(victim, after);
+                    "everything"
+                }
+                _ => continue,
+            };
+            self.context.tell(|| format!("drive {victim} will fail {what}"));
         }
     }
 
@@ -47,27 +104,5 @@ impl World {
             context.tell(|| format!("drive {drive} dies"));
             disk.set_failed(true);
         });
-    }
-
-    /// As worlds of the first generations draw their troubles: while they run.
-    pub(super) fn start_first_troubles(&mut self) {
-        for victim in self.plan.victims.clone() {
-            if self.machine.unplugged.contains(&victim) {
-                continue;
-            }
-            let number = self.rng.below(6);
-            let what = match number {
-                0 => What::WriteError { nth: 1 + self.rng.below(200) },
-                1 => What::ReadError { nth: 1 + self.rng.below(100) },
-                2 => What::FlushError { nth: 1 + self.rng.below(10) },
-                3 => What::Dies { after: Nanos::from_micros(self.rng.below(100_000)) },
-                _ => continue,
-            };
-            let session = self.session;
-            let number = number as usize;
-            let trouble = Trouble { number, session, drive: victim, from_opening: false, what };
-            self.context.tell(|| trouble.to_string());
-            self.arm(trouble);
-        }
     }
 }

@@ -115,7 +115,7 @@ fn remove(plan: &mut Plan, part: Part) {
         Part::Troubles => plan.troubles.clear(),
         Part::Victims => {
             plan.victims.clear();
-            plan.troubles.retain(|trouble| !trouble.what.costs_redundancy());
+            plan.troubles.retain(|trouble| !trouble.costs_redundancy());
         }
         Part::DeathsInOpening => plan.deaths_in_opening = false,
         Part::Deaths => plan.deaths = false,

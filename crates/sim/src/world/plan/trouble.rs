@@ -3,12 +3,14 @@
 use std::fmt;
 
 use io::Nanos;
+use io::faulty::schedule::Entry;
+use io::faulty::{Effect, Kind, Limits, Schedule};
 use io::rng::Rng;
 
-use super::Plan;
+use super::{MIB, Plan, Run};
 
 /// One thing that goes wrong with one drive in one session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
     /// Its name, for the reduction of worlds.
     pub number: usize,
@@ -16,88 +18,83 @@ pub struct Trouble {
     pub drive: usize,
     /// Already while the pool is opened, not only once clients run.
     pub from_opening: bool,
-    pub what: What,
+    pub entry: Entry,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
-    /// The `nth` write from then on fails, with any part of it done.
-    WriteError {
-        nth: u64,
-    },
-    ReadError {
-        nth: u64,
-    },
-    FlushError {
-        nth: u64,
-    },
-    /// The drive says no more than that it is gone.
-    Dies {
-        after: Nanos,
-    },
-    /// Everything takes so many times as long.
-    Slow {
-        factor: u64,
-    },
-}
+/// The number of the session after all others.
+pub const LAST_SESSION: u64 = 0;
+/// Faults begin within the time that clients take for some hundred requests,
+const SPAN: Nanos = Nanos::from_millis(60);
+/// or within the operations of a drive for these.
+const OPERATIONS: u64 = 400;
+/// Hangs and disappearances are over after this.
+const SPELL_MAX: Nanos = Nanos::from_secs(1);
+/// Each operation may take this much longer for as long as a spell; a request is a chain of a
+/// dozen operations.
+const DELAY_MAX: Nanos = Nanos::from_millis(50);
 
-impl What {
+impl Trouble {
     /// True if data may be lost with it: only as many drives as the parity bears may have such
     /// trouble. Slowness may hit any.
     pub fn costs_redundancy(&self) -> bool {
-        !matches!(self, What::Slow { .. })
-    }
-}
-
-impl fmt::Display for What {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            What::WriteError { nth } => write!(f, "fails its {nth}. write"),
-            What::ReadError { nth } => write!(f, "fails its {nth}. read"),
-            What::FlushError { nth } => write!(f, "fails its {nth}. flush"),
-            What::Dies { after } => write!(f, "dies after {} us", after.0 / 1000),
-            What::Slow { factor } => write!(f, "is {factor} times slower"),
-        }
+        !matches!(self.entry.fault.effect.kind(), Kind::Delay | Kind::Slow | Kind::Hang)
     }
 }
 
 impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Trouble { number, drive, from_opening, what, .. } = self;
-        let when = if *from_opening { "from the opening on, " } else { "" };
-        write!(f, "trouble {number}: {when}drive {drive} {what}")
+        let Trouble { number, drive, from_opening, entry, .. } = self;
+        let since = if *from_opening { "the opening" } else { "here" };
+        write!(f, "trouble {number} of drive {drive}, counted from {since}: {entry}")
     }
 }
 
-fn draw_loss(rng: &mut Rng) -> What {
-    match rng.below(6) {
-        0 | 1 => What::WriteError { nth: 1 + rng.below(200) },
-        2 | 3 => What::ReadError { nth: 1 + rng.below(100) },
-        4 => What::FlushError { nth: 1 + rng.below(10) },
-        _ => What::Dies { after: Nanos::from_micros(rng.below(100_000)) },
-    }
-}
+/// Faults that redundancy is there for: errors that are told, and drives that go.
+const LOSSES: [Kind; 4] = [Kind::Error, Kind::Error, Kind::Torn, Kind::Gone];
+const DELAYS: [Kind; 3] = [Kind::Delay, Kind::Slow, Kind::Hang];
 
-fn draw_delay(rng: &mut Rng) -> What {
-    What::Slow { factor: 2 << rng.below(5) }
+fn draw_entry(plan: &Plan, rng: &mut Rng, kinds: &[Kind]) -> Entry {
+    let kind = kinds[rng.index(kinds.len())];
+    let limits = Limits {
+        span: SPAN,
+        operations: OPERATIONS,
+        longest: if kind == Kind::Delay { DELAY_MAX } else { SPELL_MAX },
+        // Errors by range mostly lie where data is: the beginning of the drive's zones.
+        bytes: if rng.chance(1, 2) { plan.drive_bytes } else { 8 * MIB },
+        faults: 1,
+        kinds: vec![kind],
+    };
+    let schedule = Schedule::draw(rng.next_u64(), &limits);
+    let mut entry = schedule.entries.into_iter().next().expect("one was asked for");
+    // What is torn and reported as done is a canary, not a fault that anybody could bear.
+    if let Effect::Torn { lying, .. } = &mut entry.fault.effect {
+        *lying = false;
+    }
+    entry
 }
 
 /// Trouble for all sessions of a world.
 pub(super) fn draw(plan: &mut Plan, rng: &mut Rng) {
     let delays = rng.chance(1, 3);
-    for session in plan.sessions.clone() {
-        let mut add = |drive, from_opening, what| {
-            let number = plan.troubles.len() + 1;
-            plan.troubles.push(Trouble { number, session, drive, from_opening, what });
-        };
-        for &victim in &plan.victims {
-            if rng.chance(3, 4) {
-                add(victim, rng.chance(1, 3), draw_loss(rng));
+    let last = (plan.run == Run::Liveness).then_some(LAST_SESSION);
+    for session in plan.sessions.clone().into_iter().chain(last) {
+        for victim in plan.victims.clone() {
+            for _ in 0..rng.below(3) {
+                add(plan, rng, session, victim, &LOSSES);
             }
         }
-        if delays && rng.chance(1, 2) {
-            let drive = rng.index(plan.drives);
-            add(drive, rng.chance(1, 4), draw_delay(rng));
+        if delays {
+            for _ in 0..rng.below(4) {
+                let drive = rng.index(plan.drives);
+                add(plan, rng, session, drive, &DELAYS);
+            }
         }
     }
+}
+
+fn add(plan: &mut Plan, rng: &mut Rng, session: u64, drive: usize, kinds: &[Kind]) {
+    let number = plan.troubles.len() + 1;
+    let from_opening = rng.chance(1, 3);
+    let entry = draw_entry(plan, rng, kinds);
+    plan.troubles.push(Trouble { number, session, drive, from_opening, entry });
 }
