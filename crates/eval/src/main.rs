@@ -1,10 +1,12 @@
 //! Experiments and benchmarks, their tables and numbers.
 //!
 //! `eval engine` the engine alone, no transport; `eval space` overwriting a full volume for a
-//! long time; `eval recovery` metadata size and opening after a kill.
+//! long time; `eval recovery` metadata size and opening after a kill; `eval model` how fast
+//! modelled drives are.
 
 mod engine_speed;
 mod load;
+mod model_speed;
 mod recovery;
 mod space;
 
@@ -25,6 +27,8 @@ enum Experiment {
     Space(space::Options),
     /// Metadata per block, and opening a large pool after a kill
     Recovery(recovery::Options),
+    /// Modelled drive operations per second of one core
+    Model(model_speed::Options),
 }
 
 fn main() {
@@ -32,5 +36,6 @@ fn main() {
         Experiment::Engine(options) => engine_speed::run(&options),
         Experiment::Space(options) => space::run(&options),
         Experiment::Recovery(options) => recovery::run(&options),
+        Experiment::Model(options) => model_speed::run(&options),
     }
 }

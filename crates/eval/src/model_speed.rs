@@ -1,0 +1,131 @@
+//! `eval model`: modelled drive operations per second of one core, without payloads.
+
+use std::time::Instant;
+
+use io::Nanos;
+use io::model::{Command, Completion, Model, Tag};
+use io::rng::Rng;
+use model::ssd::{
+    Allocation, Buffer, Collection, Config, Destage, Fill, Host, Mode, Ssd, Timing, Victims,
+};
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// Operations of each kind of load
+    #[arg(long, default_value_t = 4_000_000)]
+    operations: u64,
+    /// Commands in flight
+    #[arg(long, default_value_t = 32)]
+    depth: u64,
+}
+
+const KIB: u64 = 1 << 10;
+
+pub fn run(options: &Options) {
+    let started = Instant::now();
+    let drive = Ssd::new(data_centre(), 1).expect("it fits together");
+    let gib = drive.geometry().size as f64 / (1u64 << 30) as f64;
+    println!("modelled SSD, {gib:.1} GiB, 4 KiB map, paced collection, one core");
+    println!("aged in {:.0} ms", started.elapsed().as_secs_f64() * 1e3);
+    println!("{:<36} {:>12} {:>14} {:>8}", "4 KiB random", "op/s", "model's op/s", "WA");
+    for reads_percent in [100, 70, 50, 0] {
+        let mut ssd = Ssd::new(data_centre(), 1).expect("it fits together");
+        let started = Instant::now();
+        let took = load(&mut ssd, reads_percent, options);
+        let seconds = started.elapsed().as_secs_f64();
+        let operations = options.operations as f64;
+        println!(
+            "{:<36} {:>12.0} {:>14.0} {:>8.2}",
+            format!("{reads_percent} % reads, QD {}", options.depth),
+            operations / seconds,
+            operations * 1e9 / took.0 as f64,
+            ssd.counters().write_amplification(),
+        );
+    }
+}
+
+/// Keeps `depth` commands in flight; the time that passed for the drive.
+fn load(ssd: &mut Ssd, reads_percent: u64, options: &Options) -> Nanos {
+    let pages = ssd.geometry().size / (4 * KIB);
+    let mut rng = Rng::new(reads_percent);
+    let mut submitted = 0;
+    let mut submit = |ssd: &mut Ssd, now: Nanos| {
+        if submitted == options.operations {
+            return;
+        }
+        let offset = rng.below(pages) * 4 * KIB;
+        let command = if rng.chance(reads_percent, 100) {
+            Command::Read { offset, len: 4 * KIB }
+        } else {
+            Command::Write { offset, len: 4 * KIB, durability: io::Durability::Cached }
+        };
+        ssd.submit(now, Tag(submitted), command);
+        submitted += 1;
+    };
+    let mut now = Nanos::ZERO;
+    let mut done: Vec<Completion> = Vec::new();
+    for _ in 0..options.depth {
+        submit(ssd, now);
+    }
+    while ssd.in_flight() > 0 {
+        now = ssd.next_event().expect("commands are in flight");
+        ssd.advance(now, &mut done);
+        for _ in done.drain(..) {
+            submit(ssd, now);
+        }
+    }
+    now
+}
+
+/// In the manner of a data-centre SATA drive, 8 dies of 2 planes.
+fn data_centre() -> Config {
+    Config {
+        channels: 4,
+        dies_per_channel: 2,
+        planes: 2,
+        blocks_per_plane: 256,
+        pages_per_block: 144,
+        page_bytes: 16 << 10,
+        over_provisioning_permille: 145,
+        visible_bytes: None,
+        mapping_bytes: 4 << 10,
+        align: 512,
+        allocation: Allocation::Striped,
+        timing: Timing {
+            read: Nanos::from_micros(60),
+            program: Nanos::from_micros(700),
+            erase: Nanos::from_millis(5),
+            channel_bytes_per_sec: 667_000_000,
+            reads_first: true,
+            program_suspend: None,
+            erase_suspend: None,
+        },
+        host: Host {
+            link_bytes_per_sec: 550_000_000,
+            link_duplex: false,
+            write_bytes_per_sec: None,
+            read_overhead: Nanos::from_micros(25),
+            write_overhead: Nanos::from_micros(25),
+            command: Nanos::from_micros(5),
+            queue_depth: 32,
+        },
+        buffer: Some(Buffer {
+            bytes: 8 << 20,
+            power_loss_protected: true,
+            destage: Destage::Continuous,
+            period: None,
+            drain_blocks_host: false,
+        }),
+        collection: Collection {
+            mode: Mode::Paced { gain_percent: 100 },
+            victims: Victims::Greedy,
+            low: 6,
+            high: 8,
+            hard: 2,
+            idle_after: None,
+            copies_in_flight: 16,
+        },
+        map_log: None,
+        fill: Fill::Aged,
+    }
+}
