@@ -6,6 +6,7 @@
 //! steadyraid-sim shrink SEED     the smallest world that fails as this one does
 //! steadyraid-sim cuts            the power goes after every write of the script
 //! steadyraid-sim meta SEED       the same world in two processes: the same trace?
+//! steadyraid-sim drive PRESET    a modelled drive's latency over time, as a table and a picture
 //! ```
 
 mod commands;
@@ -34,6 +35,8 @@ enum Verb {
     Cuts(commands::cuts::Words),
     /// Run a world in two processes and compare everything that they tell
     Meta(commands::meta::Words),
+    /// Show a modelled drive's latency over time, as a table and a picture
+    Drive(sim::drive::DriveArgs),
 }
 
 fn main() -> ExitCode {
@@ -43,6 +46,9 @@ fn main() -> ExitCode {
         Verb::Shrink(words) => commands::shrink::run(&words),
         Verb::Cuts(words) => commands::cuts::run(&words),
         Verb::Meta(words) => commands::meta::run(&words),
+        Verb::Drive(args) => sim::drive::run(&args)
+            .inspect_err(|error| eprintln!("steadyraid-sim drive: {error}"))
+            .is_ok(),
     };
     if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
