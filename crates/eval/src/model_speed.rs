@@ -1,13 +1,14 @@
 //! `eval model`: modelled drive operations per second of one core, without payloads.
 
-use std::time::Instant;
-
-use io::Nanos;
 use io::model::{Command, Completion, Model, Tag};
 use io::rng::Rng;
+use io::uring::UringEnv;
+use io::{Env, Nanos};
 use model::ssd::{
     Allocation, Buffer, Collection, Config, Destage, Fill, Host, Mode, Ssd, Timing, Victims,
 };
+
+use crate::load;
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -22,17 +23,19 @@ pub struct Options {
 const KIB: u64 = 1 << 10;
 
 pub fn run(options: &Options) {
-    let started = Instant::now();
+    let env = UringEnv::new().expect("this benchmark needs io_uring");
+    let started = env.now();
+    let seconds_since = |started| load::seconds(env.now().saturating_sub(started));
     let drive = Ssd::new(data_centre(), 1).expect("it fits together");
     let gib = drive.geometry().size as f64 / (1u64 << 30) as f64;
     println!("modelled SSD, {gib:.1} GiB, 4 KiB map, paced collection, one core");
-    println!("aged in {:.0} ms", started.elapsed().as_secs_f64() * 1e3);
+    println!("aged in {:.0} ms", seconds_since(started) * 1e3);
     println!("{:<36} {:>12} {:>14} {:>8}", "4 KiB random", "op/s", "model's op/s", "WA");
     for reads_percent in [100, 70, 50, 0] {
         let mut ssd = Ssd::new(data_centre(), 1).expect("it fits together");
-        let started = Instant::now();
-        let took = load(&mut ssd, reads_percent, options);
-        let seconds = started.elapsed().as_secs_f64();
+        let started = env.now();
+        let took = keep_busy(&mut ssd, reads_percent, options);
+        let seconds = seconds_since(started);
         let operations = options.operations as f64;
         println!(
             "{:<36} {:>12.0} {:>14.0} {:>8.2}",
@@ -45,7 +48,7 @@ pub fn run(options: &Options) {
 }
 
 /// Keeps `depth` commands in flight; the time that passed for the drive.
-fn load(ssd: &mut Ssd, reads_percent: u64, options: &Options) -> Nanos {
+fn keep_busy(ssd: &mut Ssd, reads_percent: u64, options: &Options) -> Nanos {
     let pages = ssd.geometry().size / (4 * KIB);
     let mut rng = Rng::new(reads_percent);
     let mut submitted = 0;
