@@ -8,13 +8,14 @@ export RUSTUP_TOOLCHAIN
 export PATH := $(PATH):$(HOME)/.cargo/bin
 CARGO := cargo
 
-.PHONY: help setup build demo test lint fmt bench soak clean
+.PHONY: help setup build demo test lint fmt bench soak coverage clean
 
 help:
 	@echo 'make demo   a pool, a server, a kill, a proof, a table of latencies (2 minutes)'
 	@echo 'make test   everything that must hold: style, unit tests, real clients, crashes'
 	@echo 'make bench  latency and throughput beside the ceiling of the transport'
 	@echo 'make soak   the long versions of the crash tests (an hour or more)'
+	@echo 'make coverage  which lines of the engine the simulated worlds run (about 10 minutes)'
 	@echo 'make lint   formatting, clippy, tidy        make fmt    formats the sources'
 	@echo 'make build  the release binary              make clean  removes what was built'
 
@@ -54,6 +55,10 @@ soak: build
 	scripts/tests/crash_kill.sh 3000
 	scripts/tests/filesystem.sh 20
 	scripts/tests/real_clients.sh 400
+
+# One file with more: scripts/coverage.sh 1000 --cuts --lines
+coverage: setup
+	scripts/coverage.sh
 
 clean:
 	$(CARGO) clean
