@@ -46,15 +46,21 @@ pub async fn read_label<D: Drive>(drive: &D) -> Result<Label, DriveError> {
         });
     }
     let mut copies: Vec<Result<(Superblock, u8), FormatError>> = Vec::new();
+    let mut refused = None;
     for offset in label_offsets(size) {
         match drive.read(offset, LABEL_LEN).await {
             Ok(bytes) => copies.push(Superblock::decode(&bytes)),
-            Err(_) => copies.push(Err(FormatError::Truncated)),
+            Err(error) => refused = Some(error),
         }
     }
     let ours =
         copies.iter().any(|c| !matches!(c, Err(FormatError::BadMagic | FormatError::Truncated)));
-    match newest(copies.into_iter()) {
+    let label = newest(copies.into_iter());
+    // What can't be read may be a label: the drive is not empty for that.
+    if let (Err(_), false, Some(error)) = (&label, ours, refused) {
+        return Err(error);
+    }
+    match label {
         Ok(label) => Ok(Label::Ours(Box::new(label))),
         Err(error) if error.is_too_new() => Ok(Label::TooNew(error.to_string())),
         Err(error) if ours => Ok(Label::Unreadable(error.to_string())),

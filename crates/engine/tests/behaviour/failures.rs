@@ -211,3 +211,21 @@ fn a_failed_write_or_flush_fails_the_drive() {
         });
     }
 }
+
+/// World 20237: every copy of a label met a read error that was over soon. The drive passed for
+/// an empty one, and the pool for one with a stranger in it.
+#[test]
+fn a_drive_whose_label_cannot_be_read_is_missing_not_empty() {
+    let world = Virtual::new(5, 64 * MIB, 20237);
+    world.block_on(async {
+        let (pool, volume) = pool_of(&world, 1).await;
+        drop(volume);
+        pool.close().await.expect("closes");
+        // Both ends are looked at first, then the four copies.
+        (3..=6).for_each(|nth| world.disks[2].fail_nth_read(nth));
+        let pool = open_pool(&world).await;
+        assert_eq!(states(&pool, DriveState::Missing), 1);
+        assert!(pool.volume("v").is_some());
+        pool.close().await.expect("closes");
+    });
+}
