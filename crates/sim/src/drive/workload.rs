@@ -23,7 +23,7 @@ pub enum Pattern {
 }
 
 /// FusionRAID's evaluation load on one drive: block writes, smaller writes, reads, a second.
-pub const FUSION_BLOCK_WRITES: u64 = 376;
+pub const FUSION_BLOCK_WRITES: u64 = 370;
 pub const FUSION_SMALL_WRITES: u64 = 186;
 pub const FUSION_READS: u64 = 160;
 pub const FUSION_RATE: u64 = FUSION_BLOCK_WRITES + FUSION_SMALL_WRITES + FUSION_READS;
