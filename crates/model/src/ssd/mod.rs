@@ -46,7 +46,7 @@ use flash::{Flash, Work};
 use ftl::Ftl;
 use host::Interface;
 use shape::Shape;
-use writes::{Log, Unbuffered};
+use writes::{Log, WaitingWrites};
 
 /// One modelled SSD.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ pub struct Ssd {
     events: Events,
     host: Interface,
     buffer: Option<WriteBuffer>,
-    unbuffered: Unbuffered,
+    waiting: WaitingWrites,
     ftl: Ftl,
     /// Programs on their way to the flash, by their number: what they hold is read from memory.
     programming: Bits,
@@ -114,7 +114,7 @@ impl Ssd {
             events: Events::default(),
             host: Interface::new(&config.host),
             buffer,
-            unbuffered: Unbuffered::new(shape.pools),
+            waiting: WaitingWrites::new(shape.pools),
             programming: Bits::new(programs),
             flash: Flash::new(&config, shape),
             collectors: (0..shape.pools).map(|_| Collector::default()).collect(),
@@ -229,7 +229,7 @@ impl Model for Ssd {
         self.flash.power_cut();
         self.ftl.power_cut();
         self.programming.clear();
-        self.unbuffered.power_cut();
+        self.waiting.power_cut();
         self.collectors.iter_mut().for_each(|collector| *collector = Collector::default());
         if let Some(log) = &mut self.log {
             log.power_cut();

@@ -18,9 +18,9 @@ use super::host::Hold;
 /// only wait there, in front of what the collection wants to do.
 const PROGRAMS_PER_DIE: u32 = 2;
 
-/// Writes that don't go through a buffer, and those that wait for room in it.
+/// Writes that wait: for a place in the flash if there is no buffer, for room in it if there is.
 #[derive(Debug)]
-pub struct Unbuffered {
+pub struct WaitingWrites {
     /// By pool: parts of writes (slot, first unit, units) that need a place. Bounded by the
     /// commands in flight.
     pending: Vec<VecDeque<(u32, u32, u32)>>,
@@ -32,9 +32,9 @@ pub struct Unbuffered {
     units: Vec<u32>,
 }
 
-impl Unbuffered {
-    pub fn new(pools: u32) -> Unbuffered {
-        Unbuffered {
+impl WaitingWrites {
+    pub fn new(pools: u32) -> WaitingWrites {
+        WaitingWrites {
             pending: (0..pools).map(|_| VecDeque::new()).collect(),
             programs: vec![0; pools as usize],
             stalled: VecDeque::new(),
@@ -107,7 +107,7 @@ impl Ssd {
     /// The write's units are whole: they go to the buffer, or to the flash.
     pub(super) fn write_complete_units(&mut self, now: Nanos, slot: u32, offset: u64, len: u64) {
         if self.buffer.is_some() {
-            self.unbuffered.stalled.push_back(slot);
+            self.waiting.stalled.push_back(slot);
             self.let_stalled_enter(now);
             return;
         }
@@ -117,7 +117,7 @@ impl Ssd {
             self.host.slot(slot).parts = units.end - units.start;
             for unit in units {
                 let pool = self.shape.pool_of(unit);
-                self.unbuffered.pending[pool as usize].push_back((slot, unit, 1));
+                self.waiting.pending[pool as usize].push_back((slot, unit, 1));
                 self.place_pending(now, pool);
             }
         } else {
@@ -125,25 +125,25 @@ impl Ssd {
             self.host.slot(slot).parts = (units.end - units.start).div_ceil(step);
             for first in units.clone().step_by(step as usize) {
                 let count = step.min(units.end - first);
-                self.unbuffered.pending[0].push_back((slot, first, count));
+                self.waiting.pending[0].push_back((slot, first, count));
             }
             self.place_pending(now, 0);
         }
     }
 
-    /// Unbuffered writes of the pool go to the flash, as far as there is room.
+    /// WaitingWrites writes of the pool go to the flash, as far as there is room.
     pub(super) fn place_pending(&mut self, now: Nanos, pool: u32) {
         if self.host_writes_blocked() {
             return;
         }
         let most = self.shape.dies_per_pool() * PROGRAMS_PER_DIE;
-        while self.unbuffered.programs[pool as usize] < most
+        while self.waiting.programs[pool as usize] < most
             && !self.slows_host(pool)
-            && let Some(&(slot, first, count)) = self.unbuffered.pending[pool as usize].front()
+            && let Some(&(slot, first, count)) = self.waiting.pending[pool as usize].front()
         {
             let Some(place) = self.host_place(now, pool) else { return };
-            self.unbuffered.pending[pool as usize].pop_front();
-            self.unbuffered.programs[pool as usize] += 1;
+            self.waiting.pending[pool as usize].pop_front();
+            self.waiting.programs[pool as usize] += 1;
             for index in 0..count {
                 self.ftl.put(first + index, place + index);
             }
@@ -193,7 +193,7 @@ impl Ssd {
             self.respond(now, slot);
         }
         let pool = self.shape.pool_of_block(place / self.shape.units_per_block);
-        self.unbuffered.programs[pool as usize] -= 1;
+        self.waiting.programs[pool as usize] -= 1;
         self.place_pending(now, pool);
         self.collect_on(now, place);
     }
@@ -201,7 +201,7 @@ impl Ssd {
     /// Writes that wait for room enter the buffer, in order, as far as there is any.
     pub(super) fn let_stalled_enter(&mut self, now: Nanos) {
         while !self.host.held()
-            && let Some(&slot) = self.unbuffered.stalled.front()
+            && let Some(&slot) = self.waiting.stalled.front()
         {
             let Command::Write { offset, len, durability } = self.host.slot(slot).command else {
                 unreachable!("only writes enter the buffer")
@@ -215,7 +215,7 @@ impl Ssd {
             let entered = *cursor == end;
             let protected = buffer.config.power_loss_protected;
             if entered {
-                self.unbuffered.stalled.pop_front();
+                self.waiting.stalled.pop_front();
                 if durability == Durability::Cached || protected {
                     self.respond(now, slot);
                 } else {
@@ -289,14 +289,14 @@ impl Ssd {
         while let Some(pool) = self.next_to_leave() {
             let Some(place) = self.host_place(now, pool) else { return };
             let max = self.shape.units_per_program;
-            let mut units = std::mem::take(&mut self.unbuffered.units);
+            let mut units = std::mem::take(&mut self.waiting.units);
             let record = self.buffer.as_mut().expect("asked before").leave(max, &mut units);
             for (index, &unit) in units.iter().enumerate() {
                 self.ftl.put(unit, place + index as u32);
             }
             let count = units.len() as u32;
             units.clear();
-            self.unbuffered.units = units;
+            self.waiting.units = units;
             self.program(now, place, Class::Normal, Work::BufferProgram { record, place });
             self.written(now, pool, place, count);
         }
