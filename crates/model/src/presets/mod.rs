@@ -1,11 +1,11 @@
 //! Drives to choose from, calibrated to published figures. DRIVES.md compares them.
 //!
 //! Capacities are small (see [`Preset::default_size`]) so that a pool of 29 modelled drives fits
-//! in memory. A smaller drive has *fewer blocks of fewer pages*, nothing else: as many dies and
-//! channels, the same times, buffer, watermarks in bytes and over-provisioning. So latencies,
-//! rates, write amplification and the shape and spacing of spikes keep their absolute scale;
-//! what shrinks with the capacity is how long it takes to fill or to age the drive, and what
-//! one collection of the whole drive moves.
+//! in memory. A smaller drive has *fewer superblocks*, nothing else: as many dies and channels,
+//! the same times, buffer, watermarks and over-provisioning. So latencies, rates and the shape
+//! and spacing of spikes keep their absolute scale; what shrinks with the capacity is how long
+//! it takes to fill or to age the drive. What is kept free is a larger part of a small drive:
+//! its write amplification is higher. The calibration holds for the default size.
 
 mod disk;
 mod nvme;
