@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use engine::{CreateError, CreatePlan, CreateSpec, OpenError, OpenOptions, Pool, create};
 use io::faulty::{Faults, Faulty};
 use io::rng::{Rng, mix};
-use io::virt::{Attached, CutMode, Disk, Latency, VirtDrive, VirtEnv};
-use io::{AnyDrive, Buf, Drive, Durability};
+use io::virt::{Attached, CutMode, Disk, Latency, ModelPort, VirtDrive, VirtEnv};
+use io::{AnyDrive, Buf, Drive, Durability, Model};
 
 use crate::content::{Found, SECTOR, identify};
 
@@ -42,6 +42,8 @@ pub struct Machine {
     pub disks: Vec<Disk>,
     /// What goes wrong with each of them, beside power.
     pub faults: Vec<Faults>,
+    /// Models that give them their timing, if they are modelled.
+    ports: Vec<ModelPort>,
     /// Whether the machine sees the disks through their faults.
     with_faults: bool,
     /// Drives that are not plugged in.
@@ -65,11 +67,18 @@ impl Machine {
             env: VirtEnv::new(seed),
             disks: (0..drives).map(disk).collect(),
             faults: (0..drives).map(|at| Faults::new(mix(seed) ^ mix(at as u64))).collect(),
+            ports: Vec::new(),
             with_faults,
             unplugged: BTreeSet::new(),
             liars: BTreeMap::new(),
             fate: Rng::new(seed ^ 0xfa7e),
         }
+    }
+
+    /// From now on a drive takes as long as its model says.
+    pub fn model(&mut self, models: Vec<Box<dyn Model>>) {
+        let port = |model| ModelPort::new(&self.env, model);
+        self.ports = models.into_iter().map(port).collect();
     }
 
     /// Handles on the drives that are plugged in.
@@ -79,7 +88,10 @@ impl Machine {
     }
 
     fn attach(&self, at: usize, disk: &Disk) -> VirtDrive {
-        let attached = Attached::new(&self.env, disk, Latency::SSD);
+        let attached = match self.ports.get(at) {
+            Some(port) => Attached::new(&self.env, disk, port.clone()),
+            None => Attached::new(&self.env, disk, Latency::SSD),
+        };
         if !self.with_faults {
             return attached.into();
         }
@@ -107,7 +119,7 @@ impl Machine {
         let pages = bytes.chunks_exact(4096).enumerate();
         let data = pages.filter(|(_, page)| matches!(identify(&page[..SECTOR]), Found::Data(_)));
         let data: Vec<usize> = data.map(|(at, _)| at).collect();
-        for page in data.into_iter().filter(|_| self.fate.chance(1, 8)) {
+        for page in data.into_iter().filter(|_| self.fate.chance(1, 2)) {
             disk.corrupt(page as u64 * 4096, SECTOR as u64, 1);
         }
     }

@@ -14,6 +14,7 @@ mod checks;
 pub mod client;
 pub mod context;
 mod liveness;
+mod modelled;
 pub mod plan;
 mod session;
 mod troubles;
@@ -25,7 +26,7 @@ use std::rc::Rc;
 use engine::Pool;
 use io::rng::{Rng, mix};
 use io::virt::VirtEnv;
-use io::{Env, Nanos};
+use io::{Env, Model, Nanos};
 
 use crate::failure::{Check, Failure};
 use crate::machine::{Death, Machine};
@@ -51,13 +52,22 @@ pub enum Canary {
     OneLies,
     /// A drive changes bytes by itself.
     Rot,
+    /// A drive loses some writes that it reports as done.
+    Lost,
+    /// It tears some of them.
+    Torn,
+    /// It writes some of them to another place.
+    Misdirected,
+    /// It stops to answer.
+    Hangs,
 }
 
 /// How long a request may take while drives fail: with half of the drives gone, compaction has
 /// half of the places to choose from.
 const PATIENCE_WITH_FAULTS: Nanos = Nanos::from_secs(5);
 
-/// How long while they hang as well: some spells in a row, each with what waited behind it.
+/// How long while they hang as well, or collect garbage: some spells in a row, each with what
+/// waited behind it.
 const PATIENCE_WITH_HANGS: Nanos = Nanos::from_secs(20);
 
 /// How long a phase may take in virtual time before it counts as hung.
@@ -90,12 +100,19 @@ impl World {
     pub fn new(plan: Plan, canary: Option<Canary>) -> World {
         let seed = if plan.salt == 0 { plan.seed } else { mix(plan.seed ^ mix(plan.salt)) };
         let with_faults = plan.generation == Generation::Swarm;
-        let machine = Machine::new(seed, plan.drives, plan.drive_bytes, with_faults);
+        let mut machine = Machine::new(seed, plan.drives, plan.drive_bytes, with_faults);
+        if plan.modelled {
+            let model = |at| -> Box<dyn Model> {
+                Box::new(modelled::drive(plan.seed, at, plan.drive_bytes))
+            };
+            machine.model((0..plan.drives).map(model).collect());
+        }
         let context = Context::new(machine.env.clone(), plan.fill == Fill::OverCommitted);
         if !plan.victims.is_empty() {
             context.patience.set(PATIENCE_WITH_FAULTS);
         }
-        if plan.troubles.iter().any(|trouble| !trouble.costs_redundancy()) {
+        let hangs = plan.troubles.iter().any(|trouble| !trouble.costs_redundancy());
+        if hangs || plan.modelled {
             context.patience.set(PATIENCE_WITH_HANGS);
         }
         let rng = Rng::new(mix(plan.seed) ^ 0x3071d);

@@ -31,7 +31,7 @@ fn caught_with(canary: Canary) -> usize {
 /// nothing: it could be our own.
 fn notices(seed: u64, canary: Canary) -> bool {
     let case = Case { canary: Some(canary), ..Case::of(seed) };
-    let wrong = [Check::Read, Check::Recovery, Check::Open, Check::Audit];
+    let wrong = [Check::Read, Check::Recovery, Check::Open, Check::Audit, Check::Hang];
     case.run().is_err_and(|failure| wrong.contains(&failure.check))
 }
 
@@ -43,7 +43,7 @@ fn is_caught(canary: Canary, least: usize) {
 
 #[test]
 fn drives_that_lie_about_flushes_are_caught() {
-    is_caught(Canary::AllLie, 26);
+    is_caught(Canary::AllLie, 23);
 }
 
 #[test]
@@ -53,5 +53,25 @@ fn one_drive_that_lies_is_caught() {
 
 #[test]
 fn silent_changes_are_caught() {
-    is_caught(Canary::Rot, 18);
+    is_caught(Canary::Rot, 22);
+}
+
+#[test]
+fn lost_writes_are_caught() {
+    is_caught(Canary::Lost, 20);
+}
+
+#[test]
+fn torn_writes_are_caught() {
+    is_caught(Canary::Torn, 22);
+}
+
+#[test]
+fn misdirected_writes_are_caught() {
+    is_caught(Canary::Misdirected, 22);
+}
+
+#[test]
+fn a_drive_that_answers_no_more_is_noticed() {
+    is_caught(Canary::Hangs, 20);
 }

@@ -120,6 +120,8 @@ pub struct Plan {
     pub scheme: Scheme,
     pub drives: usize,
     pub drive_bytes: u64,
+    /// Drives take the time that models of SSDs take; otherwise times drawn at random.
+    pub modelled: bool,
     pub spec: CreateSpec,
     pub volumes: Vec<VolumePlan>,
     pub fill: Fill,
@@ -234,9 +236,10 @@ impl Plan {
             })
             .collect();
         format!(
-            "seed {seed}: {run:?}, {scheme}, {drives} drives of {} MiB, {}+{} in {} KiB blocks, \
+            "seed {seed}: {run:?}, {scheme}, {drives} {} of {} MiB, {}+{} in {} KiB blocks, \
              {:?}, area {} %, {fill:?}, volumes [{}], {clients} clients, sessions {:?} of \
              {requests} requests, victims {:?}, {} troubles",
+            if self.modelled { "modelled drives" } else { "drives" },
             self.drive_bytes >> 20,
             spec.width.unwrap_or(0) - u16::from(spec.parity),
             spec.parity,

@@ -8,7 +8,7 @@ use io::{Env, Nanos};
 
 use super::client::Client;
 use super::verify::unknown_volumes;
-use super::{Canary, Generation, World, verify_volumes};
+use super::{Generation, World, verify_volumes};
 use crate::failure::{Check, Failure};
 use crate::machine::Death;
 
@@ -223,8 +223,8 @@ impl World {
         let (by_write, few) = (self.rng.chance(2, 3), self.rng.chance(1, 2));
         // Of what clients of such worlds need, a part, all of it, or more.
         let (writes_most, micros_most) = match (self.plan.generation, few) {
-            (Generation::Swarm, true) => (100, 5_000),
-            (Generation::Swarm, false) => (1_500, 100_000),
+            (Generation::Swarm, true) => (250, 10_000),
+            (Generation::Swarm, false) => (2_000, 100_000),
             (_, true) => (300, 5_000),
             (_, false) => (6_000, 500_000),
         };
@@ -242,17 +242,6 @@ impl World {
         clients.truncate(self.plan.volumes.len());
         self.complete("filling", join_all(clients.into_iter().map(Client::fill)))?;
         Ok(())
-    }
-
-    pub(super) fn release_canary(&mut self) {
-        match self.canary {
-            Some(Canary::AllLie) => {
-                (0..self.plan.drives).for_each(|drive| self.machine.starts_lying(drive));
-            }
-            Some(Canary::OneLies) => self.machine.starts_lying(0),
-            Some(Canary::Rot) => self.machine.rot(0),
-            None => {}
-        }
     }
 }
 

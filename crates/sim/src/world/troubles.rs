@@ -1,13 +1,16 @@
 //! Lets happen to drives what the plan says.
 
-use io::faulty::{Kind, Schedule};
+use io::faulty::{Effect, Fault, Kind, Schedule, Tear};
 use io::{DriveErrorKind, Env, Nanos, Operation};
 
 use super::plan::Trouble;
-use super::{Generation, World};
+use super::{Canary, Generation, World};
 
 /// Input/output error.
 const EIO: i32 = 5;
+/// How many of a drive's writes canaries spoil.
+const CANARY_PER_MILLION: u32 = 100_000;
+const CANARY_HANGS_AT: u64 = 30;
 /// Kinds of faults after which a drive may be written off.
 const LOSSES: [Kind; 3] = [Kind::Error, Kind::Torn, Kind::Gone];
 
@@ -61,6 +64,26 @@ impl World {
             }
         }
         self.told_injections = self.machine.env.now();
+    }
+
+    /// Breaks the contract of drive 0, or of all.
+    pub(super) fn release_canary(&mut self) {
+        let torn = Effect::Torn { tear: Tear::Sectors, lying: true };
+        let sometimes = |effect| Fault::new(effect).with_chance(CANARY_PER_MILLION);
+        let fault = match self.canary {
+            None => return,
+            Some(Canary::AllLie) => {
+                return (0..self.plan.drives).for_each(|drive| self.machine.starts_lying(drive));
+            }
+            Some(Canary::OneLies) => return self.machine.starts_lying(0),
+            Some(Canary::Rot) => return self.machine.rot(0),
+            Some(Canary::Lost) => sometimes(Effect::Lost),
+            Some(Canary::Torn) => sometimes(torn),
+            Some(Canary::Misdirected) => sometimes(Effect::Misdirected { to: None }),
+            Some(Canary::Hangs) => Fault::new(Effect::Hang(None)).nth(CANARY_HANGS_AT),
+        };
+        let now = self.machine.env.now();
+        self.machine.faults[0].arm(now, fault).expect("the fault makes sense");
     }
 
     /// As worlds of the first generations draw their troubles: while they run.

@@ -28,6 +28,7 @@ pub(super) fn draw(seed: u64, generation: Generation) -> Plan {
         scheme: Scheme::Fusion,
         drives,
         drive_bytes,
+        modelled: false,
         spec,
         volumes: Vec::new(),
         fill,

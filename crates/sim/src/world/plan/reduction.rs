@@ -20,6 +20,8 @@ pub enum Part {
     Deaths,
     Deletes,
     Prefill,
+    /// Models of drives.
+    Models,
     Small,
     Page,
     Block,
@@ -121,6 +123,7 @@ fn remove(plan: &mut Plan, part: Part) {
         Part::Deaths => plan.deaths = false,
         Part::Deletes => plan.deletes = false,
         Part::Prefill => plan.prefill = false,
+        Part::Models => plan.modelled = false,
         _ if plan.mix.is_only(part) => {}
         _ => *share(&mut plan.mix, part).expect("every other part is a share") = 0,
     }
@@ -164,6 +167,7 @@ impl Plan {
             Part::Deaths => self.deaths,
             Part::Deletes => self.deletes,
             Part::Prefill => self.prefill,
+            Part::Models => self.modelled,
             _ if self.mix.is_only(part) => false,
             _ => share(&mut self.mix.clone(), part).is_some_and(|share| *share > 0),
         }

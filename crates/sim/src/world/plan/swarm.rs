@@ -12,6 +12,9 @@ const KIB: u64 = 1 << 10;
 /// One world in so many has more of everything.
 const LARGE_ONE_IN: u64 = 32;
 
+/// One world in so many has modelled drives.
+const MODELLED_ONE_IN: u64 = 8;
+
 pub(super) fn draw(seed: u64) -> Plan {
     let mut rng = Rng::new(mix(seed) ^ 0x5a4);
     let large = rng.chance(1, LARGE_ONE_IN);
@@ -37,6 +40,7 @@ pub(super) fn draw(seed: u64) -> Plan {
         scheme,
         drives,
         drive_bytes: least + u64::from(rng.chance(1, 4)) * 4 * MIB,
+        modelled: false,
         spec,
         volumes: Vec::new(),
         fill,
@@ -55,6 +59,7 @@ pub(super) fn draw(seed: u64) -> Plan {
     draw_volumes(&mut plan, &mut rng, large);
     draw_victims(&mut plan, &mut rng);
     trouble::draw(&mut plan, &mut rng);
+    plan.modelled = rng.chance(1, MODELLED_ONE_IN);
     plan
 }
 

@@ -2,10 +2,11 @@
 
 use std::fmt;
 
-use io::Nanos;
-use io::faulty::schedule::Entry;
-use io::faulty::{Effect, Kind, Limits, Schedule};
+use io::faulty::fault::MILLION;
+use io::faulty::schedule::{Entry, When};
+use io::faulty::{Delay, Effect, Fault, Kind, Limits, Schedule};
 use io::rng::Rng;
+use io::{Nanos, Operation};
 
 use super::{MIB, Plan, Run};
 
@@ -32,6 +33,8 @@ const SPELL_MAX: Nanos = Nanos::from_secs(1);
 /// Each operation may take this much longer for as long as a spell; a request is a chain of a
 /// dozen operations.
 const DELAY_MAX: Nanos = Nanos::from_millis(50);
+/// One world in so many has drives with long tails.
+const TAILS_ONE_IN: u64 = 6;
 
 impl Trouble {
     /// True if data may be lost with it: only as many drives as the parity bears may have such
@@ -88,6 +91,25 @@ pub(super) fn draw(plan: &mut Plan, rng: &mut Rng) {
                 let drive = rng.index(plan.drives);
                 add(plan, rng, session, drive, &DELAYS);
             }
+        }
+    }
+    if rng.chance(1, TAILS_ONE_IN) {
+        draw_tails(plan, rng);
+    }
+}
+
+/// All drives are as some real ones: of reads, or of writes, a part takes long, all the time.
+/// Common is then what is rare elsewhere: reads that outlive what they read, journal blocks that
+/// arrive in another order.
+fn draw_tails(plan: &mut Plan, rng: &mut Rng) {
+    let operation = if rng.chance(1, 2) { Operation::Read } else { Operation::Write };
+    let delay = Delay::Exponential { mean: Nanos::from_millis(1 << rng.below(4)) };
+    let fault = Fault::new(Effect::Delay(delay)).on(operation).with_chance(MILLION >> rng.below(5));
+    for session in plan.sessions.clone() {
+        for drive in 0..plan.drives {
+            let entry = Entry { when: When::At(Nanos::ZERO), fault: fault.clone() };
+            let number = plan.troubles.len() + 1;
+            plan.troubles.push(Trouble { number, session, drive, from_opening: false, entry });
         }
     }
 }
