@@ -22,7 +22,7 @@ fn between(found: f64, low: f64, high: f64, what: &str) {
     assert!((low..=high).contains(&found), "{what}: {found:.3}, not {low} to {high}");
 }
 
-const STEADY: &str = "--request 4K --depth 32 --fill aged --warmup 40 --seconds 20";
+const STEADY: &str = "--request 4K --depth 32 --fill aged --warmup 20 --seconds 20";
 
 #[test]
 fn s4500_and_s4600_differ_by_over_provisioning_and_reach_their_random_writes() {
@@ -139,7 +139,7 @@ fn dc_has_no_spikes_under_sequential_writes_and_long_ones_under_random_writes() 
 
 #[test]
 fn under_fusionraids_evaluation_load_a_drive_has_its_five_spikes_a_minute() {
-    let found = figures("dc-sata --workload fusion --fill aged --warmup 60 --seconds 1200");
+    let found = figures("dc-sata --workload fusion --fill aged --warmup 60 --seconds 600");
     within(found.write_spikes.per_minute, 4.85, 15.0, "spikes a minute");
     within(found.write_spikes.duration_ms, 3.79, 15.0, "their duration");
 }
@@ -148,7 +148,7 @@ fn under_fusionraids_evaluation_load_a_drive_has_its_five_spikes_a_minute() {
 #[test]
 fn in_an_array_some_drive_is_slow_as_often_as_chance_says() {
     let drives = 12;
-    let seconds = 240;
+    let seconds = 180;
     let rule = Rule { only: Some(Kind::Writes), ..Rule::default() };
     let mut slow: Vec<Period> = Vec::new();
     for seed in 1..=drives {
