@@ -323,3 +323,24 @@ fn corruption_hits_exactly_its_bytes_and_survives_flushes() {
     let changed: Vec<usize> = (0..4096).filter(|&index| bytes[index] != 1).collect();
     assert_eq!(changed, [1000, 1001, 1002]);
 }
+
+#[test]
+fn a_fork_goes_its_own_way() {
+    let env = VirtEnv::new(1);
+    let disk = Disk::new("disk:0", MIB, 4096, 1);
+    let drive = attach(&env, &disk);
+    let fork = env.block_on(async {
+        drive.write(0, page(1), Durability::Durable).await.unwrap();
+        drive.write(4096, page(2), Durability::Cached).await.unwrap();
+        let fork = disk.fork();
+        drive.write(0, page(3), Durability::Durable).await.unwrap();
+        attach(&env, &fork).write(4096, page(4), Durability::Cached).await.unwrap();
+        fork
+    });
+    let fills = |disk: &Disk| [disk.peek(0, 1)[0], disk.peek(4096, 1)[0]];
+    assert_eq!((fills(&disk), fills(&fork)), ([3, 2], [1, 4]));
+    // What was only cached is lost on each by its own power cut.
+    fork.power_cut(&mut Rng::new(0), CutMode::DropAll);
+    assert_eq!((fills(&disk), fills(&fork)), ([3, 2], [1, 0]));
+    assert_eq!((disk.undecided_writes(), fork.undecided_writes()), (1, 0));
+}

@@ -30,12 +30,14 @@ struct Write {
     data: Buf,
 }
 
+#[derive(Clone)]
 struct Flight {
     write: Write,
     /// Nobody will ever complete it: its machine crashed or its drive failed.
     orphan: bool,
 }
 
+#[derive(Clone)]
 pub(super) struct Cache {
     /// What survives.
     durable: Platter,
@@ -75,6 +77,13 @@ impl Cache {
     pub(super) fn drop_zeroes(&mut self) {
         self.flush(self.last_version);
         self.durable.drop_zeroes();
+    }
+
+    /// The same content, in which nobody will complete what is in flight.
+    pub(super) fn fork(&self) -> Cache {
+        let mut fork = self.clone();
+        fork.in_flight.values_mut().for_each(|flight| flight.orphan = true);
+        fork
     }
 
     /// Takes a write over; names it for [`Cache::complete`].

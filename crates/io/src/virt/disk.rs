@@ -35,6 +35,7 @@ struct DiskState {
     model: Option<ModelPort>,
 }
 
+#[derive(Clone)]
 struct Fault {
     operation: Operation,
     /// So many operations are still to come, this one included.
@@ -128,6 +129,21 @@ impl Disk {
 
     pub fn is_failed(&self) -> bool {
         self.state.borrow().failed
+    }
+
+    /// A disk of its own that holds the same, what is only cached included. Writes in flight are
+    /// undecided on it, as if its machine had crashed. It has no model until it is attached.
+    pub fn fork(&self) -> Disk {
+        let state = self.state.borrow();
+        let fork = DiskState {
+            name: state.name.clone(),
+            cache: state.cache.fork(),
+            rng: state.rng.clone(),
+            faults: state.faults.clone(),
+            model: None,
+            ..*state
+        };
+        Disk { state: Rc::new(RefCell::new(fork)) }
     }
 
     /// Lets the `n`th write from now fail (1 is the next), with any part of it done.

@@ -20,6 +20,7 @@ pub(super) struct Page {
 }
 
 /// Sparse content: zeroes, or garbage where it was discarded, until written.
+#[derive(Clone)]
 pub(super) struct Platter {
     pages: BTreeMap<u64, Page>,
     /// Discarded ranges of pages, start to end and when, disjoint.
