@@ -5,11 +5,11 @@ mod common;
 
 use common::{MIB, Mirror, Virtual, World, check_all, make_pool, open_pool, sleep};
 use engine::audit::{AuditError, AuditReport, Rule, fingerprint, replayed};
-use engine::{ConversionPolicy, CreateSpec, Pool, Volume};
+use engine::{ConversionPolicy, CreateSpec, OpenOptions, Pool, Volume};
 use format::{SLOT_LEN, decode_slot};
 use io::Env;
 use io::rng::Rng;
-use io::virt::{CutMode, VirtEnv};
+use io::virt::{CutMode, Disk, Latency, VirtDrive, VirtEnv};
 
 const BLOCK: u64 = 64 << 10;
 
@@ -96,8 +96,8 @@ async fn pool_of(
 /// Small pools over and over: conversion, compaction, merging, draining all take part.
 #[test]
 fn busy_pools_stay_sound() {
-    for (seed, parity, size) in [(1, 1, 60 * MIB), (2, 2, 38 * MIB)] {
-        let world = Virtual::new(4, 32 * MIB, seed);
+    for (seed, parity, size) in [(1, 1, 30 * MIB), (2, 2, 18 * MIB)] {
+        let world = Virtual::new(4, 22 * MIB, seed);
         let (mut rng, mut mirror) = (Rng::new(seed), Mirror::new(size));
         world.block_on(async {
             let conversion = ConversionPolicy::Eager;
@@ -105,7 +105,7 @@ fn busy_pools_stay_sound() {
             let pool = make_pool(&world, &spec).await;
             pool.volume_create("v", size, None, None).await.expect("room");
             let volume = pool.volume("v").expect("made");
-            for round in 0..8 {
+            for round in 0..5 {
                 requests(&volume, &mut mirror, &mut rng, 150).await;
                 // At once, with background work under way, and after it.
                 audited(&pool, &format!("seed {seed}, round {round}")).await;
@@ -310,8 +310,28 @@ async fn check_opening(world: &Virtual, when: &str) {
         let difference = once.difference(&replay(again).await);
         assert_eq!(difference, None, "{when}, the last {again:?} % again");
     }
-    let pool = open_pool(world).await;
-    assert_eq!(once.difference(&fingerprint(&pool)), None, "{when}, opened");
-    audited(&pool, when).await;
-    drop(pool);
+    let forks: Vec<Disk> = world.disks.iter().map(Disk::fork).collect();
+    let drives = |disks: &[Disk]| -> Vec<VirtDrive> {
+        disks.iter().map(|disk| VirtDrive::attach(world.env(), disk, Latency::SSD)).collect()
+    };
+    for disks in [&forks, &world.disks] {
+        let options = OpenOptions::default();
+        let pool = Pool::open(world.env(), drives(disks), options).await.expect("opens");
+        assert_eq!(once.difference(&fingerprint(&pool)), None, "{when}, opened");
+        audited(&pool, when).await;
+    }
+    // Nothing asked between opening and closing, nothing changed.
+    let fresh = async || {
+        let pool = Pool::open(world.env(), drives(&forks), OpenOptions::default()).await;
+        pool.expect("opens")
+    };
+    let pool = fresh().await;
+    let before = fingerprint(&pool);
+    pool.close().await.expect("closes");
+    let pool = fresh().await;
+    assert!(pool.status().recovery.clean);
+    assert_eq!(before.content_difference(&fingerprint(&pool)), None, "{when}, closed and opened");
+    // What memory says is what a crash would leave.
+    let now = replayed::<VirtEnv>(drives(&forks), &[]).await.expect("readable");
+    assert_eq!(now.content_difference(&fingerprint(&pool)), None, "{when}, memory and drives");
 }

@@ -13,9 +13,9 @@ pub fn parity(data: &[&[u8]]) -> [Vec<u8>; 2] {
     let (mut p, mut q) = (vec![0; len], vec![0; len]);
     // Horner's rule: d0 + g (d1 + g (d2 + ..)).
     for block in data.iter().rev() {
-        for at in 0..len {
-            p[at] ^= block[at];
-            q[at] = double(q[at]) ^ block[at];
+        for ((p, q), byte) in p.iter_mut().zip(&mut q).zip(*block) {
+            *p ^= byte;
+            *q = double(*q) ^ byte;
         }
     }
     [p, q]
