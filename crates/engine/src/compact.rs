@@ -169,8 +169,9 @@ impl<E: Env> Shard<E> {
         if stripes >= victims.len() * weight {
             return Ok(0);
         }
-        self.move_pieces(class, packer).await?;
-        Ok(victims.len() * weight - stripes)
+        // Without a free stripe nothing was moved, and trying again at once would not help.
+        let moved = self.move_pieces(class, packer).await?;
+        Ok(if moved > 0 { victims.len() * weight - stripes } else { 0 })
     }
 
     /// Moves everything live out of stripes that have to go, gain or not.
@@ -182,7 +183,8 @@ impl<E: Env> Shard<E> {
         let _turn = self.background_turn.lock().await;
         let pieces = self.find_owners(victims).await;
         let packer = Packer::pack(self.geometry.block_sectors(), &pieces, false);
-        self.move_pieces(class, packer).await
+        self.move_pieces(class, packer).await?;
+        Ok(())
     }
 
     /// Puts patched blocks together again, to save memory and scattered reads.
@@ -255,8 +257,8 @@ impl<E: Env> Shard<E> {
         });
     }
 
-    /// Carries out a packing plan, some stripes at a time.
-    async fn move_pieces(&self, class: &Rc<Class>, packer: Packer) -> Result<(), RequestError> {
+    /// Carries out a packing plan, some stripes at a time. Returns how many blocks were moved.
+    async fn move_pieces(&self, class: &Rc<Class>, packer: Packer) -> Result<usize, RequestError> {
         let Packer { mut planned, blocks, .. } = packer;
         planned.sort_by_key(|planned| planned.block);
         let mut rest = &planned[..];
@@ -275,7 +277,7 @@ impl<E: Env> Shard<E> {
             self.move_window(class, window, first, &stripes).await?;
             first = end;
         }
-        Ok(())
+        Ok(first.min(blocks))
     }
 
     /// Up to `wanted` stripes, as many as there are. Waiting for space here would be waiting
