@@ -34,16 +34,8 @@ const PROBE_BYTES: u64 = 1 << 20;
 
 pub async fn read_label<D: Drive>(drive: &D) -> Result<Label, DriveError> {
     let size = drive.geometry().size;
-    let page = u64::from(drive.geometry().align).max(4096);
-    let whole = size / page * page;
-    let head = drive.read(0, PROBE_BYTES.min(whole) as usize).await?;
-    let tail_len = PROBE_BYTES.min(whole);
-    let tail = drive.read(whole - tail_len, tail_len as usize).await?;
     if size < 4 * PROBE_BYTES {
-        return Ok(match probe(&head, &tail, size) {
-            Some(foreign) => Label::Foreign(foreign),
-            None => Label::Empty,
-        });
+        return strangers(drive).await;
     }
     let mut copies: Vec<Result<(Superblock, u8), FormatError>> = Vec::new();
     let mut refused = None;
@@ -55,20 +47,28 @@ pub async fn read_label<D: Drive>(drive: &D) -> Result<Label, DriveError> {
     }
     let ours =
         copies.iter().any(|c| !matches!(c, Err(FormatError::BadMagic | FormatError::Truncated)));
-    let label = newest(copies.into_iter());
-    // What can't be read may be a label: the drive is not empty for that.
-    if let (Err(_), false, Some(error)) = (&label, ours, refused) {
-        return Err(error);
+    match (newest(copies.into_iter()), refused) {
+        (Ok(label), _) => Ok(Label::Ours(Box::new(label))),
+        (Err(error), _) if error.is_too_new() => Ok(Label::TooNew(error.to_string())),
+        (Err(error), _) if ours => Ok(Label::Unreadable(error.to_string())),
+        // What can't be read may be a label: the drive is not empty for that.
+        (Err(_), Some(error)) => Err(error),
+        (Err(_), None) => strangers(drive).await,
     }
-    match label {
-        Ok(label) => Ok(Label::Ours(Box::new(label))),
-        Err(error) if error.is_too_new() => Ok(Label::TooNew(error.to_string())),
-        Err(error) if ours => Ok(Label::Unreadable(error.to_string())),
-        Err(_) => Ok(match probe(&head, &tail, size) {
-            Some(foreign) => Label::Foreign(foreign),
-            None => Label::Empty,
-        }),
-    }
+}
+
+/// Whose a drive without a label of ours is.
+async fn strangers<D: Drive>(drive: &D) -> Result<Label, DriveError> {
+    let size = drive.geometry().size;
+    let page = u64::from(drive.geometry().align).max(4096);
+    let whole = size / page * page;
+    let len = PROBE_BYTES.min(whole);
+    let head = drive.read(0, len as usize).await?;
+    let tail = drive.read(whole - len, len as usize).await?;
+    Ok(match probe(&head, &tail, size) {
+        Some(foreign) => Label::Foreign(foreign),
+        None => Label::Empty,
+    })
 }
 
 /// The pool's superblock as it is on the drives now.

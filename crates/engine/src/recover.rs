@@ -7,6 +7,8 @@
 //!                                                  heal copies, drop what never arrived
 //! ```
 
+mod verify;
+
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -17,7 +19,7 @@ use format::{
     peek_header,
 };
 use futures_util::future::join_all;
-use io::{Buf, Drive, Durability, PAGE};
+use io::{Drive, PAGE};
 use layout::{DriveIndex, StripeShape};
 
 use crate::api::{OpenError, RecoveryReport};
@@ -389,8 +391,8 @@ impl<D: Drive> Recovery<'_, D> {
             match check {
                 Check::Nothing => (Verdict::Trusted, 0, 0),
                 Check::Copies { places, len, crc } => self.verify_copies(places, len, crc).await,
-                Check::Stripe { members, crcs } => {
-                    (self.verify_stripe(&members, &crcs).await, 1, 0)
+                Check::Stripe { members, crcs, shape } => {
+                    self.verify_stripe(&members, &crcs, shape).await
                 }
             }
         };
@@ -437,46 +439,7 @@ impl<D: Drive> Recovery<'_, D> {
         let Some(class) = space.class_of_zone(stripe.zone) else { return Check::Nothing };
         let address = |position| self.geometry.address(class, stripe, position);
         let members = (0..class.width()).map(address).collect();
-        Check::Stripe { members, crcs: crcs.to_vec() }
-    }
-
-    /// A replicated write is good if any copy is; the others are made like it. Of one whose
-    /// copies can't be read at all nobody knows: a later read that fails is right, and one that
-    /// finds what was there before would not be.
-    async fn verify_copies(
-        &self,
-        places: Vec<BlockAddress>,
-        len: usize,
-        crc: u32,
-    ) -> (Verdict, u64, u64) {
-        let read = |at: &BlockAddress| self.array.read(at.drive, at.offset, len);
-        let copies = join_all(places.iter().map(read)).await;
-        let good = |bytes: &Buf| crc32c::crc32c(bytes) == crc;
-        let Some(data) = copies.iter().flatten().find(|bytes| good(bytes)).cloned() else {
-            let readable = copies.iter().any(|copy| copy.is_ok());
-            let torn = readable && !planted::is(Bug::IgnoreTornSector);
-            return (if torn { Verdict::Dropped } else { Verdict::Trusted }, 1, 0);
-        };
-        let mut healed = 0;
-        let heals = !self.read_only && !planted::is(Bug::KeepTornCopy);
-        for (at, copy) in places.iter().zip(&copies) {
-            if !copy.as_ref().is_ok_and(good) && heals && self.array.is_active(at.drive) {
-                let heal = self.array.write(at.drive, at.offset, data.clone(), Durability::Cached);
-                healed += u64::from(heal.await.is_ok());
-            }
-        }
-        (Verdict::Trusted, 1, healed)
-    }
-
-    /// A stripe is good if every block that can be read is what was written. If more are missing
-    /// than parity makes up for, reads of those fail.
-    async fn verify_stripe(&self, members: &[BlockAddress], crcs: &[u32]) -> Verdict {
-        let len = self.geometry.block_size as usize;
-        let read = |at: &BlockAddress| self.array.read(at.drive, at.offset, len);
-        let blocks = join_all(members.iter().map(read)).await;
-        let matches = |(block, crc): (&Buf, &u32)| crc32c::crc32c(block) == *crc;
-        let readable = blocks.iter().zip(crcs).filter_map(|(b, c)| Some((b.as_ref().ok()?, c)));
-        if readable.into_iter().all(matches) { Verdict::Trusted } else { Verdict::Dropped }
+        Check::Stripe { members, crcs: crcs.to_vec(), shape: class.shape }
     }
 
     /// The effect of one record on the maps. Idempotent, in order.
@@ -584,5 +547,5 @@ fn runs(records: &[Record]) -> impl Iterator<Item = &[Record]> {
 enum Check {
     Nothing,
     Copies { places: Vec<BlockAddress>, len: usize, crc: u32 },
-    Stripe { members: Vec<BlockAddress>, crcs: Vec<u32> },
+    Stripe { members: Vec<BlockAddress>, crcs: Vec<u32>, shape: StripeShape },
 }
