@@ -47,15 +47,17 @@ impl<E: Env> Pool<E> {
         let shard = self.shard();
         let mut findings = Findings::default();
         let mut report = AuditReport::default();
-        // No checkpoint is half-way through the metadata area.
-        let turn = shard.checkpoint_turn.lock().await;
+        // No checkpoint is half-way through the metadata area, and no label is being replaced
+        // because a drive failed meanwhile (sim seed 12749).
+        let checkpoint = shard.checkpoint_turn.lock().await;
+        let failure = shard.failure_turn.lock().await;
         let guard = shard.reads.enter();
         let tables = Tables::of(self);
         let uses = check_tables(&tables, &mut report, &mut findings);
         bytes::check_copies(shard, &tables, &uses, &mut report, &mut findings).await;
         drop(guard);
         metadata::check(shard, &tables, &mut report, &mut findings).await;
-        drop(turn);
+        drop((checkpoint, failure));
         bytes::check_parity(shard, &tables, &mut report, &mut findings).await;
         findings.conclude(report)
     }

@@ -4,9 +4,8 @@ use io::model::{Command, Completion, Model, Tag};
 use io::rng::Rng;
 use io::uring::UringEnv;
 use io::{Env, Nanos};
-use model::ssd::{
-    Allocation, Buffer, Collection, Config, Destage, Fill, Host, Mode, Ssd, Timing, Victims,
-};
+use model::presets::Preset;
+use model::ssd::{Config, Fill, Ssd};
 
 use crate::load;
 
@@ -80,55 +79,9 @@ fn keep_busy(ssd: &mut Ssd, reads_percent: u64, options: &Options) -> Nanos {
     now
 }
 
-/// In the manner of a data-centre SATA drive, 8 dies of 2 planes.
+/// A data-centre SATA drive in its steady state, of the size that `DRIVES.md` speaks of.
 fn data_centre() -> Config {
-    Config {
-        channels: 4,
-        dies_per_channel: 2,
-        planes: 2,
-        blocks_per_plane: 256,
-        pages_per_block: 144,
-        page_bytes: 16 << 10,
-        over_provisioning_permille: 145,
-        visible_bytes: None,
-        mapping_bytes: 4 << 10,
-        align: 512,
-        allocation: Allocation::Striped,
-        timing: Timing {
-            read: Nanos::from_micros(60),
-            program: Nanos::from_micros(700),
-            erase: Nanos::from_millis(5),
-            channel_bytes_per_sec: 667_000_000,
-            reads_first: true,
-            program_suspend: None,
-            erase_suspend: None,
-        },
-        host: Host {
-            link_bytes_per_sec: 550_000_000,
-            link_duplex: false,
-            write_bytes_per_sec: None,
-            read_overhead: Nanos::from_micros(25),
-            write_overhead: Nanos::from_micros(25),
-            command: Nanos::from_micros(5),
-            queue_depth: 32,
-        },
-        buffer: Some(Buffer {
-            bytes: 8 << 20,
-            power_loss_protected: true,
-            destage: Destage::Continuous,
-            period: None,
-            drain_blocks_host: false,
-        }),
-        collection: Collection {
-            mode: Mode::Paced { gain_percent: 100 },
-            victims: Victims::Greedy,
-            low: 6,
-            high: 8,
-            hard: 2,
-            idle_after: None,
-            copies_in_flight: 16,
-        },
-        map_log: None,
-        fill: Fill::Aged,
-    }
+    let preset = Preset::S4500;
+    let config = preset.ssd_config(preset.default_size()).expect("an SSD has one");
+    Config { fill: Fill::Aged, ..config }
 }
