@@ -61,3 +61,26 @@ fn raid6_some_is_lost_some_torn() {
 fn raid6_killed() {
     everywhere(Scenario::Raid6, Death::Kill);
 }
+
+/// A drive may be the only one with the newest label, which a crash kept from the others. Opened
+/// without it, the pool goes back to what the others know, and begins to erase what is newer. If
+/// that opening is cut as well, and the drive comes back, it must not be believed any more.
+fn drives_come_back(scenario: Scenario) {
+    let mut failures = Vec::new();
+    for (at, cut) in (1..=writes_of(scenario)).step_by(2).enumerate() {
+        let again_after = Some([2, 4, 8, 16][at % 4]);
+        let twist = Twist { drives_lost: true, again_after, come_back: true };
+        failures.extend(run(scenario, cut, Death::Power(CutMode::Random), twist).err());
+    }
+    assert!(failures.is_empty(), "{} cuts failed:\n{}", failures.len(), failures.join("\n"));
+}
+
+#[test]
+fn raid5_drives_come_back_after_an_opening_that_was_cut() {
+    drives_come_back(Scenario::Raid5);
+}
+
+#[test]
+fn raid6_drives_come_back_after_an_opening_that_was_cut() {
+    drives_come_back(Scenario::Raid6);
+}

@@ -18,21 +18,21 @@ fn seeds_that_once_failed() {
 }
 
 #[test]
-fn worlds_1000_to_1074() {
-    all(1000..1075);
+fn worlds_1000_to_1049() {
+    all(1000..1050);
 }
 
 #[test]
-fn worlds_1075_to_1149() {
-    all(1075..1150);
+fn worlds_1050_to_1099() {
+    all(1050..1100);
 }
 
 #[test]
-fn worlds_1150_to_1224() {
-    all(1150..1225);
+fn worlds_1100_to_1149() {
+    all(1100..1150);
 }
 
 #[test]
-fn worlds_1225_to_1299() {
-    all(1225..1300);
+fn worlds_1150_to_1199() {
+    all(1150..1200);
 }
