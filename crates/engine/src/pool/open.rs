@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use format::{ClassId, MemberState, Record, Superblock};
+use format::{ClassId, Member, MemberState, Record, Superblock};
 use io::sync::{Event, Turn};
 use io::{Drive, Env};
 use layout::StripeShape;
@@ -346,10 +346,24 @@ fn next_epoch(label: &Superblock) -> u64 {
     label.epoch + u64::from(!planted::is(Bug::KeepEpoch))
 }
 
+/// Says of drives that are not here that they are missing, before anything is changed that their
+/// label may rely on: it is newer than any other if they alone took part in an update that a crash
+/// cut short. Newer by one; so this one is newer by two.
+async fn write_off_absent<E: Env>(shard: &Shard<E>) {
+    let label = shard.labels.get();
+    let absent = |(member, index): (&Member, _)| {
+        member.state == MemberState::Active && !shard.array.is_active(index)
+    };
+    if label.members.iter().zip(shard.array.indexes()).any(absent) {
+        shard.labels.update(&shard.array, |label| label.generation += 1).await;
+    }
+}
+
 /// Makes what was recovered durable as a checkpoint, then raises the epoch. From then on the
 /// old journal is void and new blocks may be written.
 async fn begin_epoch<E: Env>(shard: &Shard<E>) -> Result<(), RequestError> {
     shard.array.flush_dirty().await;
+    write_off_absent(shard).await;
     shard.erase_cut_short().await;
     shard.checkpoint(false).await?;
     shard
