@@ -40,6 +40,7 @@ test: lint
 	$(CARGO) test --locked --workspace --exclude sim
 	$(CARGO) build --locked --release --workspace
 	$(CARGO) test --locked --release --package sim
+	$(CARGO) test --locked --release --package sim --features planted --test planted
 	target/release/steadyraid-sim world --seeds 10000..12000 --jobs 2
 	scripts/tests/real_clients.sh
 	scripts/tests/filesystem.sh

@@ -155,8 +155,7 @@ impl<E: Env> Shard<E> {
         len: usize,
     ) -> Result<Buf, RequestError> {
         let own = self.geometry.address(class, key, slot);
-        let own_only = !planted::is(Bug::ParityOfCopy);
-        if own_only && let Ok(data) = self.array.read(own.drive, own.offset, len).await {
+        if let Ok(data) = self.array.read(own.drive, own.offset, len).await {
             return Ok(data);
         }
         let flbn = self.geometry.flbn(class, key, slot);

@@ -18,8 +18,6 @@ pub enum Bug {
     FreeBeforeDurable,
     /// A tuple counts as a RAID stripe when its parity is in the drives' caches.
     ConvertBeforeDurable,
-    /// Parity is of whichever copy answers, not of the block that stays.
-    ParityOfCopy,
     /// FUA waits for the data and not for the record that says where it is.
     AckFuaEarly,
     /// A write is answered although the labels don't say yet which drive missed it.
@@ -32,10 +30,6 @@ pub enum Bug {
     RelocateBlindly,
     /// Every checkpoint has the sequence number of the one before.
     ReuseCheckpointSequence,
-    /// Journal blocks after a crash pass for blocks of before, and these for those.
-    KeepEpoch,
-    /// Objects of a checkpoint that a crash cut short stay on the drives.
-    KeepCutShort,
     /// A record is trusted although every copy of its data is torn.
     IgnoreTornSector,
     /// A torn copy beside a whole one stays as it is.

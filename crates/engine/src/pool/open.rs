@@ -19,7 +19,6 @@ use crate::geometry::{Class, PoolGeometry};
 use crate::journal::{Journal, JournalIdentity};
 use crate::label::{Label, Labels, read_label};
 use crate::locks::RangeLocks;
-use crate::planted::{self, Bug};
 use crate::pool::{Inner, Pool};
 use crate::reads::ReadGenerations;
 use crate::recover::{Recovered, Recovery};
@@ -293,12 +292,8 @@ fn build_shard<E: Env>(
     recovered: Recovered,
     read_only: bool,
 ) -> Rc<Shard<E>> {
-    let identity = JournalIdentity {
-        pool: label.pool,
-        shard: 0,
-        epoch: next_epoch(&label),
-        ring: label.journal,
-    };
+    let identity =
+        JournalIdentity { pool: label.pool, shard: 0, epoch: label.epoch + 1, ring: label.journal };
     let copies = recovered.space.classes().map(|class| class.copies()).max().unwrap_or(2);
     let next = recovered.next_sequence;
     let journal = Journal::new(env.clone(), array.clone(), identity, next, copies);
@@ -341,11 +336,6 @@ fn build_shard<E: Env>(
     })
 }
 
-/// Blocks of an earlier epoch are void: a sequence may come twice, in two epochs.
-fn next_epoch(label: &Superblock) -> u64 {
-    label.epoch + u64::from(!planted::is(Bug::KeepEpoch))
-}
-
 /// Says of drives that are not here that they are missing, before anything is changed that their
 /// label may rely on: it is newer than any other if they alone took part in an update that a crash
 /// cut short. Newer by one; so this one is newer by two.
@@ -369,7 +359,7 @@ async fn begin_epoch<E: Env>(shard: &Shard<E>) -> Result<(), RequestError> {
     shard
         .labels
         .update(&shard.array, |label| {
-            label.epoch = next_epoch(label);
+            label.epoch += 1;
             label.clean = false;
         })
         .await;
