@@ -96,7 +96,7 @@ async fn pool_of(
 /// Small pools over and over: conversion, compaction, merging, draining all take part.
 #[test]
 fn busy_pools_stay_sound() {
-    for (seed, parity, size) in [(1, 1, 30 * MIB), (2, 2, 18 * MIB)] {
+    for (seed, parity, size) in [(1, 1, 30 * MIB), (6, 2, 22 * MIB)] {
         let world = Virtual::new(4, 22 * MIB, seed);
         let (mut rng, mut mirror) = (Rng::new(seed), Mirror::new(size));
         world.block_on(async {
