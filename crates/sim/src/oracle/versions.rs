@@ -265,11 +265,50 @@ impl VolumeModel {
 
     fn adopt(&mut self, first: u64, seen: &[Versions]) {
         for (at, versions) in seen.iter().enumerate() {
-            // Zeroes are zeroes, whoever wrote them; the newest may explain the most.
-            let id = *versions.last().expect("something fitted");
+            // Zeroes are zeroes, whoever wrote them. The one that ended last is older than the least
+            // of what is around it, so it explains the most.
+            let last = versions.iter().copied().max_by_key(|&id| self.write(id).ended);
+            let id = last.expect("something fitted");
             let write = &mut self.writes[id as usize];
             (write.ok, write.durable) = (true, true);
             self.sectors[first as usize + at] = smallvec![id];
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A long trim outlived a short one and the write after that, and won. Taking the zeroes
+    /// for those of the short one made the page look torn at the next opening (seed 10047).
+    #[test]
+    fn zeroes_are_those_of_the_trim_that_ended_last() {
+        let mut volume = VolumeModel::new("v", 1, 8);
+        let long = volume.begin(1, 4, 4, true);
+        let short = volume.begin(2, 0, 8, true);
+        volume.end(3, short, true, true);
+        let write = volume.begin(4, 0, 8, false);
+        volume.end(5, write, true, true);
+        volume.end(6, long, true, true);
+        volume.crashed(7);
+        let data = |sector| Found::Data(Stamp { volume: 1, version: write, sector });
+        let found: Vec<Found> =
+            (0..8).map(|at| if at < 4 { data(at) } else { Found::Zeroes }).collect();
+        assert_eq!(volume.recovered(0, &found), Ok(()));
+        assert_eq!(volume.recovered(0, &found), Ok(()), "as it was");
+    }
+
+    #[test]
+    fn half_of_a_write_is_a_torn_page() {
+        let mut volume = VolumeModel::new("v", 1, 8);
+        let write = volume.begin(1, 0, 8, false);
+        volume.crashed(2);
+        let data = |sector| Found::Data(Stamp { volume: 1, version: write, sector });
+        let found: Vec<Found> =
+            (0..8).map(|at| if at < 4 { data(at) } else { Found::Zeroes }).collect();
+        let failure = volume.recovered(0, &found).expect_err("torn");
+        assert_eq!(failure.check, Check::Recovery);
+        assert!(failure.what.contains("torn page"), "{failure}");
     }
 }
