@@ -265,8 +265,8 @@ impl VolumeModel {
 
     fn adopt(&mut self, first: u64, seen: &[Versions]) {
         for (at, versions) in seen.iter().enumerate() {
-            // Zeroes are zeroes, whoever wrote them. The one that ended last is older than the least
-            // of what is around it, so it explains the most.
+            // Zeroes are zeroes, whoever wrote them. The one that ended last is
+            // older than the least of what is around it, so it explains the most.
             let last = versions.iter().copied().max_by_key(|&id| self.write(id).ended);
             let id = last.expect("something fitted");
             let write = &mut self.writes[id as usize];
