@@ -31,7 +31,7 @@ pub async fn claim(env: &UringEnv, group: &Group) -> Outcome<Vec<RealDrive>> {
 }
 
 pub async fn open_drives(env: &UringEnv, drives: Vec<RealDrive>, read_only: bool) -> Outcome<Pool> {
-    let options = OpenOptions { read_only };
+    let options = OpenOptions { read_only, ..OpenOptions::default() };
     engine::Pool::open(env, drives, options).await.map_err(|error| explain::open(&error))
 }
 

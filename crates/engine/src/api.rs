@@ -6,6 +6,9 @@ use format::{FormatError, Uuid};
 use io::DriveError;
 use layout::LayoutError;
 
+mod tail;
+pub use tail::*;
+
 /// When replicated data becomes RAID data (FusionRAID §4.2, "policies").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ConversionPolicy {
@@ -107,6 +110,7 @@ pub enum CreateError {
 pub struct OpenOptions {
     /// Look, don't touch: nothing is written, not even recovery.
     pub read_only: bool,
+    pub spikes: SpikeHandling,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -192,6 +196,11 @@ pub struct VolumeInfo {
     pub parity: u8,
     /// Bytes of the volume that hold data.
     pub mapped_bytes: u64,
+    /// Of its requests, as the engine's caller sees them.
+    pub latency: OperationLatencies,
+    pub limits: VolumeLimits,
+    /// Requests that waited because of the limits.
+    pub throttled: u64,
 }
 
 /// A run of a volume's bytes that hold data, or read as zeroes.
@@ -227,6 +236,10 @@ pub struct DriveStatus {
     pub state: DriveState,
     pub size: u64,
     pub counters: DriveCounters,
+    pub health: DriveHealth,
+    pub decided: DriveOverride,
+    pub spikes: SpikeStatus,
+    pub latency: OperationLatencies,
 }
 
 /// Operations on one drive since the pool was opened.
@@ -277,6 +290,17 @@ pub struct Counters {
     pub checkpoints: u64,
     pub checkpoint_bytes: u64,
     pub space_waits: u64,
+    /// Slots, lanes and stripes passed over because of an unresponsive drive.
+    pub redirected_writes: u64,
+    /// Reads of another copy, or rebuilt, because of an unresponsive drive.
+    pub redirected_reads: u64,
+    /// Requests sent a second way because the first was late; how often that way was first;
+    /// how often the budget forbade it.
+    pub hedged_reads: u64,
+    pub hedged_writes: u64,
+    pub hedged_journal_blocks: u64,
+    pub hedge_wins: u64,
+    pub hedges_refused: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -326,6 +350,7 @@ pub struct PoolStatus {
     pub replicated_percent: u8,
     pub conversion: ConversionPolicy,
     pub journal_fill_percent: u8,
+    pub backlog: BacklogStatus,
     /// Drives that may still die before data is lost: parity less the drives gone.
     pub redundancy_margin: u8,
 }

@@ -18,6 +18,8 @@ pub struct Member<D> {
     pub uuid: Uuid,
     pub size: u64,
     state: Cell<DriveState>,
+    /// Why it failed since the pool was opened.
+    failure: RefCell<Option<String>>,
     counters: Cell<DriveCounters>,
     /// Operations on their way; reads of replicated blocks prefer the drive with fewer.
     outstanding: Cell<u32>,
@@ -44,6 +46,7 @@ impl<D: Drive> Array<D> {
             uuid,
             size,
             state: Cell::new(state),
+            failure: RefCell::default(),
             counters: Cell::default(),
             outstanding: Cell::new(0),
             // Whoever had the drive before us may have left something in its cache, and
@@ -130,15 +133,17 @@ impl<D: Drive> Array<D> {
         if durability == Durability::Cached {
             member.completed.set(member.completed.get() + 1);
         }
-        if result.is_err() {
-            self.fail(index);
+        if let Err(error) = &result {
+            self.fail(index, &error.to_string());
         }
         result
     }
 
-    pub fn fail(&self, index: DriveIndex) {
+    /// The drive is not used any more.
+    pub fn fail(&self, index: DriveIndex, reason: &str) {
         let member = self.member(index);
         if member.state.replace(DriveState::Failed) == DriveState::Active {
+            *member.failure.borrow_mut() = Some(reason.to_owned());
             self.failures.set(self.failures.get() + 1);
             self.failed_event.notify_all();
         }
@@ -194,7 +199,7 @@ impl<D: Drive> Array<D> {
             member.counters.set(counters);
             match result {
                 Ok(()) => member.flushed.set(covered),
-                Err(_) => self.fail(index),
+                Err(error) => self.fail(index, &error.to_string()),
             }
             member.flush_done.notify_all();
         }
@@ -208,6 +213,10 @@ impl<D: Drive> Array<D> {
 impl<D: Drive> Member<D> {
     pub fn state(&self) -> DriveState {
         self.state.get()
+    }
+
+    pub fn failure(&self) -> Option<String> {
+        self.failure.borrow().clone()
     }
 
     pub fn counters(&self) -> DriveCounters {

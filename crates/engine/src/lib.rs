@@ -13,6 +13,7 @@ mod background;
 mod checkpoint;
 mod compact;
 mod convert;
+mod events;
 mod geometry;
 mod journal;
 mod label;

@@ -84,3 +84,6 @@ pub const AUDIT_STRIPES_AT_ONCE: usize = 8;
 /// Patches that requests on their way may add after writes are held up (at 9/8 of the budget):
 /// a request adds at most three at each of its two ends, and thousands may be under way.
 pub const PATCH_BYTES_IN_FLIGHT: u64 = 1 << 20;
+/// Events a pool remembers: some hours of 29 drives with five spikes a minute each would not fit,
+/// a bad quarter of an hour does. Whoever wants all of them follows the stream.
+pub const EVENTS_MAX: usize = 4096;

@@ -12,9 +12,10 @@ use io::Env;
 use io::sync::{Event, Turn};
 use smallvec::SmallVec;
 
-use crate::api::{ConversionPolicy, Counters, CreateSpec, RequestError};
+use crate::api::{ConversionPolicy, Counters, CreateSpec, EventKind, RequestError, Severity};
 use crate::array::Array;
 use crate::checkpoint::MetaSlots;
+use crate::events::Events;
 use crate::geometry::{BlockAddress, Class, PoolGeometry};
 use crate::journal::Journal;
 use crate::label::Labels;
@@ -116,6 +117,7 @@ pub struct Shard<E: Env> {
     /// Background tasks that are running.
     pub tasks: Cell<u32>,
     pub failure: RefCell<Option<String>>,
+    pub events: Events,
 }
 
 /// Where a replicated write goes.
@@ -426,6 +428,8 @@ impl<E: Env> Shard<E> {
         let mut failure = self.failure.borrow_mut();
         if failure.is_none() {
             *failure = Some(reason.to_owned());
+            let text = format!("{reason}; reads go on as far as they can");
+            self.events.push(self.env.now(), Severity::Error, EventKind::PoolFailed, None, text);
         }
         drop(failure);
         self.space_freed.notify_all();
@@ -445,7 +449,10 @@ impl<E: Env> Shard<E> {
             let known = self.array.failures();
             for index in self.array.indexes() {
                 let gone = !self.array.is_active(index);
-                self.state.borrow_mut().space.set_avoided(index, gone);
+                let was = self.state.borrow_mut().space.set_avoided(index, gone);
+                if gone && !was {
+                    self.tell_failed(index);
+                }
             }
             if self.array.active().is_empty() {
                 return Err(self.fail("no drive is left"));
@@ -454,6 +461,13 @@ impl<E: Env> Shard<E> {
             self.array.note_recorded(known);
         }
         Ok(())
+    }
+
+    fn tell_failed(&self, index: layout::DriveIndex) {
+        let reason = self.array.member(index).failure().unwrap_or_else(|| "it failed".into());
+        let text = format!("drive {} is not used any more: {reason}", self.drive_name(index));
+        let (severity, kind) = (Severity::Error, EventKind::DriveFailed);
+        self.events.push(self.env.now(), severity, kind, Some(index.0), text);
     }
 
     pub fn drive_name(&self, index: layout::DriveIndex) -> String {

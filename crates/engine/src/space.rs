@@ -348,9 +348,9 @@ impl Space {
         zone.free.push(stripe.index);
     }
 
-    /// Drives whose blocks are not to be given out (missing or failed).
-    pub fn set_avoided(&mut self, drive: DriveIndex, avoided: bool) {
-        self.avoid[usize::from(drive.0)] = avoided;
+    /// Drives whose blocks are not to be given out (missing or failed). Returns what was.
+    pub fn set_avoided(&mut self, drive: DriveIndex, avoided: bool) -> bool {
+        std::mem::replace(&mut self.avoid[usize::from(drive.0)], avoided)
     }
 
     pub fn is_avoided(&self, drive: DriveIndex) -> bool {

@@ -205,7 +205,7 @@ fn with_no_drive_left_commits_fail_and_nobody_waits() {
 fn with_all_drives_inactive_a_reservation_ends_in_a_failed_commit() {
     let world = Rc::new(world(3, 2, 5));
     world.env.block_on(async {
-        world.array.indexes().for_each(|index| world.array.fail(index));
+        world.array.indexes().for_each(|index| world.array.fail(index, "told to"));
         world.journal.reserve().await;
         let sequence = world.journal.append(&record(1));
         assert!(!world.journal.commit(sequence).await);

@@ -333,6 +333,7 @@ fn build_shard<E: Env>(
         closed: Event::new(),
         tasks: Cell::new(0),
         failure: RefCell::new(None),
+        events: Default::default(),
     })
 }
 

@@ -2,7 +2,10 @@
 
 use io::Env;
 
-use crate::api::{Counters, DriveState, DriveStatus, MemoryStatus, PoolStatus, SpaceStatus};
+use crate::api::{
+    BacklogStatus, Counters, DriveHealth, DriveOverride, DriveState, DriveStatus, MemoryStatus,
+    OperationLatencies, PoolStatus, SpaceStatus, SpikeStatus,
+};
 use crate::pool::{Pool, usable_bytes};
 
 impl<E: Env> Pool<E> {
@@ -34,6 +37,7 @@ impl<E: Env> Pool<E> {
             replicated_percent: state.settings.replicated_percent,
             conversion: state.settings.conversion,
             journal_fill_percent: shard.journal.stats().fill_percent,
+            backlog: BacklogStatus::default(),
             redundancy_margin: most.saturating_sub(gone) as u8,
         }
     }
@@ -47,6 +51,10 @@ impl<E: Env> Pool<E> {
             state: member.state(),
             size: member.size,
             counters: member.counters(),
+            health: DriveHealth::default(),
+            decided: DriveOverride::default(),
+            spikes: SpikeStatus::default(),
+            latency: OperationLatencies::default(),
         }
     }
 
@@ -73,6 +81,16 @@ impl<E: Env> Pool<E> {
         let journal = self.shard().journal.stats();
         let counters = self.shard().counters.get();
         Counters { journal_blocks: journal.blocks, journal_bytes: journal.bytes, ..counters }
+    }
+
+    /// Events after number `after`, oldest first; 0 for all that are remembered.
+    pub fn events(&self, after: u64) -> Vec<crate::api::PoolEvent> {
+        self.shard().events.after(after)
+    }
+
+    /// Completes at the next event.
+    pub fn next_event(&self) -> io::sync::EventWait {
+        self.shard().events.wait()
     }
 
     pub fn memory(&self) -> MemoryStatus {

@@ -25,6 +25,9 @@ impl<E: Env> Pool<E> {
                 parity: class.shape.parity,
                 mapped_bytes: state.map.mapped_blocks(volume.id)
                     * u64::from(self.shard().geometry.block_size),
+                latency: Default::default(),
+                limits: Default::default(),
+                throttled: 0,
             }
         };
         state.volumes.values().map(info).collect()

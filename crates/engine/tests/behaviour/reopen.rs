@@ -45,7 +45,7 @@ fn reading_only_writes_nothing_even_after_a_crash() {
         });
         let before = writes(&world);
         world.block_on(async {
-            let options = OpenOptions { read_only: true };
+            let options = OpenOptions { read_only: true, ..OpenOptions::default() };
             let pool = Pool::open(world.env(), world.drives(), options).await.expect("opens");
             assert_eq!((pool.status().read_only, pool.status().recovery.clean), (true, clean));
             assert_eq!(pool.status().recovery.records_replayed > 0, !clean);
@@ -174,7 +174,7 @@ fn what_lies_on_missing_drives_only_is_an_error_never_old_data() {
         world.block_on(async {
             let all = world.drives().into_iter().enumerate();
             let rest = all.filter(|(at, _)| ![a, b].contains(at)).map(|(_, drive)| drive);
-            let options = OpenOptions { read_only: true };
+            let options = OpenOptions { read_only: true, ..OpenOptions::default() };
             let opened = Pool::open(world.env(), rest.collect(), options).await;
             let volume = opened.expect("opens to be read").volume("v").expect("made");
             for offset in (0..4 * MIB).step_by(64 << 10) {

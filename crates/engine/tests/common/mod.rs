@@ -206,7 +206,9 @@ pub fn since<E: Env>(pool: &Pool<E>, before: engine::DriveCounters) -> engine::D
 pub async fn open_without<W: World>(world: &W, gone: &[usize]) -> Pool<W::Env> {
     let drives = world.drives().into_iter().enumerate().filter(|(at, _)| !gone.contains(at));
     let drives = drives.map(|(_, drive)| drive).collect();
-    let opened = Pool::open(world.env(), drives, OpenOptions { read_only: true }).await;
+    let opened =
+        Pool::open(world.env(), drives, OpenOptions { read_only: true, ..OpenOptions::default() })
+            .await;
     opened.expect("the pool opens without some drives")
 }
 

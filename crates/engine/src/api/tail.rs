@@ -1,0 +1,230 @@
+//! The plain values of flat latency: how spikes are handled, what is known of each drive's
+//! answers, and what happened.
+
+use std::fmt;
+
+use io::Nanos;
+
+/// The straggler threshold t of FusionRAID §4.3.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Threshold {
+    Fixed(Nanos),
+    /// Learned for each drive from its own recent latencies and its peers' (`policy::learn`).
+    Learned,
+}
+
+/// How latency spikes are detected and gone round (FusionRAID §4.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpikeHandling {
+    /// Count stragglers, keep histograms, tell who is unresponsive.
+    pub detect: bool,
+    /// Writes and reads go round unresponsive drives. Needs `detect`.
+    pub redirect: bool,
+    /// Requests that are late are sent again another way. Needs `detect`.
+    pub hedge: bool,
+    /// Drives that stay slow or hang are avoided, then suspected, then failed. Needs `detect`.
+    pub ladder: bool,
+    /// t, in y slots.
+    pub threshold: Threshold,
+    pub slots: u8,
+    /// x̂: this many stragglers make a drive unresponsive.
+    pub enter: u32,
+    /// x̌: at this many or fewer it is back.
+    pub leave: u32,
+}
+
+impl SpikeHandling {
+    pub const OFF: SpikeHandling = SpikeHandling {
+        detect: false,
+        redirect: false,
+        hedge: false,
+        ladder: false,
+        threshold: Threshold::Learned,
+        slots: 10,
+        enter: 2,
+        leave: 0,
+    };
+    /// Detection counts, nothing acts on it: the paper's Fusion-ND.
+    pub const WATCH: SpikeHandling = SpikeHandling { detect: true, ..SpikeHandling::OFF };
+    /// Detection and redirection, nothing more: FusionRAID as published.
+    pub const PAPER: SpikeHandling = SpikeHandling {
+        redirect: true,
+        threshold: Threshold::Fixed(Nanos::from_millis(2)),
+        ..SpikeHandling::WATCH
+    };
+}
+
+impl Default for SpikeHandling {
+    fn default() -> SpikeHandling {
+        SpikeHandling { redirect: true, hedge: true, ladder: true, ..SpikeHandling::WATCH }
+    }
+}
+
+/// Where a drive stands on the ladder of `policy::health`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DriveHealth {
+    /// Used like any other.
+    #[default]
+    Good,
+    /// Slower than its peers for longer than a spike: gone round, and probed by the engine.
+    Avoided,
+    /// Gone round, and close to being failed.
+    Suspect,
+}
+
+impl fmt::Display for DriveHealth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            DriveHealth::Good => "good",
+            DriveHealth::Avoided => "avoided",
+            DriveHealth::Suspect => "suspect",
+        })
+    }
+}
+
+/// What an operator has decided about a drive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DriveOverride {
+    /// The ladder decides.
+    #[default]
+    Automatic,
+    /// Gone round until told otherwise.
+    SitOut,
+    /// Never gone round for slowness, never failed for it.
+    Trusted,
+}
+
+impl fmt::Display for DriveOverride {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            DriveOverride::Automatic => "automatic",
+            DriveOverride::SitOut => "sit-out",
+            DriveOverride::Trusted => "trusted",
+        })
+    }
+}
+
+/// Latencies of one kind of operation since the pool was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Latencies {
+    pub count: u64,
+    pub mean_nanos: u64,
+    pub p50_nanos: u64,
+    pub p99_nanos: u64,
+    pub p999_nanos: u64,
+    pub p9999_nanos: u64,
+    pub max_nanos: u64,
+    /// Upper bound (nanoseconds, powers of two from 1,024) and count of each bucket with any.
+    pub buckets: Vec<(u64, u64)>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OperationLatencies {
+    pub reads: Latencies,
+    pub writes: Latencies,
+    pub flushes: Latencies,
+}
+
+/// What the spike detector of one drive has seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpikeStatus {
+    /// Stragglers now, and since the pool was opened.
+    pub stragglers: u64,
+    pub stragglers_total: u64,
+    /// In a spike now.
+    pub unresponsive: bool,
+    /// Spikes so far and their time together, a running one included.
+    pub spikes: u64,
+    pub spike_nanos: u64,
+    /// t at the moment.
+    pub threshold_nanos: u64,
+}
+
+/// Limits of one volume; zero is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VolumeLimits {
+    pub iops: u64,
+    pub bytes_per_sec: u64,
+}
+
+/// What background work has before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BacklogStatus {
+    /// Tuples of stripes not converted yet, and how many of them have to be.
+    pub tuples: u64,
+    pub tuples_due: u64,
+    /// Dead stripes that are not free yet.
+    pub limbo_stripes: u64,
+    /// Need for space, 0 (none) to 1000 (writers wait).
+    pub pressure_permille: u16,
+    /// Bytes read and written by background work.
+    pub background_bytes: u64,
+    /// Times background work waited for requests.
+    pub pauses: u64,
+    /// Free space that drives have not been told of, and that they have.
+    pub discard_pending_bytes: u64,
+    pub discarded_bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    Info,
+    Warning,
+    Error,
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Severity::Info => "info",
+            Severity::Warning => "warning",
+            Severity::Error => "error",
+        })
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    /// A spike of a drive is over.
+    Spike,
+    DriveAvoided,
+    DriveSuspect,
+    DriveFailed,
+    /// A drive is used again like any other.
+    DriveGood,
+    /// An operator has decided about a drive.
+    DriveOverride,
+    /// Need for space rose past, or fell below, a mark.
+    SpacePressure,
+    PoolFailed,
+}
+
+impl EventKind {
+    pub fn name(self) -> &'static str {
+        match self {
+            EventKind::Spike => "spike",
+            EventKind::DriveAvoided => "drive-avoided",
+            EventKind::DriveSuspect => "drive-suspect",
+            EventKind::DriveFailed => "drive-failed",
+            EventKind::DriveGood => "drive-good",
+            EventKind::DriveOverride => "drive-override",
+            EventKind::SpacePressure => "space-pressure",
+            EventKind::PoolFailed => "pool-failed",
+        }
+    }
+}
+
+/// Something worth telling.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolEvent {
+    /// Ascending without gaps from 1, since the pool was opened.
+    pub sequence: u64,
+    /// On the environment's clock.
+    pub at: Nanos,
+    pub severity: Severity,
+    pub kind: EventKind,
+    /// The drive it is about.
+    pub drive: Option<u16>,
+    /// One sentence with the reason.
+    pub text: String,
+}
