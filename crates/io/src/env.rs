@@ -60,6 +60,9 @@ pub trait Env: Clone + 'static {
     /// Monotonic time.
     fn now(&self) -> Nanos;
 
+    /// The time of the last look at the clock: at most one round of ready tasks old, and free.
+    fn recent(&self) -> Nanos;
+
     /// Completes once `now()` has reached `deadline`.
     fn sleep_until(&self, deadline: Nanos) -> impl Future<Output = ()> + 'static;
 

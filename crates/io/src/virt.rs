@@ -254,6 +254,10 @@ impl Env for VirtEnv {
         self.world.now.get()
     }
 
+    fn recent(&self) -> Nanos {
+        self.world.now.get()
+    }
+
     fn sleep_until(&self, deadline: Nanos) -> impl Future<Output = ()> + 'static {
         Sleep { env: self.clone(), deadline, timer: None }
     }

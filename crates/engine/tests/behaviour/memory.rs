@@ -68,6 +68,10 @@ impl Env for ForgetfulEnv {
         self.0.now()
     }
 
+    fn recent(&self) -> Nanos {
+        self.0.recent()
+    }
+
     fn sleep_until(&self, deadline: Nanos) -> impl Future<Output = ()> + 'static {
         self.0.sleep_until(deadline)
     }

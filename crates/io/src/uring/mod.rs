@@ -48,6 +48,8 @@ struct Inner {
     timers: Timers,
     bell: Bell,
     clock: Clock,
+    /// When the completions were last looked at.
+    recent: Cell<Nanos>,
     rng: RefCell<Rng>,
     spin: Cell<Nanos>,
     /// Wakers of one look at the completions; kept to reuse its memory.
@@ -74,6 +76,7 @@ impl UringEnv {
             executor,
             timers: Timers::new(clock),
             bell,
+            recent: Cell::new(clock.now()),
             clock,
             rng: RefCell::new(Rng::new(u64::from_le_bytes(entropy()?))),
             spin: Cell::new(Nanos::ZERO),
@@ -144,7 +147,8 @@ impl Inner {
     fn collect(&self) {
         let mut woken = self.woken.take();
         self.ring.reap(&mut woken);
-        self.timers.fire(&mut woken);
+        self.recent.set(self.clock.now());
+        self.timers.fire(self.recent.get(), &mut woken);
         for waker in woken.drain(..) {
             waker.wake();
         }
@@ -180,6 +184,10 @@ impl Env for UringEnv {
 
     fn now(&self) -> Nanos {
         self.inner.clock.now()
+    }
+
+    fn recent(&self) -> Nanos {
+        self.inner.recent.get()
     }
 
     fn sleep_until(&self, deadline: Nanos) -> impl Future<Output = ()> + 'static {

@@ -56,12 +56,8 @@ impl Timers {
     }
 
     /// Collects the wakers whose time has come.
-    pub(super) fn fire(&self, woken: &mut Vec<Waker>) {
+    pub(super) fn fire(&self, now: Nanos, woken: &mut Vec<Waker>) {
         let mut waiting = self.waiting.borrow_mut();
-        if waiting.wakers.is_empty() {
-            return;
-        }
-        let now = self.clock.now();
         while let Some(entry) = waiting.wakers.first_entry().filter(|entry| entry.key().0 <= now) {
             woken.push(entry.remove());
         }

@@ -1,0 +1,84 @@
+//! When is a request late, and may it be sent a second way?
+//!
+//! The deadline follows what drives usually need; the budget keeps second ways a small share of
+//! all requests, so that an overload, in which everything is late, is not doubled.
+
+/// Of a hundred requests, so many may be sent twice in the long run. At a deadline near the 99th
+/// percentile one in a hundred is late when all is well; a slow drive of eight makes it some more.
+pub const SHARE_PERCENT: u32 = 10;
+/// Second ways saved up in good times: what a drive that stops dead with a full queue may cost.
+pub const SAVED_MAX: u32 = 128;
+/// After this long (ns) a request is sent again whatever the budget says. It can't feed an
+/// overload: clients that wait so long send twenty requests a second for each place in the queue.
+pub const BEYOND_BUDGET: u64 = 50_000_000;
+/// Bounds of the deadline (ns). Less is not worth a second request, more is not patience.
+pub const DEADLINE_MIN: u64 = 200_000;
+pub const DEADLINE_MAX: u64 = 50_000_000;
+/// Before anything is known.
+pub const DEADLINE_INITIAL: u64 = 5_000_000;
+
+/// How long (ns) a request may take before it is late: `p99s` are the 99th percentiles of the
+/// drives; the middle one counts, so that a slow drive doesn't excuse itself.
+pub fn deadline(p99s: &mut [u64]) -> u64 {
+    let typical = crate::learn::median(p99s);
+    typical.map_or(DEADLINE_INITIAL, |nanos| nanos.clamp(DEADLINE_MIN, DEADLINE_MAX))
+}
+
+/// Second ways that are allowed, in hundredths.
+#[derive(Clone, Copy, Debug)]
+pub struct Budget {
+    hundredths: u32,
+}
+
+impl Default for Budget {
+    fn default() -> Budget {
+        Budget { hundredths: SAVED_MAX * 100 }
+    }
+}
+
+impl Budget {
+    /// A request was sent.
+    pub fn earn(&mut self) {
+        self.hundredths = (self.hundredths + SHARE_PERCENT).min(SAVED_MAX * 100);
+    }
+
+    /// May a request that has waited for `age` (ns) be sent a second way?
+    pub fn spend(&mut self, age: u64) -> bool {
+        let allowed = self.hundredths >= 100 || age >= BEYOND_BUDGET;
+        if allowed {
+            self.hundredths = self.hundredths.saturating_sub(100);
+        }
+        allowed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tenth_in_the_long_run_and_what_was_saved() {
+        let mut budget = Budget::default();
+        let mut sent_twice = 0;
+        for _ in 0..10_000 {
+            budget.earn();
+            sent_twice += u32::from(budget.spend(0));
+        }
+        assert!((1_000..=1_000 + SAVED_MAX).contains(&sent_twice), "{sent_twice}");
+    }
+
+    #[test]
+    fn who_has_waited_long_is_not_refused() {
+        let mut budget = Budget::default();
+        while budget.spend(0) {}
+        assert!(budget.spend(BEYOND_BUDGET));
+        assert!(!budget.spend(BEYOND_BUDGET - 1));
+    }
+
+    #[test]
+    fn the_deadline_is_the_middle_drives() {
+        assert_eq!(deadline(&mut []), DEADLINE_INITIAL);
+        assert_eq!(deadline(&mut [400_000, 420_000, 30_000_000]), 420_000);
+        assert_eq!(deadline(&mut [10]), DEADLINE_MIN);
+    }
+}
