@@ -1,12 +1,11 @@
 //! The ladder of a drive that is slow for longer than a spike: avoided, suspect, failed.
 //!
 //! ```text
-//!          an operation is overdue by 0.1 s,           overdue by 5 s        overdue by 30 s, and the
-//!          or slower than its peers for a while        or avoided again      pool can do without it
-//!                                                      and again
-//!   Good ────────────────────────────> Avoided ─────────────────> Suspect ─────────────────> failed
-//!    ^                                  │   ^                       │
-//!    └── sat out, probes are quick ─────┘   └── nothing overdue ────┘
+//!        an operation is 0.1 s overdue,      5 s overdue, or         30 s overdue, and
+//!        or slower than its peers            avoided too often       the pool can spare it
+//!   Good ─────────────────────> Avoided ───────────────> Suspect ─────────────────> failed
+//!    ^                            │ ^                      │
+//!    └─ sat out, probes are quick ┘ └── nothing overdue ───┘
 //! ```
 //!
 //! Never more drives are gone round than the pool can do without, and none is failed that it
