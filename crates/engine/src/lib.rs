@@ -17,6 +17,7 @@ mod events;
 mod geometry;
 mod journal;
 mod label;
+mod latency;
 pub mod limits;
 mod locks;
 mod map;

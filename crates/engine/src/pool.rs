@@ -4,8 +4,11 @@ mod create;
 mod open;
 mod replayed;
 mod status;
+mod traffic;
 mod volumes;
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use format::Uuid;
@@ -14,6 +17,7 @@ use io::Env;
 use crate::api::RequestError;
 use crate::geometry::{Class, PoolGeometry};
 use crate::limits::RESERVE_STRIPES;
+use crate::pool::traffic::Traffic;
 use crate::shard::Shard;
 
 pub use create::{create, plan_create};
@@ -30,7 +34,11 @@ struct Inner<E: Env> {
     recovery: crate::api::RecoveryReport,
     default_class: format::ClassId,
     /// Volume handles in use, by id; a volume in use is not deleted.
-    handles: std::cell::RefCell<std::collections::BTreeMap<u32, u32>>,
+    handles: RefCell<BTreeMap<u32, u32>>,
+    /// Of every volume that was ever held, by id.
+    traffic: RefCell<BTreeMap<u32, Rc<Traffic>>>,
+    /// Whether latencies of volumes are recorded.
+    watched: bool,
     turn: io::sync::Turn,
 }
 

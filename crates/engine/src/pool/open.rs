@@ -78,16 +78,18 @@ impl<E: Env> Pool<E> {
             })?;
             shard.start_background();
         }
-        Ok(Pool::from_shard(shard, report))
+        Ok(Pool::from_shard(shard, report, options.spikes.detect))
     }
 
-    fn from_shard(shard: Rc<Shard<E>>, recovery: RecoveryReport) -> Pool<E> {
+    fn from_shard(shard: Rc<Shard<E>>, recovery: RecoveryReport, watched: bool) -> Pool<E> {
         Pool {
             inner: Rc::new(Inner {
                 shard,
                 recovery,
                 default_class: ClassId(0),
                 handles: RefCell::default(),
+                traffic: RefCell::default(),
+                watched,
                 turn: Turn::new(),
             }),
         }

@@ -6,9 +6,10 @@ use format::{Record, VolumeId, valid_name};
 use io::{Buf, Env};
 use layout::StripeShape;
 
-use crate::api::{RequestError, VolumeError, VolumeExtent, VolumeInfo};
+use crate::api::{OperationLatencies, RequestError, VolumeError, VolumeExtent, VolumeInfo};
 use crate::limits::{CLASSES_MAX, EXTENT_BLOCKS_MAX, VOLUMES_MAX};
 use crate::pool::create::default_width;
+use crate::pool::traffic::{Kind, Traffic};
 use crate::pool::{Inner, Pool};
 use crate::shard::VolumeRecord;
 
@@ -25,12 +26,17 @@ impl<E: Env> Pool<E> {
                 parity: class.shape.parity,
                 mapped_bytes: state.map.mapped_blocks(volume.id)
                     * u64::from(self.shard().geometry.block_size),
-                latency: Default::default(),
+                latency: self.latencies(volume.id),
                 limits: Default::default(),
                 throttled: 0,
             }
         };
         state.volumes.values().map(info).collect()
+    }
+
+    fn latencies(&self, volume: VolumeId) -> OperationLatencies {
+        let traffic = self.inner.traffic.borrow();
+        traffic.get(&volume.0).map(|traffic| traffic.latencies()).unwrap_or_default()
     }
 
     fn find(&self, name: &str) -> Option<VolumeRecord> {
@@ -164,6 +170,7 @@ impl<E: Env> Pool<E> {
             state.volumes.remove(&volume.id);
             state.config_dirty = true;
         }
+        self.inner.traffic.borrow_mut().remove(&volume.id.0);
         shard.checkpoint(false).await?;
         Ok(())
     }
@@ -178,17 +185,28 @@ fn check_size(size: u64) -> Result<(), VolumeError> {
 pub struct Volume<E: Env> {
     inner: Rc<Inner<E>>,
     id: VolumeId,
+    traffic: Rc<Traffic>,
 }
 
 impl<E: Env> Volume<E> {
     fn new(inner: Rc<Inner<E>>, id: VolumeId) -> Volume<E> {
         *inner.handles.borrow_mut().entry(id.0).or_default() += 1;
-        Volume { inner, id }
+        let new = || Rc::new(Traffic::new(inner.watched));
+        let traffic = inner.traffic.borrow_mut().entry(id.0).or_insert_with(new).clone();
+        Volume { inner, id, traffic }
     }
 
     fn record(&self) -> Result<VolumeRecord, RequestError> {
         let state = self.inner.shard.state.borrow();
         state.volumes.get(&self.id).cloned().ok_or(RequestError::Closed)
+    }
+
+    async fn timed<T>(
+        &self,
+        kind: Kind,
+        request: impl Future<Output = Result<T, RequestError>>,
+    ) -> Result<T, RequestError> {
+        self.traffic.timed(&self.inner.shard.env, kind, request).await
     }
 
     pub fn size(&self) -> u64 {
@@ -204,18 +222,20 @@ impl<E: Env> Volume<E> {
     }
 
     pub async fn read(&self, offset: u64, len: u32) -> Result<Vec<Buf>, RequestError> {
-        self.inner.shard.read(&self.record()?, offset, u64::from(len)).await
+        let record = self.record()?;
+        self.timed(Kind::Read, self.inner.shard.read(&record, offset, u64::from(len))).await
     }
 
     /// Done when the data is on its drives, with `fua` when it is durable there.
     pub async fn write(&self, offset: u64, data: Buf, fua: bool) -> Result<(), RequestError> {
-        self.inner.shard.write(&self.record()?, offset, data, fua).await
+        let record = self.record()?;
+        self.timed(Kind::Write, self.inner.shard.write(&record, offset, data, fua)).await
     }
 
     /// Makes every write that was answered before durable, on whatever volume.
     pub async fn flush(&self) -> Result<(), RequestError> {
         self.inner.shard.count(|counters| counters.flushes += 1);
-        self.inner.shard.flush().await
+        self.timed(Kind::Flush, self.inner.shard.flush()).await
     }
 
     pub async fn trim(&self, offset: u64, len: u64, fua: bool) -> Result<(), RequestError> {

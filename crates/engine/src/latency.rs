@@ -1,0 +1,129 @@
+//! Latencies of one kind of operation, counted by how long they took.
+
+use hdrhistogram::Histogram;
+use io::Nanos;
+
+use crate::api::Latencies;
+use crate::limits::{LATENCY_DIGITS, LATENCY_MAX, LATENCY_UNIT};
+
+/// Smallest bound in [`Latencies::buckets`], nanoseconds.
+const BUCKET_MIN: u64 = 1024;
+
+/// A histogram of fixed size, made at the first record: most volumes of a large pool never see
+/// every kind of operation.
+#[derive(Clone, Debug, Default)]
+pub struct LatencyHistogram {
+    counts: Option<Box<Histogram<u64>>>,
+}
+
+impl LatencyHistogram {
+    /// Counts one operation. Whatever took longer than [`LATENCY_MAX`] counts as that.
+    pub fn record(&mut self, took: Nanos) {
+        let counts = self.counts.get_or_insert_with(|| {
+            let made = Histogram::new_with_bounds(LATENCY_UNIT.0, LATENCY_MAX.0, LATENCY_DIGITS);
+            Box::new(made.expect("the bounds are constants that fit each other"))
+        });
+        counts.saturating_record(took.0);
+    }
+
+    /// Within the histogram's precision. All zero before the first record.
+    pub fn summary(&self) -> Latencies {
+        let Some(counts) = &self.counts else { return Latencies::default() };
+        let max = counts.max().min(LATENCY_MAX.0);
+        let quantile = |quantile| counts.value_at_quantile(quantile).min(max);
+        Latencies {
+            count: counts.len(),
+            mean_nanos: counts.mean() as u64,
+            p50_nanos: quantile(0.5),
+            p99_nanos: quantile(0.99),
+            p999_nanos: quantile(0.999),
+            p9999_nanos: quantile(0.9999),
+            max_nanos: max,
+            buckets: buckets(counts),
+        }
+    }
+}
+
+/// The histogram's own steps are finer than powers of two, and none lies across one.
+fn buckets(counts: &Histogram<u64>) -> Vec<(u64, u64)> {
+    let mut buckets: Vec<(u64, u64)> = Vec::new();
+    for step in counts.iter_recorded() {
+        let bound = step.value_iterated_to().next_power_of_two().max(BUCKET_MIN);
+        let count = step.count_since_last_iteration();
+        match buckets.last_mut() {
+            Some((last, sum)) if *last == bound => *sum += count,
+            _ => buckets.push((bound, count)),
+        }
+    }
+    buckets
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What the histogram must say, from the sorted list of all values.
+    fn slow_quantile(sorted: &[u64], quantile: f64) -> u64 {
+        let rank = (quantile * sorted.len() as f64).ceil() as usize;
+        sorted[rank.clamp(1, sorted.len()) - 1]
+    }
+
+    fn is_close(said: u64, exact: u64) -> bool {
+        said.abs_diff(exact) <= LATENCY_UNIT.0.max(exact / 100)
+    }
+
+    fn summary_of(values: &[u64]) -> Latencies {
+        let mut histogram = LatencyHistogram::default();
+        values.iter().for_each(|&value| histogram.record(Nanos(value)));
+        histogram.summary()
+    }
+
+    fn any_latency() -> impl Strategy<Value = u64> {
+        // Every magnitude alike, up to the maximum.
+        (0u32..40, any::<u64>()).prop_map(|(bits, low)| (low >> (63 - bits)).min(LATENCY_MAX.0))
+    }
+
+    proptest! {
+        #[test]
+        fn summaries_agree_with_the_sorted_list(mut values in prop::collection::vec(any_latency(), 1..300)) {
+            let said = summary_of(&values);
+            values.sort_unstable();
+            prop_assert_eq!(said.count, values.len() as u64);
+            for (said, quantile) in [
+                (said.p50_nanos, 0.5),
+                (said.p99_nanos, 0.99),
+                (said.p999_nanos, 0.999),
+                (said.p9999_nanos, 0.9999),
+                (said.max_nanos, 1.0),
+            ] {
+                let exact = slow_quantile(&values, quantile);
+                prop_assert!(is_close(said, exact), "{quantile}: said {said}, is {exact}");
+            }
+            let mean = values.iter().sum::<u64>() / values.len() as u64;
+            prop_assert!(is_close(said.mean_nanos, mean), "said {}, is {mean}", said.mean_nanos);
+        }
+
+        #[test]
+        fn buckets_count_what_lies_below_their_bound(values in prop::collection::vec(any_latency(), 0..300)) {
+            let mut exact = std::collections::BTreeMap::new();
+            for value in &values {
+                *exact.entry((value + 1).next_power_of_two().max(BUCKET_MIN)).or_insert(0) += 1;
+            }
+            prop_assert_eq!(summary_of(&values).buckets, exact.into_iter().collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn nothing_recorded_is_all_zero() {
+        assert_eq!(LatencyHistogram::default().summary(), Latencies::default());
+    }
+
+    #[test]
+    fn what_takes_too_long_counts_as_the_longest() {
+        let said = summary_of(&[u64::MAX, LATENCY_MAX.0 * 2]);
+        assert_eq!((said.count, said.max_nanos), (2, LATENCY_MAX.0));
+        assert_eq!(said.p50_nanos, LATENCY_MAX.0);
+    }
+}
