@@ -172,6 +172,20 @@ pub enum VolumeError {
     TooMany(usize),
 }
 
+/// Why a verb on a drive was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum DriveVerbError {
+    #[error("no drive {index}: the pool has drives 0 to {}", drives - 1)]
+    NotFound { index: u16, drives: usize },
+    #[error(
+        "drive {index} is needed: with it {gone} drives would be gone, and the pool's volumes \
+         survive the loss of {parity}"
+    )]
+    Needed { index: u16, gone: usize, parity: usize },
+    #[error("{0}")]
+    Request(#[from] RequestError),
+}
+
 /// Why a read, write, flush or discard failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {

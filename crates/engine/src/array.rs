@@ -4,14 +4,19 @@
 //! trusted to be current. A failed read only counts; the bytes may be had elsewhere.
 
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::Poll;
 
 use format::Uuid;
 use futures_util::future::join_all;
-use io::sync::Event;
+use io::sync::{Event, EventWait};
 use io::{Buf, Drive, DriveError, DriveErrorKind, Durability, Operation};
 use layout::DriveIndex;
 
-use crate::api::{DriveCounters, DriveState};
+use crate::api::{DriveCounters, DriveState, SpikeHandling};
+use crate::hedge::Leftovers;
+use crate::monitor::{Clock, Monitor};
 
 pub struct Member<D> {
     drive: RefCell<Option<D>>,
@@ -29,10 +34,15 @@ pub struct Member<D> {
     /// `completed` at the start of the flush that is running.
     flushing: Cell<Option<u64>>,
     flush_done: Event,
+    /// It has failed: whoever waits for an answer need not.
+    gone: Event,
 }
 
 pub struct Array<D> {
     members: Vec<Member<D>>,
+    pub monitor: Monitor,
+    /// Operations nobody waits for any more.
+    pub leftovers: Leftovers,
     /// Failures so far, and those that the superblocks tell of.
     failures: Cell<u64>,
     recorded: Cell<u64>,
@@ -40,7 +50,13 @@ pub struct Array<D> {
 }
 
 impl<D: Drive> Array<D> {
-    pub fn new(drives: Vec<(Uuid, u64, DriveState, Option<D>)>) -> Array<D> {
+    pub fn new(
+        drives: Vec<(Uuid, u64, DriveState, Option<D>)>,
+        spikes: SpikeHandling,
+        clock: Clock,
+    ) -> Array<D> {
+        let is_disk = |drive: &Option<D>| drive.as_ref().is_some_and(|d| d.geometry().rotational);
+        let rotational: Vec<bool> = drives.iter().map(|(.., drive)| is_disk(drive)).collect();
         let member = |(uuid, size, state, drive)| Member {
             drive: RefCell::new(drive),
             uuid,
@@ -55,8 +71,11 @@ impl<D: Drive> Array<D> {
             flushed: Cell::new(0),
             flushing: Cell::new(None),
             flush_done: Event::new(),
+            gone: Event::new(),
         };
         Array {
+            leftovers: Leftovers::default(),
+            monitor: Monitor::new(spikes, clock, &rotational),
             members: drives.into_iter().map(member).collect(),
             failures: Cell::new(0),
             recorded: Cell::new(0),
@@ -80,17 +99,55 @@ impl<D: Drive> Array<D> {
         self.member(index).state.get() == DriveState::Active
     }
 
+    /// Order of preference for reads: drives that are there, not slow, with few stragglers and
+    /// little to do.
+    pub fn rank(&self, index: DriveIndex) -> (bool, (bool, u32), u32) {
+        let gone = !self.is_active(index);
+        (gone, self.monitor.rank(index), self.member(index).outstanding())
+    }
+
+    /// Not to be written to if it can be helped.
+    pub fn is_slow(&self, index: DriveIndex) -> bool {
+        self.monitor.is_shunned(index)
+    }
+
     pub fn active(&self) -> Vec<DriveIndex> {
         self.indexes().filter(|&index| self.is_active(index)).collect()
     }
 
     fn handle(&self, index: DriveIndex, operation: Operation) -> Result<D, DriveError> {
         let member = self.member(index);
-        let gone = DriveError { operation, offset: 0, len: 0, kind: DriveErrorKind::Removed };
         if member.state.get() != DriveState::Active {
-            return Err(gone);
+            return Err(removed(operation));
         }
-        member.drive.borrow().clone().ok_or(gone)
+        member.drive.borrow().clone().ok_or(removed(operation))
+    }
+
+    /// What a drive answers, watched by the monitor; or that it has failed meanwhile.
+    async fn answer<T>(
+        &self,
+        index: DriveIndex,
+        operation: Operation,
+        answer: impl Future<Output = Result<T, DriveError>>,
+    ) -> Result<T, DriveError> {
+        let member = self.member(index);
+        member.outstanding.set(member.outstanding.get() + 1);
+        let ticket = self.monitor.begin(index);
+        let mut answer = pin!(answer);
+        let mut gone: Option<EventWait> = None;
+        let result = poll_fn(|context| {
+            if let Poll::Ready(result) = answer.as_mut().poll(context) {
+                return Poll::Ready(result);
+            }
+            let wait = gone.get_or_insert_with(|| member.gone.wait());
+            let failed =
+                Pin::new(wait).poll(context).is_ready() || member.state.get() != DriveState::Active;
+            if failed { Poll::Ready(Err(removed(operation))) } else { Poll::Pending }
+        });
+        let result = result.await;
+        self.monitor.end(index, ticket, operation);
+        member.outstanding.set(member.outstanding.get() - 1);
+        result
     }
 
     pub async fn read(
@@ -101,9 +158,7 @@ impl<D: Drive> Array<D> {
     ) -> Result<Buf, DriveError> {
         let drive = self.handle(index, Operation::Read)?;
         let member = self.member(index);
-        member.outstanding.set(member.outstanding.get() + 1);
-        let result = drive.read(offset, len).await;
-        member.outstanding.set(member.outstanding.get() - 1);
+        let result = self.answer(index, Operation::Read, drive.read(offset, len)).await;
         let mut counters = member.counters.get();
         counters.reads += 1;
         counters.read_bytes += len as u64;
@@ -122,9 +177,8 @@ impl<D: Drive> Array<D> {
         let drive = self.handle(index, Operation::Write)?;
         let member = self.member(index);
         let len = data.len() as u64;
-        member.outstanding.set(member.outstanding.get() + 1);
-        let result = drive.write(offset, data, durability).await;
-        member.outstanding.set(member.outstanding.get() - 1);
+        let answer = drive.write(offset, data, durability);
+        let result = self.answer(index, Operation::Write, answer).await;
         let mut counters = member.counters.get();
         counters.writes += 1;
         counters.write_bytes += len;
@@ -145,6 +199,7 @@ impl<D: Drive> Array<D> {
         if member.state.replace(DriveState::Failed) == DriveState::Active {
             *member.failure.borrow_mut() = Some(reason.to_owned());
             self.failures.set(self.failures.get() + 1);
+            member.gone.notify_all();
             self.failed_event.notify_all();
         }
     }
@@ -190,7 +245,7 @@ impl<D: Drive> Array<D> {
             let covered = member.completed.get();
             member.flushing.set(Some(covered));
             let result = match self.handle(index, Operation::Flush) {
-                Ok(drive) => drive.flush().await,
+                Ok(drive) => self.answer(index, Operation::Flush, drive.flush()).await,
                 Err(error) => Err(error),
             };
             member.flushing.set(None);
@@ -208,6 +263,10 @@ impl<D: Drive> Array<D> {
     pub fn is_any_dirty(&self) -> bool {
         self.indexes().any(|index| self.is_dirty(index))
     }
+}
+
+fn removed(operation: Operation) -> DriveError {
+    DriveError { operation, offset: 0, len: 0, kind: DriveErrorKind::Removed }
 }
 
 impl<D: Drive> Member<D> {

@@ -19,6 +19,7 @@ use io::{Buf, BufMut, Durability, Env};
 use rustc_hash::FxHashSet;
 
 use crate::api::RequestError;
+use crate::attempt::Avoid;
 use crate::geometry::Class;
 use crate::limits::{
     COMPACT_BATCH, COMPACT_BYTES_MAX, COMPACT_GAIN_MIN, SCAN_STEP_BLOCKS, STRIPES_AT_ONCE,
@@ -290,7 +291,9 @@ impl<E: Env> Shard<E> {
         let mut stripes = Vec::with_capacity(wanted);
         for flushed in [false, true] {
             while stripes.len() < wanted {
-                let Some(stripe) = self.take_stripe(class, Claim::Background) else { break };
+                let Some(stripe) = self.take_stripe(class, Claim::Background, &Avoid::new()) else {
+                    break;
+                };
                 stripes.push(stripe);
             }
             if !stripes.is_empty() || flushed {

@@ -87,7 +87,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn summaries_agree_with_the_sorted_list(mut values in prop::collection::vec(any_latency(), 1..300)) {
+        fn summaries_agree_with_the_sorted_list(
+            mut values in prop::collection::vec(any_latency(), 1..300),
+        ) {
             let said = summary_of(&values);
             values.sort_unstable();
             prop_assert_eq!(said.count, values.len() as u64);
@@ -107,7 +109,9 @@ mod tests {
 
         #[test]
         fn buckets_count_what_lies_below_their_bound(values in prop::collection::vec(any_latency(), 0..300)) {
-            let mut exact = std::collections::BTreeMap::new();
+        fn buckets_count_what_lies_below_their_bound(
+            values in prop::collection::vec(any_latency(), 0..300),
+        ) {
             for value in &values {
                 *exact.entry((value + 1).next_power_of_two().max(BUCKET_MIN)).or_insert(0) += 1;
             }

@@ -8,6 +8,7 @@
 
 pub mod api;
 mod array;
+mod attempt;
 pub mod audit;
 mod background;
 mod checkpoint;
@@ -15,12 +16,15 @@ mod compact;
 mod convert;
 mod events;
 mod geometry;
+mod hedge;
 mod journal;
 mod label;
+mod ladder;
 mod latency;
 pub mod limits;
 mod locks;
 mod map;
+mod monitor;
 #[cfg(not(feature = "planted"))]
 mod planted;
 #[cfg(feature = "planted")]
@@ -30,6 +34,7 @@ mod read;
 mod reads;
 mod recover;
 mod shard;
+mod source;
 mod space;
 mod trim;
 mod tuple;

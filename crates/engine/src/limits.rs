@@ -94,3 +94,27 @@ pub const LATENCY_UNIT: Nanos = Nanos(256);
 pub const LATENCY_MAX: Nanos = Nanos::from_secs(600);
 /// Two digits: 27 KiB a histogram. Three would be 180 KiB, and a pool has up to a few thousand.
 pub const LATENCY_DIGITS: u8 = 2;
+/// Spikes of one drive between two looks at them: a look comes fifty times a second.
+pub const SPIKES_UNTOLD_MAX: usize = 64;
+/// Further places a write may be sent to because the first is late. Each costs a whole write; a
+/// second drive that stops within the same milliseconds is rare enough to wait for.
+pub const WRITE_HEDGES_MAX: usize = 2;
+/// Spare slots passed over because of a slow drive before the least bad is taken.
+pub const SPARE_LOOKS_MAX: usize = 32;
+/// Tuples built in search of a slot without a slow drive.
+pub const SPARE_BUILDS_MAX: usize = 2;
+/// Free stripes drawn in search of one without a slow drive: with 7 of 8 drives in each, one of
+/// eight is free of any given drive, and 16 draws find one in 88 of 100 cases.
+pub const STRIPE_CANDIDATES: usize = 16;
+/// How often drives are judged: a spike of a consumer SSD is as long.
+pub const LADDER_TICK: Nanos = Nanos::from_millis(20);
+/// Ticks after which what was counted counts half: two seconds, enough operations of a drive in
+/// moderate use to see one slow answer in a hundred.
+pub const TALLY_SPAN: u64 = 100;
+/// Time between two probes of a drive that is gone round: too few to disturb it.
+pub const PROBE_INTERVAL: Nanos = Nanos::from_millis(50);
+/// How long closing waits for operations that were left to themselves; a drive that still hangs
+/// then keeps its file open until it answers.
+pub const LEFTOVERS_PATIENCE: Nanos = Nanos::from_secs(5);
+/// Spare slots of a class; with more, slow ones are used: 256 MiB of each copy at 64 KiB a block.
+pub const SPARE_MAX: usize = 4096;

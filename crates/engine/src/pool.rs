@@ -16,7 +16,7 @@ use io::Env;
 
 use crate::api::RequestError;
 use crate::geometry::{Class, PoolGeometry};
-use crate::limits::RESERVE_STRIPES;
+use crate::limits::{LEFTOVERS_PATIENCE, RESERVE_STRIPES};
 use crate::pool::traffic::Traffic;
 use crate::shard::Shard;
 
@@ -47,6 +47,7 @@ impl<E: Env> Drop for Inner<E> {
     /// with the cache, as in a crash.
     fn drop(&mut self) {
         self.shard.closing.set(true);
+        self.shard.released.set(true);
         self.shard.work.notify_all();
     }
 }
@@ -75,7 +76,7 @@ impl<E: Env> Pool<E> {
         let shard = self.shard();
         shard.stop_background().await;
         if shard.read_only {
-            shard.array.release();
+            self.release().await;
             return Ok(());
         }
         shard.flush().await?;
@@ -83,8 +84,21 @@ impl<E: Env> Pool<E> {
         shard.checkpoint(false).await?;
         let result = shard.checkpoint(true).await;
         *shard.failure.borrow_mut() = Some("the pool is closed".into());
-        shard.array.release();
+        self.release().await;
         result
+    }
+
+    /// Lets go of the drives, as soon as what was left to itself is over.
+    async fn release(&self) {
+        let shard = self.shard();
+        shard.array.release();
+        let until = shard.env.now() + LEFTOVERS_PATIENCE;
+        while shard.array.leftovers.count() > 0 && shard.env.now() < until {
+            let over = shard.array.leftovers.one_over();
+            let late = shard.env.sleep_until(until);
+            futures_util::future::select(over, Box::pin(late)).await;
+        }
+        shard.released.set(true);
     }
 
     /// Flushes everything that was acknowledged. For tests and tools; clients flush volumes.

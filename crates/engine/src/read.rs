@@ -1,30 +1,18 @@
 //! Reads: look up, read each piece, answer. No locks (`reads` keeps places from being reused).
 
-use std::rc::Rc;
-
-use format::{Flbn, Place, SectorRange, StripeId};
+use format::{Flbn, Place, SectorRange};
 use futures_util::future::join_all;
-use io::{Buf, BufMut, Env, PAGE};
-use layout::DriveIndex;
+use io::{Buf, Env, PAGE};
 use smallvec::SmallVec;
 
 use crate::api::RequestError;
-use crate::geometry::{BlockAddress, Class};
+use crate::geometry::BlockAddress;
 use crate::map::{Piece, Pieces};
 use crate::shard::{Shard, VolumeRecord};
+use crate::source::Source;
 use crate::write::check_request;
 
 const SECTOR: u64 = 512;
-
-/// Where the bytes of a piece can be had: the same bytes on every address, or only by
-/// computing them from the rest of the stripe.
-pub struct Source {
-    pub class: Rc<Class>,
-    pub stripe: StripeId,
-    pub position: usize,
-    /// Whole block addresses of all copies, the best first.
-    pub copies: SmallVec<[BlockAddress; 3]>,
-}
 
 impl<E: Env> Shard<E> {
     /// The bytes as a list of pieces in order; together `len` bytes.
@@ -97,64 +85,17 @@ impl<E: Env> Shard<E> {
                 copies.push(self.geometry.address(&class, tuple.stripes[copy], other));
             }
             state.space.touch(stripe);
-            let rank = |at: &BlockAddress| {
-                (!self.array.is_active(at.drive), self.array.member(at.drive).outstanding())
-            };
-            copies.sort_by_key(rank);
+            self.order_copies(&mut copies);
         }
         Source { class, stripe, position, copies }
     }
 
-    /// Pages `first..first+len` (bytes) of a block, from the first source that gives them.
-    pub async fn read_source(
-        &self,
-        source: &Source,
-        first: u64,
-        len: usize,
-    ) -> Result<Buf, RequestError> {
-        let mut error = None;
-        for at in &source.copies {
-            match self.array.read(at.drive, at.offset + first, len).await {
-                Ok(pages) => return Ok(pages),
-                Err(failed) => error = Some((at.drive, failed)),
-            }
+    /// The copy whose drive has fewer stragglers first (FusionRAID §4.3), then fewer operations.
+    fn order_copies(&self, copies: &mut SmallVec<[BlockAddress; 3]>) {
+        let before = copies[0].drive;
+        copies.sort_by_key(|at| self.array.rank(at.drive));
+        if copies[0].drive != before && self.array.monitor.is_shunned(before) {
+            self.count(|counters| counters.redirected_reads += 1);
         }
-        let (drive, failed) = error.expect("every block has at least one address");
-        if source.copies.len() == 1 {
-            self.count(|counters| counters.reconstructed_reads += 1);
-            return self.reconstruct(source, first, len).await;
-        }
-        Err(RequestError::Io(format!("drive {}: {failed}", self.drive_name(drive))))
-    }
-
-    /// Computes pages of a block from the rest of its stripe.
-    async fn reconstruct(
-        &self,
-        source: &Source,
-        first: u64,
-        len: usize,
-    ) -> Result<Buf, RequestError> {
-        let Source { class, stripe, position, .. } = source;
-        let read = |at: usize| async move {
-            if at == *position {
-                return None;
-            }
-            let address = self.geometry.address(class, *stripe, at);
-            self.array.read(address.drive, address.offset + first, len).await.ok()
-        };
-        let members = join_all((0..class.width()).map(read)).await;
-        let views: Vec<Option<&[u8]>> = members.iter().map(|m| m.as_deref()).collect();
-        let mut out = BufMut::with_len(len);
-        let missing = class.drive(*stripe, *position);
-        layout::parity::reconstruct(class.shape, &views, &mut [(*position, &mut out[..])])
-            .map_err(|_| self.unreadable(missing, class, *stripe))?;
-        Ok(out.freeze())
-    }
-
-    fn unreadable(&self, drive: DriveIndex, class: &Class, stripe: StripeId) -> RequestError {
-        RequestError::Io(format!(
-            "drive {drive} can't be read, and stripe {stripe} has lost more than its {} parity",
-            class.parity()
-        ))
     }
 }

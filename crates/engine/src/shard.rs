@@ -5,7 +5,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use format::{ClassId, Record, StripeId, VolumeId};
 use io::Env;
@@ -14,12 +14,16 @@ use smallvec::SmallVec;
 
 use crate::api::{ConversionPolicy, Counters, CreateSpec, EventKind, RequestError, Severity};
 use crate::array::Array;
+use crate::attempt::Avoid;
 use crate::checkpoint::MetaSlots;
 use crate::events::Events;
 use crate::geometry::{BlockAddress, Class, PoolGeometry};
 use crate::journal::Journal;
 use crate::label::Labels;
-use crate::limits::{PACKED_SLOTS_OPEN, PATCH_BUDGET_BYTES, RESERVE_STRIPES, TUPLE_CANDIDATES};
+use crate::limits::{
+    PACKED_SLOTS_OPEN, PATCH_BUDGET_BYTES, RESERVE_STRIPES, SPARE_BUILDS_MAX, SPARE_LOOKS_MAX,
+    SPARE_MAX, TUPLE_CANDIDATES,
+};
 use crate::locks::RangeLocks;
 use crate::map::{BlockMap, Deltas};
 use crate::planted::{self, Bug};
@@ -118,6 +122,10 @@ pub struct Shard<E: Env> {
     pub tasks: Cell<u32>,
     pub failure: RefCell<Option<String>>,
     pub events: Events,
+    /// The pool is closed, or dropped: drives need no more watching.
+    pub released: Cell<bool>,
+    /// For tasks that outlive the request that began them.
+    pub me: Weak<Shard<E>>,
 }
 
 /// Where a replicated write goes.
@@ -129,6 +137,11 @@ pub struct Spot {
 }
 
 impl<E: Env> Shard<E> {
+    /// A handle for a task of its own.
+    pub fn own(&self) -> Rc<Shard<E>> {
+        self.me.upgrade().expect("whoever calls holds the shard")
+    }
+
     pub fn count(&self, change: impl FnOnce(&mut Counters)) {
         let mut counters = self.counters.get();
         change(&mut counters);
@@ -153,30 +166,68 @@ impl<E: Env> Shard<E> {
 
     // ---- taking space
 
-    /// A place for `pages` pages of replicated data. Whole blocks get a slot of their own,
-    /// smaller writes share one; `hash` keeps neighbouring writes together.
+    /// A place for `pages` pages of replicated data, if possible without slow drives and those to
+    /// `avoid`. Whole blocks get a slot of their own, smaller writes share one; `hash` keeps
+    /// neighbouring writes together.
     pub fn take_spot(
         &self,
         class: &Rc<Class>,
         pages: u16,
         hash: u64,
         claim: Claim,
+        avoid: &Avoid,
     ) -> Option<Spot> {
         let mut state = self.state.borrow_mut();
         if pages == self.geometry.block_pages() {
-            let (key, slot) = self.take_slot(&mut state, class, claim)?;
+            let (key, slot) = self.take_slot(&mut state, class, claim, avoid)?;
             let tuple = state.space.tuple_mut(key).expect("spare slots belong to open tuples");
             tuple.inflight += 1;
             tuple.filled[slot] = pages;
             return Some(self.spot(&state, class, key, slot, 0));
         }
-        let lane = (hash % PACKED_SLOTS_OPEN as u64) as usize;
-        let packed = self.packed_slot(&mut state, class, lane, pages, claim)?;
+        let lane = self.choose_lane(&mut state, class, hash, pages, avoid);
+        let packed = self.packed_slot(&mut state, class, lane, pages, claim, avoid)?;
         let tuple = state.space.tuple_mut(packed.key).expect("packed slots belong to tuples");
         if !planted::is(Bug::ForgetPatch) {
             tuple.filled[packed.slot] = packed.next_page + pages;
         }
         Some(self.spot(&state, class, packed.key, packed.slot, packed.next_page))
+    }
+
+    /// Drives that a write had better go round (FusionRAID §4.3).
+    fn is_shunned(&self, drive: layout::DriveIndex, avoid: &Avoid) -> bool {
+        self.array.is_slow(drive) || avoid.contains(&drive)
+    }
+
+    /// The lane of the hash, unless its slot has a slow drive: then the next one with a slot that
+    /// has none, or failing that one whose slot is to be replaced anyway.
+    fn choose_lane(
+        &self,
+        state: &mut State,
+        class: &Rc<Class>,
+        hash: u64,
+        pages: u16,
+        avoid: &Avoid,
+    ) -> usize {
+        state.open.entry(class.id).or_default();
+        let room = self.geometry.block_pages();
+        let first = (hash % PACKED_SLOTS_OPEN as u64) as usize;
+        let fits = |lane: usize| {
+            let packed = state.open[&class.id].packed[lane];
+            packed.filter(|packed| packed.next_page + pages <= room)
+        };
+        let lanes = || (0..PACKED_SLOTS_OPEN).map(|step| (first + step) % PACKED_SLOTS_OPEN);
+        let is_quick = |packed: &PackedSlot| {
+            let spot = self.spot(state, class, packed.key, packed.slot, 0);
+            !spot.targets.iter().any(|at| self.is_shunned(at.drive, avoid))
+        };
+        // No slot in it: a new one is taken, which will be chosen with care.
+        let good = |lane: usize| fits(lane).is_none_or(|packed| is_quick(&packed));
+        if good(first) {
+            return first;
+        }
+        self.count(|counters| counters.redirected_writes += 1);
+        lanes().find(|&lane| good(lane)).unwrap_or(first)
     }
 
     fn packed_slot(
@@ -186,6 +237,7 @@ impl<E: Env> Shard<E> {
         lane: usize,
         pages: u16,
         claim: Claim,
+        avoid: &Avoid,
     ) -> Option<PackedSlot> {
         let room = self.geometry.block_pages();
         let open = state.open.entry(class.id).or_default();
@@ -201,7 +253,7 @@ impl<E: Env> Shard<E> {
             }
             return Some(packed);
         }
-        let (key, slot) = self.take_slot(state, class, claim)?;
+        let (key, slot) = self.take_slot(state, class, claim, avoid)?;
         let tuple = state.space.tuple_mut(key).expect("just taken");
         tuple.packing += 1;
         tuple.inflight += 1;
@@ -220,41 +272,77 @@ impl<E: Env> Shard<E> {
         state.space.tuple_check_dead(packed.key, self.journal.latest(), self.reads.close());
     }
 
-    /// The next spare slot; builds a tuple when there is none.
+    /// The next spare slot; builds a tuple when there is none. Slots on lost drives are passed
+    /// over for good; those on slow drives go to the tail of the list (FusionRAID §4.3).
     fn take_slot(
         &self,
         state: &mut State,
         class: &Rc<Class>,
         claim: Claim,
+        avoid: &Avoid,
     ) -> Option<(TupleKey, usize)> {
-        let mut passed: SmallVec<[(TupleKey, usize); 16]> = SmallVec::new();
+        let mut lost: SmallVec<[(TupleKey, usize); 16]> = SmallVec::new();
+        let mut slow: SmallVec<[(TupleKey, usize); 16]> = SmallVec::new();
+        let (mut looks, mut builds) = (0, 0);
         let chosen = loop {
             let open = state.open.entry(class.id).or_default();
-            let Some((key, slot)) = open.spare.pop_front() else {
-                if self.build_tuple(state, class, claim).is_some() {
+            let crowded = open.spare.len() + slow.len() >= SPARE_MAX;
+            // New tuples are at the end of the list; those passed over long ago are not.
+            let next = if builds == 0 { open.spare.pop_front() } else { open.spare.pop_back() };
+            let Some((key, slot)) = next.filter(|_| looks < SPARE_LOOKS_MAX) else {
+                open.spare.extend(next);
+                let searching = slow.is_empty() || (builds < SPARE_BUILDS_MAX && !crowded);
+                if searching && self.build_tuple(state, class, claim, avoid).is_some() {
+                    builds += usize::from(!slow.is_empty());
+                    looks = SPARE_LOOKS_MAX.saturating_sub(class.data());
                     continue;
                 }
-                // A slot with a copy less is better than none, and than burying what was free.
-                break passed.pop();
+                // A slow slot is better than none; so is one with a copy less, and better than
+                // burying what was free.
+                break self.least_slow(state, class, &mut slow, avoid).or_else(|| lost.pop());
             };
+            looks += 1;
             let spot = self.spot(state, class, key, slot, 0);
-            let avoided = spot.targets.iter().any(|at| state.space.is_avoided(at.drive));
+            let is_lost = spot.targets.iter().any(|at| state.space.is_avoided(at.drive));
             // A slot on a lost drive is passed over, as long as others may be better.
-            if !avoided || passed.len() == 2 * self.geometry.drives {
+            if is_lost && lost.len() < 2 * self.geometry.drives {
+                lost.push((key, slot));
+            } else if spot.targets.iter().any(|at| self.is_shunned(at.drive, avoid)) {
+                slow.push((key, slot));
+            } else {
                 break Some((key, slot));
             }
-            passed.push((key, slot));
         };
-        for &(key, _) in passed.iter().chain(&chosen) {
+        if !slow.is_empty() {
+            self.count(|counters| counters.redirected_writes += 1);
+        }
+        state.open.entry(class.id).or_default().spare.extend(slow);
+        for &(key, _) in lost.iter().chain(&chosen) {
             state.space.tuple_mut(key).expect("spare slots belong to tuples").unhanded -= 1;
         }
-        for (key, _) in passed {
+        for (key, _) in lost {
             // Not the tuple of the slot that is handed out: that one is about to be written.
             if chosen.is_none_or(|(other, _)| other != key) {
                 state.space.tuple_check_dead(key, self.journal.latest(), self.reads.close());
             }
         }
         chosen
+    }
+
+    /// Takes the slot with the fewest slow drives, the longest passed over of equals.
+    fn least_slow(
+        &self,
+        state: &State,
+        class: &Rc<Class>,
+        slow: &mut SmallVec<[(TupleKey, usize); 16]>,
+        avoid: &Avoid,
+    ) -> Option<(TupleKey, usize)> {
+        let shunned = |&(key, slot): &(TupleKey, usize)| {
+            let spot = self.spot(state, class, key, slot, 0);
+            spot.targets.iter().filter(|at| self.is_shunned(at.drive, avoid)).count()
+        };
+        let best = (0..slow.len()).min_by_key(|&at| shunned(&slow[at]))?;
+        Some(slow.remove(best))
     }
 
     /// Takes back every slot that was not written yet, so that the tuples of a class come to
@@ -272,13 +360,20 @@ impl<E: Env> Shard<E> {
         }
     }
 
-    fn build_tuple(&self, state: &mut State, class: &Rc<Class>, claim: Claim) -> Option<()> {
+    fn build_tuple(
+        &self,
+        state: &mut State,
+        class: &Rc<Class>,
+        claim: Claim,
+        avoid: &Avoid,
+    ) -> Option<()> {
         self.ensure_free(state, class, claim)?;
         let mut draw = |below: usize| (self.env.random() % below as u64) as usize;
-        let key = state.space.build_tuple(class.id, &mut draw).or_else(|| {
+        let slow = |drive| self.is_shunned(drive, avoid);
+        let key = state.space.build_tuple(class.id, &mut draw, &slow).or_else(|| {
             // The few free stripes of the class's own zones may not match, however often drawn.
             self.add_zone(state, class);
-            state.space.build_tuple(class.id, &mut draw)
+            state.space.build_tuple(class.id, &mut draw, &slow)
         })?;
         let tuple = state.space.tuple(key).expect("just built");
         let record = Record::Tuple { stripes: tuple.stripes.to_vec(), slots: tuple.slots.to_vec() };
@@ -335,12 +430,22 @@ impl<E: Env> Shard<E> {
         }
     }
 
-    /// A free stripe for a full-stripe write.
-    pub fn take_stripe(&self, class: &Rc<Class>, claim: Claim) -> Option<StripeId> {
+    /// A free stripe for a full-stripe write, if possible without slow drives and those to
+    /// `avoid`.
+    pub fn take_stripe(&self, class: &Rc<Class>, claim: Claim, avoid: &Avoid) -> Option<StripeId> {
         let mut state = self.state.borrow_mut();
         self.ensure_free(&mut state, class, claim)?;
         let mut draw = |below: usize| (self.env.random() % below as u64) as usize;
-        state.space.take_stripe(class.id, &mut draw)
+        let shunned = |drive| self.is_shunned(drive, avoid);
+        let quick = state.space.take_stripe(class.id, &mut draw, &shunned, 0);
+        let (stripe, passed) = quick.or_else(|| {
+            // What the class's own zones still have free may all be on the slow drive.
+            self.add_zone(&mut state, class);
+            let quick = state.space.take_stripe(class.id, &mut draw, &shunned, 0);
+            quick.or_else(|| state.space.take_stripe(class.id, &mut draw, &shunned, usize::MAX))
+        })?;
+        self.count(|counters| counters.redirected_writes += u64::from(passed));
+        Some(stripe)
     }
 
     /// Waits until `take` finds what it wants. Fails only when waiting can't help.

@@ -27,7 +27,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::geometry::{Class, PoolGeometry};
-use crate::limits::CLASSES_MAX;
+use crate::limits::{CLASSES_MAX, STRIPE_CANDIDATES};
 use crate::planted::{self, Bug};
 use crate::tuple::{Tuple, TupleKey};
 
@@ -318,12 +318,14 @@ impl Space {
         self.classes[usize::from(id.0)].free
     }
 
-    fn take_free(&mut self, id: ClassId, draw: Draw) -> Option<StripeId> {
+    /// A free stripe of any zone, or of the one that got its first free stripe last.
+    fn take_free(&mut self, id: ClassId, newest: bool, draw: Draw) -> Option<StripeId> {
         let space = &mut self.classes[usize::from(id.0)];
         if space.zones_with_free.is_empty() {
             return None;
         }
-        let at = draw(space.zones_with_free.len());
+        let zones = space.zones_with_free.len();
+        let at = if newest { zones - 1 } else { draw(zones) };
         let zone = space.zones_with_free[at];
         let found = self.zones[zone as usize].as_mut().expect("listed zones are assigned");
         let index = found.free.swap_remove(draw(found.free.len()));
@@ -357,26 +359,39 @@ impl Space {
         self.avoid[usize::from(drive.0)]
     }
 
-    fn avoided_in(&self, class: &Class, stripe: StripeId) -> usize {
-        (0..class.width()).filter(|&at| self.is_avoided(class.drive(stripe, at))).count()
-    }
-
-    /// A free stripe for a full-stripe write; of four drawn, the one with the fewest avoided
-    /// drives.
-    pub fn take_stripe(&mut self, id: ClassId, draw: Draw) -> Option<StripeId> {
+    /// A free stripe for a full-stripe write: the first drawn without a lost or slow drive, or of
+    /// [`STRIPE_CANDIDATES`] the one with the fewest; with more than `slow_max` slow drives none.
+    /// Says whether any was passed over because of a slow drive.
+    pub fn take_stripe(
+        &mut self,
+        id: ClassId,
+        draw: Draw,
+        is_slow: &dyn Fn(DriveIndex) -> bool,
+        slow_max: usize,
+    ) -> Option<(StripeId, bool)> {
         let class = self.class(id).clone();
-        let tries = if self.avoid.contains(&true) { 4 } else { 1 };
-        let mut drawn: SmallVec<[StripeId; 4]> = SmallVec::new();
-        for _ in 0..tries {
-            drawn.extend(self.take_free(id, draw));
+        let mut drawn: SmallVec<[(usize, usize, StripeId); 4]> = SmallVec::new();
+        while drawn.len() < STRIPE_CANDIDATES {
+            // Every other one from the newest zone: it has some of each kind, where older ones may
+            // have nothing left but stripes with the slow drive.
+            let newest = drawn.len() % 2 == 1;
+            let Some(stripe) = self.take_free(id, newest, draw) else { break };
+            let drives = || (0..class.width()).map(|at| class.drive(stripe, at));
+            let lost = drives().filter(|&drive| self.is_avoided(drive)).count();
+            let slow = drives().filter(|&drive| is_slow(drive)).count();
+            drawn.push((lost, slow, stripe));
+            if lost + slow == 0 {
+                break;
+            }
         }
-        let best = (0..drawn.len()).min_by_key(|&at| self.avoided_in(&class, drawn[at]))?;
-        let chosen = drawn.swap_remove(best);
-        for other in drawn {
+        let best = (0..drawn.len()).min_by_key(|&at| (drawn[at].0, drawn[at].1));
+        let chosen = best.filter(|&at| drawn[at].1 <= slow_max).map(|at| drawn.swap_remove(at).2);
+        let passed = drawn.iter().any(|&(_, slow, _)| slow > 0);
+        for (_, _, other) in drawn {
             self.give_back(other);
         }
-        self.set_kind(chosen, Kind::Writing);
-        Some(chosen)
+        self.set_kind(chosen?, Kind::Writing);
+        Some((chosen?, passed))
     }
 
     /// A stripe whose full-stripe write came to nothing.

@@ -5,6 +5,7 @@
 //!                                     └─ FUA only: commit the journal block ───────┘
 //! ```
 
+use std::cell::Cell;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -12,18 +13,20 @@ use format::{Place, Record, SectorRange, StripeId, VolumeId};
 use futures_util::future::{join, join_all};
 use io::{Buf, BufMut, Durability, Env, Nanos, PAGE};
 use policy::scheme::fusion::{Part, Shape, split_write};
+use smallvec::SmallVec;
 
 use crate::api::RequestError;
+use crate::attempt::{Attempt, Avoid, Sent, Taken};
 use crate::geometry::{BlockAddress, Class};
+use crate::hedge::Way;
 use crate::map::{Deltas, Pieces};
 use crate::planted::{self, Bug};
-use crate::shard::{Claim, Shard, Spot, VolumeRecord};
+use crate::shard::{Claim, Shard, VolumeRecord};
 
 const SECTOR: u64 = 512;
 
-/// Attempts to place a write before the pool gives up on it: each failure costs a drive, and
-/// after that many there are none left that matter.
-const ATTEMPTS_MAX: usize = 8;
+/// Where the copies of a write go.
+type Targets = SmallVec<[BlockAddress; 3]>;
 
 /// One part of a request on its way.
 struct Target<'a> {
@@ -120,70 +123,88 @@ impl<E: Env> Shard<E> {
         self.journal.reserve().await;
         let _lock = self.locks.lock(volume.id, *block, *range).await;
         let _admission = self.admit(volume.id, class, *block, *range)?;
-        for _ in 0..ATTEMPTS_MAX {
-            let take = || self.take_spot(class, pages, *block, Claim::Foreground);
-            let spot = self.wait_for_space(take).await?;
-            let place =
-                Place { flbn: spot.flbn, replicated: true, sector: spot.sector + range.start % 8 };
+        // Where the copies of the place that was taken last go.
+        let targets: Cell<Targets> = Cell::default();
+        let take = |avoid: &Avoid| {
+            let spot = self.take_spot(class, pages, *block, Claim::Foreground, avoid)?;
+            let sector = spot.sector + range.start % 8;
+            let place = Place { flbn: spot.flbn, replicated: true, sector };
+            targets.set(spot.targets);
+            Some(Taken::Slot { key: spot.key, place })
+        };
+        let send = |taken: Taken| {
+            let Taken::Slot { place, .. } = taken else {
+                unreachable!("replicated writes take slots")
+            };
             let record =
                 Record::Write { volume: volume.id, block: *block, range: *range, place, crc };
-            let sequence = self.journal.append_with_data(&record);
-            let sent = self.send(&spot.targets, &data, sequence, fua).await;
-            self.finish_replicated(&target, &spot, place, sent);
-            // Only now: a checkpoint may forget the record once the map has what it says.
-            self.journal.data_done(sequence);
-            if sent == Sent::All {
-                let whole = range.len == self.geometry.block_sectors();
-                self.count(|counters| {
-                    counters.replicated_writes += u64::from(whole);
-                    counters.patch_writes += u64::from(!whole);
-                });
-                return Ok(());
-            }
-            self.record_failures().await?;
-        }
-        Err(self.fail("a write could not be stored on enough drives"))
+            self.send(taken, targets.take(), data.clone(), record, fua)
+        };
+        let won = self.store(fua, take, send).await?;
+        self.finish_replicated(&target, won.taken);
+        // Only now: a checkpoint may forget the record once the map has what it says.
+        self.settle(won);
+        let whole = range.len == self.geometry.block_sectors();
+        self.count(|counters| {
+            counters.replicated_writes += u64::from(whole);
+            counters.patch_writes += u64::from(!whole);
+        });
+        Ok(())
     }
 
     /// The data has arrived: the map changes, the tuple has one write less on its way.
-    fn finish_replicated(&self, target: &Target<'_>, spot: &Spot, place: Place, sent: Sent) {
+    fn finish_replicated(&self, target: &Target<'_>, taken: Taken) {
+        let Taken::Slot { key, place } = taken else {
+            unreachable!("replicated writes take slots")
+        };
         let mut state = self.state.borrow_mut();
-        if sent != Sent::Nothing {
-            let (volume, block) = (target.volume.id, target.block);
-            let mut deltas = Deltas::default();
-            state.map.set(volume, block, target.range, Some(place), &mut deltas);
-            self.apply_deltas(&mut state, &deltas);
-            state.space.touch(spot.key);
-        }
+        let (volume, block) = (target.volume.id, target.block);
+        let mut deltas = Deltas::default();
+        state.map.set(volume, block, target.range, Some(place), &mut deltas);
+        self.apply_deltas(&mut state, &deltas);
+        state.space.touch(key);
         let generation = self.reads.close();
-        state.space.tuple_write_done(spot.key, self.journal.latest(), generation);
+        state.space.tuple_write_done(key, self.journal.latest(), generation);
     }
 
     /// Sends one buffer to several places; with `fua` the journal goes beside it.
-    async fn send(&self, targets: &[BlockAddress], data: &Buf, sequence: u64, fua: bool) -> Sent {
-        let durability = if fua { Durability::Durable } else { Durability::Cached };
-        let write =
-            |at: &BlockAddress| self.array.write(at.drive, at.offset, data.clone(), durability);
-        // A member that is gone already doesn't count: the write is as redundant as it can be.
-        let wanted = targets.iter().filter(|at| self.array.is_active(at.drive)).count();
-        let writes = async {
-            if let [first, second] = targets {
+    fn send(
+        &self,
+        taken: Taken,
+        targets: Targets,
+        data: Buf,
+        record: Record,
+        fua: bool,
+    ) -> Attempt {
+        let durability = durability(fua);
+        let sequence = self.journal.append_with_data(&record);
+        let drives = targets.iter().map(|at| at.drive).collect();
+        let array = self.array.clone();
+        let writes = Box::pin(async move {
+            let write =
+                |at: &BlockAddress| array.write(at.drive, at.offset, data.clone(), durability);
+            // A member that is gone already doesn't count: the write is as redundant as it can be.
+            let wanted = targets.iter().filter(|at| array.is_active(at.drive)).count();
+            let stored = if let [first, second] = &targets[..] {
                 let (first, second) = join(write(first), write(second)).await;
-                return usize::from(first.is_ok()) + usize::from(second.is_ok());
+                usize::from(first.is_ok()) + usize::from(second.is_ok())
+            } else {
+                join_all(targets.iter().map(write)).await.iter().filter(|done| done.is_ok()).count()
+            };
+            match stored {
+                0 => Sent::Nothing,
+                stored if stored >= wanted => Sent::All,
+                _ => Sent::Some,
             }
-            join_all(targets.iter().map(write)).await.iter().filter(|done| done.is_ok()).count()
-        };
-        let (stored, committed) = if fua && !planted::is(Bug::AckFuaEarly) {
-            join(writes, self.journal.commit(sequence)).await
-        } else {
-            (writes.await, true)
-        };
-        match stored {
-            _ if !committed => Sent::Nothing,
-            0 => Sent::Nothing,
-            stored if stored >= wanted => Sent::All,
-            _ => Sent::Some,
-        }
+        });
+        let commit = self.commit_beside(sequence, fua);
+        Attempt { taken, drives, record, sequence, writes, commit, sent: None }
+    }
+
+    fn commit_beside(&self, sequence: u64, fua: bool) -> Option<Way<bool>> {
+        let journal = self.journal.clone();
+        let wanted = fua && !planted::is(Bug::AckFuaEarly);
+        wanted.then(|| -> Way<bool> { Box::pin(async move { journal.commit(sequence).await }) })
     }
 
     // ---- full stripes
@@ -219,37 +240,27 @@ impl<E: Env> Shard<E> {
         let owners: Vec<Option<(VolumeId, u64)>> = (0..class.data() as u64)
             .map(|at| (at < u64::from(count)).then_some((volume.id, first + at)))
             .collect();
-        for _ in 0..ATTEMPTS_MAX {
-            let take = || self.take_stripe(class, Claim::Foreground);
-            let stripe = self.wait_for_space(take).await?;
+        let blocks: Rc<[Buf]> = blocks.into();
+        let take = |avoid: &Avoid| {
+            let stripe = self.take_stripe(class, Claim::Foreground, avoid)?;
+            Some(Taken::Stripe(stripe))
+        };
+        let send = |taken: Taken| {
+            let Taken::Stripe(stripe) = taken else { unreachable!("stripe writes take stripes") };
             let record = Record::Stripe { stripe, blocks: owners.clone(), crcs: crcs.clone() };
-            let sequence = self.journal.append_with_data(&record);
-            let sent = self.send_stripe(class, stripe, &blocks, sequence, fua).await;
-            self.finish_stripe(volume.id, class, stripe, first..first + u64::from(count), sent);
-            self.journal.data_done(sequence);
-            if sent == Sent::All {
-                self.count(|counters| counters.stripe_writes += 1);
-                return Ok(());
-            }
-            self.record_failures().await?;
-        }
-        Err(self.fail("a stripe could not be stored on enough drives"))
+            self.send_stripe(class, stripe, blocks.clone(), record, fua)
+        };
+        let won = self.store(fua, take, send).await?;
+        let Taken::Stripe(stripe) = won.taken else { unreachable!("stripe writes take stripes") };
+        self.finish_stripe(volume.id, class, stripe, first..first + u64::from(count));
+        self.settle(won);
+        self.count(|counters| counters.stripe_writes += 1);
+        Ok(())
     }
 
-    /// The stripe is on its drives, or never will be: the map and space say so.
-    fn finish_stripe(
-        &self,
-        volume: VolumeId,
-        class: &Class,
-        stripe: StripeId,
-        blocks: Range<u64>,
-        sent: Sent,
-    ) {
+    /// The stripe is on its drives: the map and space say so.
+    fn finish_stripe(&self, volume: VolumeId, class: &Class, stripe: StripeId, blocks: Range<u64>) {
         let mut state = self.state.borrow_mut();
-        if sent == Sent::Nothing {
-            let generation = self.reads.close();
-            return state.space.abandon_stripe(stripe, self.journal.latest(), generation);
-        }
         let whole = SectorRange { start: 0, len: self.geometry.block_sectors() };
         let mut deltas = Deltas::default();
         for (position, block) in blocks.enumerate() {
@@ -261,32 +272,36 @@ impl<E: Env> Shard<E> {
         state.space.stripe_written(stripe, self.journal.latest(), self.reads.close());
     }
 
-    /// Writes all blocks of a stripe. `Some`: it is readable, but a member failed under it.
-    async fn send_stripe(
+    /// Writes all blocks of a stripe.
+    fn send_stripe(
         &self,
-        class: &Class,
+        class: &Rc<Class>,
         stripe: StripeId,
-        blocks: &[Buf],
-        sequence: u64,
+        blocks: Rc<[Buf]>,
+        record: Record,
         fua: bool,
-    ) -> Sent {
-        let durability = if fua { Durability::Durable } else { Durability::Cached };
+    ) -> Attempt {
+        let durability = durability(fua);
+        let sequence = self.journal.append_with_data(&record);
         let gone_before = self.inactive_members(class, stripe);
-        let write = |(position, block): (usize, &Buf)| {
-            let at = self.geometry.address(class, stripe, position);
-            self.array.write(at.drive, at.offset, block.clone(), durability)
-        };
-        let writes = join_all(blocks.iter().enumerate().map(write));
-        let (done, committed) = if fua {
-            join(writes, self.journal.commit(sequence)).await
-        } else {
-            (writes.await, true)
-        };
-        let lost = done.iter().filter(|done| done.is_err()).count();
-        if !committed || lost > class.parity() {
-            return Sent::Nothing;
-        }
-        if lost > gone_before { Sent::Some } else { Sent::All }
+        let address = |position| self.geometry.address(class, stripe, position);
+        let targets: SmallVec<[BlockAddress; 8]> = (0..class.width()).map(address).collect();
+        let drives = targets.iter().map(|at| at.drive).collect();
+        let (array, parity) = (self.array.clone(), class.parity());
+        let writes = Box::pin(async move {
+            let write = |(at, block): (&BlockAddress, &Buf)| {
+                array.write(at.drive, at.offset, block.clone(), durability)
+            };
+            let done = join_all(targets.iter().zip(blocks.iter()).map(write)).await;
+            match done.iter().filter(|done| done.is_err()).count() {
+                lost if lost > parity => Sent::Nothing,
+                lost if lost > gone_before => Sent::Some,
+                _ => Sent::All,
+            }
+        });
+        let commit = self.commit_beside(sequence, fua);
+        let taken = Taken::Stripe(stripe);
+        Attempt { taken, drives, record, sequence, writes, commit, sent: None }
     }
 
     pub(crate) fn inactive_members(&self, class: &Class, stripe: StripeId) -> usize {
@@ -376,12 +391,8 @@ impl<E: Env> Drop for Admission<'_, E> {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sent {
-    All,
-    /// Readable, but less redundant than it should be.
-    Some,
-    Nothing,
+fn durability(fua: bool) -> Durability {
+    if fua { Durability::Durable } else { Durability::Cached }
 }
 
 pub fn check_request(volume: &VolumeRecord, offset: u64, len: u64) -> Result<(), RequestError> {

@@ -42,6 +42,8 @@ pub struct SpikeDetector {
     /// Requests in progress by slot, a ring; the window is `current - y + 1 ..= current`.
     pending: SmallVec<[u32; 16]>,
     current: u64,
+    /// When the current slot ends.
+    ends: u64,
     /// Where slots are counted from: changed with the window's length.
     base_slot: u64,
     base_time: u64,
@@ -58,6 +60,7 @@ impl SpikeDetector {
             pending: SmallVec::from_elem(0, slots),
             // So that no slot of the first window has a negative number.
             current: slots as u64,
+            ends: now + config.slot(),
             base_slot: slots as u64,
             base_time: now,
             stragglers: 0,
@@ -76,25 +79,31 @@ impl SpikeDetector {
         self.base_slot = self.current;
         self.base_time = now;
         self.config.window = window;
+        self.ends = now + self.config.slot();
     }
 
     /// Lets the window slide up to `now`.
     pub fn advance(&mut self, now: u64) {
-        let slot = self.base_slot + now.saturating_sub(self.base_time) / self.config.slot();
+        if now >= self.ends {
+            self.slide(now);
+        }
+    }
+
+    fn slide(&mut self, now: u64) {
+        let slot_len = self.config.slot();
+        let slot = self.base_slot + (now - self.base_time) / slot_len;
         let count = self.pending.len() as u64;
         // After a long rest every slot leaves once.
-        let passed = slot.saturating_sub(self.current).min(count);
+        let passed = (slot - self.current).min(count);
         for left in 0..passed {
             let at = ((self.current + 1 + left) % count) as usize;
             let late = std::mem::take(&mut self.pending[at]);
             self.stragglers += late;
             self.stragglers_total += u64::from(late);
         }
-        if slot > self.current {
-            // The slots that just left were counted by their place in the ring.
-            self.current = slot;
-            self.judge();
-        }
+        self.current = slot;
+        self.ends = self.base_time + (slot + 1 - self.base_slot) * slot_len;
+        self.judge();
     }
 
     pub fn dispatch(&mut self, now: u64) -> Slot {

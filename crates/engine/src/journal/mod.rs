@@ -18,9 +18,9 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use format::{BlockBuilder, JOURNAL_BLOCK_MAX, JournalHeader, Record, Uuid};
-use futures_util::future::join_all;
+use futures_util::future::{Either, select};
 use io::sync::Event;
-use io::{Buf, Durability, Env};
+use io::{Buf, Durability, Env, Nanos};
 use layout::DriveIndex;
 
 use crate::array::Array;
@@ -42,6 +42,9 @@ pub struct JournalIdentity {
 struct BlockState {
     /// Records whose data writes are not over.
     data_pending: u32,
+    /// Newest block with a record that takes the place of one of this block, whose data may
+    /// never arrive.
+    superseded_by: u64,
     written: bool,
     /// What the block itself says to be durable.
     says_durable: u64,
@@ -79,6 +82,34 @@ pub struct Journal<E: Env> {
     progress: Event,
     room: Event,
     failed: Cell<bool>,
+    /// Blocks that were sent to further drives because one was late.
+    hedged: Cell<u64>,
+}
+
+/// The copies of one block on their way.
+#[derive(Default)]
+struct Copies {
+    written: Cell<usize>,
+    pending: Cell<usize>,
+    changed: Event,
+}
+
+impl State {
+    /// The newest block, `limit` at most, such that for all records up to it their data has
+    /// arrived, or that of a record up to it that took their place.
+    fn settled_upto(&self, limit: u64) -> u64 {
+        let (mut settled, mut needed) = (self.first - 1, 0);
+        for (block, number) in self.blocks.iter().zip(self.first..=limit) {
+            if block.data_pending > 0 {
+                break;
+            }
+            needed = needed.max(block.superseded_by);
+            if needed <= number {
+                settled = number;
+            }
+        }
+        settled
+    }
 }
 
 /// What became of the journal's blocks, for `status`.
@@ -87,6 +118,7 @@ pub struct JournalStats {
     pub blocks: u64,
     pub bytes: u64,
     pub fill_percent: u8,
+    pub hedged: u64,
 }
 
 impl<E: Env> Journal<E> {
@@ -123,6 +155,7 @@ impl<E: Env> Journal<E> {
             progress: Event::new(),
             room: Event::new(),
             failed: Cell::new(false),
+            hedged: Cell::new(0),
         })
     }
 
@@ -199,6 +232,16 @@ impl<E: Env> Journal<E> {
         state.blocks[at].data_pending -= 1;
     }
 
+    /// The data of a record in block `sequence` may never arrive; a later one, in block `by`, says
+    /// the same of another place, and its data has arrived.
+    pub fn data_superseded(&self, sequence: u64, by: u64) {
+        self.data_done(sequence);
+        let mut state = self.state.borrow_mut();
+        let at = (sequence - state.first) as usize;
+        let block = &mut state.blocks[at];
+        block.superseded_by = block.superseded_by.max(by);
+    }
+
     /// The newest block that holds a record; what dies now is dead once this is durable.
     pub fn latest(&self) -> u64 {
         let state = self.state.borrow();
@@ -264,43 +307,89 @@ impl<E: Env> Journal<E> {
         sequence
     }
 
+    /// Writes the block to as many rings as it needs copies, and to further ones when a drive
+    /// fails, or is late.
     async fn write_block(self: Rc<Self>, sequence: u64, bytes: Buf) {
-        let mut written: Vec<DriveIndex> = Vec::new();
-        let cached = planted::is(Bug::CacheJournal);
-        let durability = if cached { Durability::Cached } else { Durability::Durable };
+        let copies = Rc::new(Copies::default());
+        let mut tried: Vec<DriveIndex> = Vec::new();
+        let mut wanted = self.copies();
+        let patience = self.array.monitor.write_patience();
         loop {
-            let targets = self.choose_rings(sequence, bytes.len() as u64, &written);
-            if targets.is_empty() {
+            let missing = wanted.saturating_sub(copies.written.get() + copies.pending.get());
+            for (index, offset) in self.choose_rings(sequence, bytes.len() as u64, &tried, missing)
+            {
+                tried.push(index);
+                self.write_copy(&copies, sequence, index, offset, bytes.clone());
+            }
+            let enough = self.copies().min(self.array.active().len()).max(1);
+            if copies.written.get() >= enough || copies.pending.get() == 0 {
                 break;
             }
-            let write = |(index, offset): (DriveIndex, u64)| {
-                let (array, bytes) = (self.array.clone(), bytes.clone());
-                async move {
-                    let done = array.write(index, offset, bytes, durability).await;
-                    done.is_ok().then_some(index)
+            let changed = copies.changed.wait();
+            let late = patience.map(|span| self.env.sleep_until(self.env.now() + Nanos(span)));
+            let is_late = match late {
+                Some(late) => {
+                    matches!(select(changed, Box::pin(late)).await, Either::Right(_))
+                }
+                None => {
+                    changed.await;
+                    false
                 }
             };
-            written.extend(join_all(targets.into_iter().map(write)).await.into_iter().flatten());
-            if written.len() >= self.copies().min(self.array.active().len()) {
-                break;
+            // Copies on their way to slow drives count no more; once for all of them.
+            if is_late && wanted <= self.copies() {
+                wanted += copies.pending.get();
+                self.hedged.set(self.hedged.get() + 1);
             }
         }
-        self.block_written(sequence, bytes.len() as u64 * written.len() as u64, written.len());
+        let count = copies.written.get();
+        self.block_written(sequence, bytes.len() as u64 * count as u64, count);
     }
 
-    /// Rings for the copies of a block that are still missing: the emptiest, in rotation.
-    fn choose_rings(&self, sequence: u64, len: u64, have: &[DriveIndex]) -> Vec<(DriveIndex, u64)> {
+    fn write_copy(
+        self: &Rc<Self>,
+        copies: &Rc<Copies>,
+        sequence: u64,
+        index: DriveIndex,
+        offset: u64,
+        bytes: Buf,
+    ) {
+        let durability = match planted::is(Bug::CacheJournal) {
+            true => Durability::Cached,
+            false => Durability::Durable,
+        };
+        let (journal, copies) = (self.clone(), copies.clone());
+        copies.pending.set(copies.pending.get() + 1);
+        self.array.leftovers.leave(&self.env, async move {
+            let done = journal.array.write(index, offset, bytes, durability).await;
+            journal.state.borrow_mut().rings[usize::from(index.0)].over(sequence);
+            copies.pending.set(copies.pending.get() - 1);
+            copies.written.set(copies.written.get() + usize::from(done.is_ok()));
+            copies.changed.notify_all();
+            journal.room.notify_all();
+        });
+    }
+
+    /// Rings for the copies of a block that are still missing: not of slow drives, the emptiest, in
+    /// rotation.
+    fn choose_rings(
+        &self,
+        sequence: u64,
+        len: u64,
+        tried: &[DriveIndex],
+        missing: usize,
+    ) -> Vec<(DriveIndex, u64)> {
         let mut state = self.state.borrow_mut();
-        let missing = state.copies.saturating_sub(have.len());
         state.rotor += missing;
         let (rotor, count) = (state.rotor, self.array.len());
         let mut candidates: Vec<DriveIndex> =
-            self.array.active().into_iter().filter(|index| !have.contains(index)).collect();
+            self.array.active().into_iter().filter(|index| !tried.contains(index)).collect();
         candidates.retain(|index| state.rings[usize::from(index.0)].fits(len));
         candidates.sort_by_key(|index| {
             let at = usize::from(index.0);
+            let slow = self.array.is_slow(*index);
             // Usage in coarse steps, so that rotation decides among equals.
-            (state.rings[at].used() / (4 * len.max(1)), (at + count - rotor % count) % count)
+            (slow, state.rings[at].used() / (4 * len.max(1)), (at + count - rotor % count) % count)
         });
         let place = |index: DriveIndex| {
             let ring = &mut state.rings[usize::from(index.0)];
@@ -362,14 +451,13 @@ impl<E: Env> Journal<E> {
     /// arrived.
     pub fn settled(&self) -> u64 {
         let state = self.state.borrow();
-        let settled = state.blocks.iter().take_while(|block| block.data_pending == 0).count();
-        (state.first + settled as u64 - 1).min(state.open - 1)
+        state.settled_upto(state.open - 1)
     }
 
     /// End of a flush that began when `settled` was read.
     pub fn note_durable(&self, settled: u64) {
         let mut state = self.state.borrow_mut();
-        let durable = settled.min(state.written);
+        let durable = state.settled_upto(settled.min(state.written));
         state.durable = state.durable.max(durable);
         while state.first <= state.durable {
             state.blocks.pop_front();
@@ -396,6 +484,7 @@ impl<E: Env> Journal<E> {
             blocks: state.blocks_written,
             bytes: state.bytes_written,
             fill_percent: self.fill_percent_of(&state),
+            hedged: self.hedged.get(),
         }
     }
 

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! A block never wraps: if it doesn't fit before the end, the rest of the ring is skipped and
-//! counted as used by it.
+//! counted as used by it. Space is used again only when the block is forgotten *and* its write is
+//! over: one that a slow drive carries out late must not overwrite a newer block.
 
 use std::collections::VecDeque;
 
@@ -14,13 +15,22 @@ pub struct Ring {
     len: u64,
     head: u64,
     used: u64,
-    /// Sequence and bytes (skipped ones included) of each block, oldest first.
-    blocks: VecDeque<(u64, u64)>,
+    /// Oldest first.
+    blocks: VecDeque<Placed>,
+    /// Blocks before this one are forgotten.
+    start: u64,
+}
+
+struct Placed {
+    sequence: u64,
+    /// Skipped ones included.
+    bytes: u64,
+    over: bool,
 }
 
 impl Ring {
     pub fn new(len: u64) -> Ring {
-        Ring { len, head: 0, used: 0, blocks: VecDeque::new() }
+        Ring { len, head: 0, used: 0, blocks: VecDeque::new(), start: 0 }
     }
 
     pub fn len(&self) -> u64 {
@@ -46,17 +56,29 @@ impl Ring {
         let offset = if skipped > 0 { 0 } else { self.head };
         self.head = (offset + bytes) % self.len;
         self.used += skipped + bytes;
-        self.blocks.push_back((sequence, skipped + bytes));
+        self.blocks.push_back(Placed { sequence, bytes: skipped + bytes, over: false });
         offset
     }
 
+    /// The write of block `sequence` is over, well or badly.
+    pub fn over(&mut self, sequence: u64) {
+        let found = self.blocks.iter_mut().rev().find(|block| block.sequence == sequence);
+        found.expect("a block is placed before it is written").over = true;
+        self.release();
+    }
+
     pub fn forget_before(&mut self, start: u64) {
+        self.start = self.start.max(start);
+        self.release();
+    }
+
+    fn release(&mut self) {
         // Blocks may be placed slightly out of order (retries); stop at the first that stays.
-        while let Some(&(sequence, bytes)) = self.blocks.front() {
-            if sequence >= start {
+        while let Some(block) = self.blocks.front() {
+            if block.sequence >= self.start || !block.over {
                 break;
             }
-            self.used -= bytes;
+            self.used -= block.bytes;
             self.blocks.pop_front();
         }
     }
@@ -77,6 +99,7 @@ mod tests {
             while !ring.fits(bytes) {
                 let (oldest, ..) = live.remove(0);
                 ring.forget_before(oldest + 1);
+                ring.over(oldest);
             }
             let offset = ring.push(sequence, bytes);
             assert!(offset + bytes <= 64);
@@ -85,5 +108,18 @@ mod tests {
             assert!(live.iter().all(clear), "block {sequence} overwrites a live one");
             live.push((sequence, offset, bytes));
         }
+    }
+
+    #[test]
+    fn a_block_that_is_being_written_keeps_its_place() {
+        let mut ring = Ring::new(64);
+        ring.push(1, 40);
+        ring.push(2, 10);
+        ring.over(2);
+        ring.forget_before(3);
+        assert!(!ring.fits(40), "block 1 may still arrive");
+        ring.over(1);
+        assert!(ring.fits(40));
+        assert_eq!(ring.used(), 0);
     }
 }

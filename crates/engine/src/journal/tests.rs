@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use format::{Extent, JOURNAL_ALIGN, decode_block};
+use futures_util::future::join_all;
 use io::Nanos;
 use io::rng::Rng;
 use io::virt::{Disk, Latency, VirtDrive, VirtEnv};
 
 use super::*;
-use crate::api::DriveState;
+use crate::api::{DriveState, SpikeHandling};
 
 const RING: u64 = 256 << 10;
 const AT: u64 = 64 << 10;
@@ -34,7 +35,10 @@ fn world(drives: usize, copies: usize, seed: u64) -> World {
         let drive = VirtDrive::attach(&env, disk, Latency::SSD);
         (Uuid([at as u8; 16]), 1 << 20, DriveState::Active, Some(drive))
     };
-    let array = Rc::new(Array::new(disks.iter().enumerate().map(member).collect()));
+    let members = disks.iter().enumerate().map(member).collect();
+    let own = env.clone();
+    let clock = Box::new(move || own.now());
+    let array = Rc::new(Array::new(members, SpikeHandling::default(), clock));
     let ring = Extent { offset: AT, len: RING };
     let identity = JournalIdentity { pool: Uuid([7; 16]), shard: 0, epoch: 3, ring };
     let journal = Journal::new(env.clone(), array.clone(), identity, 1, copies);

@@ -11,7 +11,7 @@ use layout::StripeShape;
 
 use crate::api::{
     Counters, CreateError, CreateSpec, DriveState, OpenError, OpenOptions, RecoveryReport,
-    RequestError,
+    RequestError, SpikeHandling,
 };
 use crate::array::Array;
 use crate::checkpoint::{layout_kind, settings_pairs};
@@ -19,6 +19,7 @@ use crate::geometry::{Class, PoolGeometry};
 use crate::journal::{Journal, JournalIdentity};
 use crate::label::{Label, Labels, read_label};
 use crate::locks::RangeLocks;
+use crate::monitor::Clock;
 use crate::pool::{Inner, Pool};
 use crate::reads::ReadGenerations;
 use crate::recover::{Recovered, Recovery};
@@ -44,7 +45,9 @@ impl<E: Env> Pool<E> {
     ) -> Result<Pool<E>, OpenError> {
         let labelled = read_labels(drives).await?;
         let label = newest_label(&labelled)?;
-        let array = Rc::new(assemble(&label, labelled)?);
+        let own = env.clone();
+        let clock: Clock = Box::new(move || own.recent());
+        let array = Rc::new(assemble(&label, labelled, options.spikes, clock)?);
         let geometry = geometry_of(&label);
         let recovery = Recovery {
             label: &label,
@@ -78,6 +81,7 @@ impl<E: Env> Pool<E> {
             })?;
             shard.start_background();
         }
+        shard.start_ladder();
         Ok(Pool::from_shard(shard, report, options.spikes.detect))
     }
 
@@ -204,6 +208,8 @@ pub(super) fn newest_label<D: Drive>(found: &[Labelled<D>]) -> Result<Superblock
 pub(super) fn assemble<D: Drive>(
     label: &Superblock,
     found: Vec<Labelled<D>>,
+    spikes: SpikeHandling,
+    clock: Clock,
 ) -> Result<Array<D>, OpenError> {
     let mut drives: BTreeMap<format::Uuid, D> =
         found.into_iter().map(|labelled| (labelled.label.drive, labelled.drive)).collect();
@@ -234,7 +240,7 @@ pub(super) fn assemble<D: Drive>(
             list: missing.join(", "),
         });
     }
-    Ok(Array::new(members))
+    Ok(Array::new(members, spikes, clock))
 }
 
 /// A pool is not opened for writing when a volume of it can't be whole: the missing drives
@@ -313,7 +319,9 @@ fn build_shard<E: Env>(
     for index in array.indexes() {
         state.space.set_avoided(index, !array.is_active(index));
     }
-    Rc::new(Shard {
+    Rc::new_cyclic(|me| Shard {
+        me: me.clone(),
+        released: Cell::new(false),
         env: env.clone(),
         geometry,
         array,

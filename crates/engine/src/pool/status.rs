@@ -3,8 +3,8 @@
 use io::Env;
 
 use crate::api::{
-    BacklogStatus, Counters, DriveHealth, DriveOverride, DriveState, DriveStatus, MemoryStatus,
-    OperationLatencies, PoolStatus, SpaceStatus, SpikeStatus,
+    BacklogStatus, Counters, DriveOverride, DriveState, DriveStatus, DriveVerbError, MemoryStatus,
+    PoolStatus, SpaceStatus,
 };
 use crate::pool::{Pool, usable_bytes};
 
@@ -44,6 +44,11 @@ impl<E: Env> Pool<E> {
 
     fn drive_status(&self, index: layout::DriveIndex) -> DriveStatus {
         let member = self.shard().array.member(index);
+        let monitor = &self.shard().array.monitor;
+        let (health, decided) = {
+            let watch = monitor.watch(index).borrow();
+            (watch.health, watch.decided)
+        };
         DriveStatus {
             index: index.0,
             uuid: member.uuid,
@@ -51,10 +56,10 @@ impl<E: Env> Pool<E> {
             state: member.state(),
             size: member.size,
             counters: member.counters(),
-            health: DriveHealth::default(),
-            decided: DriveOverride::default(),
-            spikes: SpikeStatus::default(),
-            latency: OperationLatencies::default(),
+            health,
+            decided,
+            spikes: monitor.spikes(index),
+            latency: monitor.latencies(index),
         }
     }
 
@@ -80,7 +85,43 @@ impl<E: Env> Pool<E> {
     pub fn counters(&self) -> Counters {
         let journal = self.shard().journal.stats();
         let counters = self.shard().counters.get();
-        Counters { journal_blocks: journal.blocks, journal_bytes: journal.bytes, ..counters }
+        Counters {
+            journal_blocks: journal.blocks,
+            journal_bytes: journal.bytes,
+            hedged_journal_blocks: journal.hedged,
+            ..counters
+        }
+    }
+
+    /// An operator's word on a drive: gone round, trusted, or judged by its answers.
+    pub fn drive_decide(&self, index: u16, decided: DriveOverride) -> Result<(), DriveVerbError> {
+        self.shard().decide(self.drive_index(index)?, decided);
+        Ok(())
+    }
+
+    /// The drive is not used any more, whatever it holds. Refused if a volume would lose data,
+    /// unless forced.
+    pub async fn drive_fail(
+        &self,
+        index: u16,
+        reason: &str,
+        force: bool,
+    ) -> Result<(), DriveVerbError> {
+        let shard = self.shard();
+        let drive = self.drive_index(index)?;
+        let gone = |&other: &layout::DriveIndex| other == drive || !shard.array.is_active(other);
+        let gone = shard.array.indexes().filter(gone).count();
+        let parity = shard.least_parity();
+        if gone > parity && !force {
+            return Err(DriveVerbError::Needed { index, gone, parity });
+        }
+        Ok(shard.fail_drive(drive, reason).await?)
+    }
+
+    fn drive_index(&self, index: u16) -> Result<layout::DriveIndex, DriveVerbError> {
+        let drives = self.shard().array.len();
+        let known = usize::from(index) < drives;
+        known.then_some(layout::DriveIndex(index)).ok_or(DriveVerbError::NotFound { index, drives })
     }
 
     /// Events after number `after`, oldest first; 0 for all that are remembered.

@@ -72,7 +72,7 @@ fn slots_lie_on_different_drives_in_every_layout() {
                 let wanted = TUPLE_CANDIDATES[usize::from(parity) - 1] as u64;
                 // As long as there is plenty to choose from, there is a tuple.
                 while space.has_free_in_zones(ID) >= (stripes / 2).max(wanted) {
-                    let built = space.build_tuple(ID, &mut |below| rng.index(below));
+                    let built = space.build_tuple(ID, &mut |below| rng.index(below), &|_| false);
                     let key = built.unwrap_or_else(|| panic!("no tuple of {shape} on {drives}"));
                     check_slots(&space, key);
                 }
@@ -96,7 +96,8 @@ fn chosen_stripes_share_fewer_drives_than_random_ones() {
         };
         let (mut chosen, mut random) = (0, 0);
         for _ in 0..300 {
-            let key = space.build_tuple(ID, &mut |below| rng.index(below)).expect("room");
+            let key =
+                space.build_tuple(ID, &mut |below| rng.index(below), &|_| false).expect("room");
             chosen += shared(&space.tuple(key).expect("built").stripes.clone());
             let any = |rng: &mut Rng| StripeId {
                 zone: rng.below(40) as u32,
@@ -252,9 +253,11 @@ impl Model {
     fn take_stripe(&mut self) {
         let free = self.count(Kind::Free);
         let (space, rng) = (&mut self.space, &mut self.rng);
-        let taken = space.take_stripe(ID, &mut |below| rng.index(below));
+        let slow = rng.index(space.geometry.drives * 2);
+        let is_slow = |drive: layout::DriveIndex| usize::from(drive.0) == slow;
+        let taken = space.take_stripe(ID, &mut |below| rng.index(below), &is_slow, usize::MAX);
         assert_eq!(taken.is_some(), free > 0);
-        if let Some(stripe) = taken {
+        if let Some((stripe, _)) = taken {
             let before = self.kinds.insert(stripe, Kind::Writing);
             assert_eq!(before, Some(Kind::Free), "{stripe} was in use");
         }
@@ -317,7 +320,9 @@ impl Model {
 
     fn build(&mut self) {
         let (space, rng) = (&mut self.space, &mut self.rng);
-        let Some(key) = space.build_tuple(ID, &mut |below| rng.index(below)) else { return };
+        let Some(key) = space.build_tuple(ID, &mut |below| rng.index(below), &|_| false) else {
+            return;
+        };
         check_slots(space, key);
         let stripes = space.tuple(key).expect("built").stripes.to_vec();
         for &stripe in &stripes {

@@ -6,23 +6,31 @@ use smallvec::SmallVec;
 
 use super::{Draw, Kind, Space};
 use crate::geometry::Class;
-use crate::limits::{TUPLE_ATTEMPTS, TUPLE_CANDIDATES};
+use crate::limits::{STRIPE_CANDIDATES, TUPLE_ATTEMPTS, TUPLE_CANDIDATES};
 use crate::tuple::{Tuple, TupleKey};
 
 impl Space {
     /// Builds a tuple from free stripes (FusionRAID §4.2: random choices, fewest common
-    /// drives, cycling around those). `None`: not enough free stripes.
-    pub fn build_tuple(&mut self, id: ClassId, draw: Draw) -> Option<TupleKey> {
-        (0..TUPLE_ATTEMPTS).find_map(|_| self.try_tuple(id, draw))
+    /// drives, cycling around those), rather of stripes without slow drives (§4.3). `None`: not
+    /// enough free stripes.
+    pub fn build_tuple(
+        &mut self,
+        id: ClassId,
+        draw: Draw,
+        is_slow: &dyn Fn(DriveIndex) -> bool,
+    ) -> Option<TupleKey> {
+        (0..TUPLE_ATTEMPTS).find_map(|_| self.try_tuple(id, draw, is_slow))
     }
 
-    fn try_tuple(&mut self, id: ClassId, draw: Draw) -> Option<TupleKey> {
+    fn try_tuple(
+        &mut self,
+        id: ClassId,
+        draw: Draw,
+        is_slow: &dyn Fn(DriveIndex) -> bool,
+    ) -> Option<TupleKey> {
         let class = self.class(id).clone();
         let wanted = TUPLE_CANDIDATES[class.parity() - 1];
-        let mut drawn: SmallVec<[StripeId; 6]> = SmallVec::new();
-        for _ in 0..wanted {
-            drawn.extend(self.take_free(id, draw));
-        }
+        let drawn = self.draw_stripes(id, wanted, draw, is_slow);
         let drives: Vec<Vec<DriveIndex>> = drawn.iter().map(|&s| class.drives(s)).collect();
         let chosen = choose_stripes(&drives, class.copies(), class.data());
         let Some(chosen) = chosen else {
@@ -35,6 +43,29 @@ impl Space {
         let slots = self.match_slots(&class, &stripes);
         self.tuple_insert(stripes.clone(), slots);
         Some(stripes[0])
+    }
+
+    /// `wanted` free stripes, as many of them without slow drives as a bounded search finds.
+    fn draw_stripes(
+        &mut self,
+        id: ClassId,
+        wanted: usize,
+        draw: Draw,
+        is_slow: &dyn Fn(DriveIndex) -> bool,
+    ) -> SmallVec<[StripeId; 6]> {
+        let class = self.class(id).clone();
+        let (mut quick, mut slow) = (SmallVec::new(), SmallVec::<[StripeId; 6]>::new());
+        while quick.len() < wanted && quick.len() + slow.len() < wanted + STRIPE_CANDIDATES {
+            let newest = slow.len() % 2 == 1;
+            let Some(stripe) = self.take_free(id, newest, draw) else { break };
+            let is_slow = (0..class.width()).any(|at| is_slow(class.drive(stripe, at)));
+            if is_slow { slow.push(stripe) } else { quick.push(stripe) }
+        }
+        while quick.len() < wanted && !slow.is_empty() {
+            quick.push(slow.remove(0));
+        }
+        slow.into_iter().for_each(|stripe| self.give_back(stripe));
+        quick
     }
 
     fn match_slots(&self, class: &Class, stripes: &[StripeId]) -> Box<[[u8; 2]]> {

@@ -11,4 +11,5 @@ mod operations;
 mod reopen;
 mod shapes;
 mod space_use;
+mod spikes;
 mod volumes_admin;

@@ -1,0 +1,202 @@
+//! Storing a write: an attempt at one place, and another elsewhere when it is late or fails.
+//!
+//! ```text
+//!  attempt 1   record s1 ─ copies to A ───────────────────────────────────> over: A is given back
+//!                                      │ late
+//!  attempt 2                           └ record s2 ─ copies to B ─> map, answer
+//!                                                    s1 counts as settled once s2 is durable
+//! ```
+//!
+//! The record of the place that the map gets is always the newest of the request: if an earlier
+//! attempt wins after all, its record is appended once more. So replaying the journal ends where
+//! the map does, whichever copies a crash leaves.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use format::{Place, Record, StripeId};
+use io::Env;
+use layout::DriveIndex;
+use smallvec::{SmallVec, smallvec};
+
+use crate::api::RequestError;
+use crate::hedge::{Outcome, Patience, Way, Ways};
+use crate::limits::WRITE_HEDGES_MAX;
+use crate::shard::Shard;
+use crate::tuple::TupleKey;
+
+/// Attempts to place a write before the pool gives up on it: each failure costs a drive, and
+/// after that many there are none left that matter.
+const ATTEMPTS_MAX: usize = 8;
+
+/// Drives that a new attempt had better not use.
+pub type Avoid = SmallVec<[DriveIndex; 8]>;
+
+/// The place of an attempt.
+#[derive(Clone, Copy, Debug)]
+pub enum Taken {
+    Slot { key: TupleKey, place: Place },
+    Stripe(StripeId),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    All,
+    /// Readable, but less redundant than it should be.
+    Some,
+    Nothing,
+}
+
+/// A write on its way to one place.
+pub struct Attempt {
+    pub taken: Taken,
+    pub drives: Avoid,
+    pub record: Record,
+    /// Journal block of the record.
+    pub sequence: u64,
+    pub writes: Way<Sent>,
+    /// With FUA: the journal block's way to its drives.
+    pub commit: Option<Way<bool>>,
+    pub sent: Option<Sent>,
+}
+
+impl Future for Attempt {
+    type Output = Sent;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Sent> {
+        let attempt = &mut *self;
+        if attempt.sent.is_none()
+            && let Poll::Ready(sent) = attempt.writes.as_mut().poll(context)
+        {
+            attempt.sent = Some(sent);
+        }
+        if let Some(commit) = &mut attempt.commit {
+            match commit.as_mut().poll(context) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(true) => attempt.commit = None,
+                Poll::Ready(false) => return Poll::Ready(Sent::Nothing),
+            }
+        }
+        attempt.sent.map_or(Poll::Pending, Poll::Ready)
+    }
+}
+
+/// The attempt that holds the data, and those that don't matter any more.
+pub struct Won {
+    pub taken: Taken,
+    sequence: u64,
+    late: Ways<Attempt>,
+    /// Records of attempts that failed.
+    failed: SmallVec<[u64; 1]>,
+}
+
+impl<E: Env> Shard<E> {
+    /// Stores a write somewhere, on all the drives it needs. `take` finds a place, preferably
+    /// without the drives it is given; `send` appends the record and starts the writes.
+    pub async fn store(
+        &self,
+        fua: bool,
+        mut take: impl FnMut(&Avoid) -> Option<Taken>,
+        send: impl Fn(Taken) -> Attempt,
+    ) -> Result<Won, RequestError> {
+        let monitor = &self.array.monitor;
+        let mut patience = Patience::new(&self.env, monitor, monitor.write_patience());
+        let taken = self.wait_for_space(|| take(&Avoid::new())).await?;
+        let mut running: Ways<Attempt> = smallvec![send(taken)];
+        let mut failed: SmallVec<[u64; 1]> = SmallVec::new();
+        loop {
+            match patience.first(&mut running).await {
+                Outcome::Over(at, Sent::All) => {
+                    return self.win(running, at, failed, fua).await;
+                }
+                Outcome::Over(at, _) => {
+                    let attempt = running.remove(at);
+                    self.give_up(attempt.taken);
+                    failed.push(attempt.sequence);
+                    self.record_failures().await?;
+                    if failed.len() >= ATTEMPTS_MAX {
+                        return Err(self.fail("a write could not be stored on enough drives"));
+                    }
+                    if running.is_empty() {
+                        let taken = self.wait_for_space(|| take(&Avoid::new())).await?;
+                        running.push(send(taken));
+                    }
+                }
+                // The data is there: another place would not make the journal quicker.
+                Outcome::Late if running.iter().any(|attempt| attempt.sent.is_some()) => {}
+                Outcome::Late if running.len() > WRITE_HEDGES_MAX => patience.give_up(),
+                Outcome::Late if !patience.may_hedge() => {
+                    self.count(|counters| counters.hedges_refused += 1);
+                }
+                Outcome::Late => {
+                    let drives = running.iter().flat_map(|attempt| attempt.drives.iter().copied());
+                    let silent = |&drive: &DriveIndex| patience.is_silent(drive);
+                    // Nobody waits for space to be quicker.
+                    if let Some(taken) = take(&drives.filter(silent).collect()) {
+                        self.count(|counters| counters.hedged_writes += 1);
+                        running.push(send(taken));
+                    }
+                }
+            }
+        }
+    }
+
+    async fn win(
+        &self,
+        mut running: Ways<Attempt>,
+        at: usize,
+        failed: SmallVec<[u64; 1]>,
+        fua: bool,
+    ) -> Result<Won, RequestError> {
+        let newest = at + 1 == running.len();
+        let attempt = running.remove(at);
+        self.count(|counters| counters.hedge_wins += u64::from(at > 0));
+        let mut won =
+            Won { taken: attempt.taken, sequence: attempt.sequence, late: running, failed };
+        if !newest {
+            won.sequence = self.journal.append_with_data(&attempt.record);
+            won.failed.push(attempt.sequence);
+            if fua && !self.journal.commit(won.sequence).await {
+                return Err(self.fail("the journal can't be written to any drive"));
+            }
+        }
+        Ok(won)
+    }
+
+    /// The map has what was stored: the journal need not be asked for it any more.
+    pub fn settle(&self, won: Won) {
+        self.journal.data_done(won.sequence);
+        let late = won.late.iter().map(|attempt| attempt.sequence);
+        for sequence in won.failed.iter().copied().chain(late) {
+            self.journal.data_superseded(sequence, won.sequence);
+        }
+        for attempt in won.late {
+            self.leave_attempt(attempt);
+        }
+    }
+
+    /// Its place is taken until its writes are over.
+    fn leave_attempt(&self, attempt: Attempt) {
+        let shard = self.own();
+        self.array.leftovers.leave(&self.env, async move {
+            if attempt.sent.is_none() {
+                attempt.writes.await;
+            }
+            shard.give_up(attempt.taken);
+        });
+    }
+
+    /// Nothing that was written there counts.
+    fn give_up(&self, taken: Taken) {
+        let (latest, generation) = (self.journal.latest(), self.reads.close());
+        let mut state = self.state.borrow_mut();
+        match taken {
+            Taken::Slot { key, .. } => state.space.tuple_write_done(key, latest, generation),
+            Taken::Stripe(stripe) => state.space.abandon_stripe(stripe, latest, generation),
+        }
+        if state.space.limbo_len() > 0 {
+            self.work.notify_all();
+        }
+    }
+}

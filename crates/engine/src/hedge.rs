@@ -1,0 +1,120 @@
+//! Requests that are late are sent a second way, and the first to answer wins.
+//!
+//! ```text
+//!  first way  ────────────────┬──────────── ... ──────> too late: left to itself
+//!                             │ late, and the budget allows it
+//!  second way                 └────────────> answer
+//! ```
+//!
+//! What is left to itself runs to its end as a task: a drive's operations are counted, and the
+//! places they write to stay taken, until they are over. Nothing is cancelled.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::Poll;
+
+use io::sync::{Event, EventWait};
+use io::{Env, Nanos};
+use layout::DriveIndex;
+use smallvec::SmallVec;
+
+use crate::monitor::Monitor;
+
+/// One way of carrying out a request: owns what it needs, so that it can be left to itself.
+pub type Way<T> = Pin<Box<dyn Future<Output = T>>>;
+
+/// Ways of one request at once: the first, a second, and one more if both turn out slow.
+pub type Ways<T> = SmallVec<[T; 2]>;
+
+/// What waiting came to.
+pub enum Outcome<T> {
+    /// The way at this index is over.
+    Over(usize, T),
+    /// None is, and it is time to try another.
+    Late,
+}
+
+/// A request's patience: when it is late, and how often it has been.
+pub struct Patience<'a, E: Env> {
+    env: &'a E,
+    monitor: &'a Monitor,
+    begin: u64,
+    /// Time (ns) from one look to the next; doubled each time the answer is "not yet".
+    span: Option<u64>,
+    timer: Option<Pin<Box<dyn Future<Output = ()>>>>,
+}
+
+impl<'a, E: Env> Patience<'a, E> {
+    /// `span`: nanoseconds until the request is late; `None`: it never is.
+    pub fn new(env: &'a E, monitor: &'a Monitor, span: Option<u64>) -> Patience<'a, E> {
+        monitor.earn();
+        Patience { env, monitor, begin: env.recent().0, span, timer: None }
+    }
+
+    /// Late, and may it be sent another way? Asked once for each [`Outcome::Late`].
+    pub fn may_hedge(&self) -> bool {
+        self.monitor.spend(self.env.recent().0 - self.begin)
+    }
+
+    /// The drive has not answered something for at least as long as this request is on its way.
+    pub fn is_silent(&self, drive: DriveIndex) -> bool {
+        let oldest = self.monitor.watch(drive).borrow().oldest();
+        oldest.is_some_and(|oldest| oldest <= self.begin)
+    }
+
+    /// There is no other way: waits for those that run.
+    pub fn give_up(&mut self) {
+        self.span = None;
+        self.timer = None;
+    }
+
+    /// Waits for the first of `ways` to be over.
+    pub async fn first<T, W: Future<Output = T> + Unpin>(&mut self, ways: &mut [W]) -> Outcome<T> {
+        poll_fn(|context| {
+            for (at, way) in ways.iter_mut().enumerate() {
+                if let Poll::Ready(done) = Pin::new(way).poll(context) {
+                    return Poll::Ready(Outcome::Over(at, done));
+                }
+            }
+            let Some(span) = self.span else { return Poll::Pending };
+            let timer = self.timer.get_or_insert_with(|| {
+                Box::pin(self.env.sleep_until(self.env.now() + Nanos(span)))
+            });
+            if timer.as_mut().poll(context).is_ready() {
+                self.timer = None;
+                self.span = Some(span * 2);
+                return Poll::Ready(Outcome::Late);
+            }
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+/// Ways that were left to themselves, and other operations that may outlast whoever began them.
+#[derive(Clone, Default)]
+pub struct Leftovers(Rc<(Cell<u32>, Event)>);
+
+impl Leftovers {
+    pub fn leave<E: Env>(&self, env: &E, rest: impl Future<Output = ()> + 'static) {
+        let leftovers = self.clone();
+        self.0.0.set(self.count() + 1);
+        env.spawn(async move {
+            rest.await;
+            let (count, over) = &*leftovers.0;
+            count.set(count.get() - 1);
+            over.notify_all();
+        });
+    }
+
+    pub fn count(&self) -> u32 {
+        self.0.0.get()
+    }
+
+    /// Completes when one more is over.
+    pub fn one_over(&self) -> EventWait {
+        self.0.1.wait()
+    }
+}

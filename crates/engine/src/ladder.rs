@@ -1,0 +1,277 @@
+//! Watches the drives for longer than a spike: what is usual, who is avoided, suspected, failed
+//! (`policy::health`), and tells of it.
+//!
+//! A drive that is gone round is asked nothing by requests, so the engine asks it itself: a page
+//! now and then, whose answers decide when it is used again.
+
+use std::rc::Rc;
+
+use futures_util::future::{Either, select};
+use io::{Env, Nanos, PAGE};
+use layout::DriveIndex;
+use policy::health::{self, Facts, Reason, Rung, Tally};
+
+use crate::api::{DriveHealth, DriveOverride, DriveState, EventKind, RequestError, Severity};
+use crate::limits::{LADDER_TICK, PROBE_INTERVAL, TALLY_SPAN};
+use crate::monitor::Watch;
+use crate::shard::Shard;
+
+impl<E: Env> Shard<E> {
+    pub fn start_ladder(self: &Rc<Self>) {
+        if !self.array.monitor.handling().detect {
+            return;
+        }
+        // Weak: the pool may be dropped while a drive hangs.
+        let (shard, env) = (Rc::downgrade(self), self.env.clone());
+        self.env.spawn(async move {
+            let mut ticks: u64 = 0;
+            loop {
+                env.sleep_until(env.now() + LADDER_TICK).await;
+                let Some(shard) = shard.upgrade().filter(|shard| !shard.released.get()) else {
+                    return;
+                };
+                ticks += 1;
+                shard.tick(ticks);
+                shard.rest().await;
+            }
+        });
+    }
+
+    /// With nothing asked of any drive there is nothing to learn.
+    async fn rest(&self) {
+        let monitor = &self.array.monitor;
+        let stirring = monitor.stirring.wait();
+        let out = self.array.indexes().any(|index| monitor.watch(index).borrow().sits_out());
+        if out || monitor.is_stirred() || self.released.get() {
+            return;
+        }
+        // Looks up from time to time, so that a pool that is dropped is noticed.
+        let while_idle = self.env.sleep_until(self.env.now() + Nanos::from_secs(1));
+        match select(Box::pin(stirring), Box::pin(while_idle)).await {
+            Either::Left(_) | Either::Right(_) => {}
+        }
+    }
+
+    fn tick(&self, ticks: u64) {
+        let monitor = &self.array.monitor;
+        monitor.learn();
+        for index in self.array.indexes() {
+            monitor.watch(index).borrow_mut().end_tick();
+            self.tell_spikes(index);
+        }
+        if monitor.handling().ladder {
+            for index in self.array.indexes().filter(|&index| self.array.is_active(index)) {
+                self.climb(index);
+                self.probe(index);
+            }
+        }
+        if ticks.is_multiple_of(TALLY_SPAN) {
+            for index in self.array.indexes() {
+                forget_half(&mut monitor.watch(index).borrow_mut().tally);
+            }
+        }
+        // Whatever failed since: the labels say so before long, also if nobody writes. Not waited
+        // for: another drive may hang while they are written, and its time must run out.
+        let usable = !self.read_only && self.failure.borrow().is_none();
+        let idle = self.failure_turn.try_lock().is_some();
+        if usable && idle && self.array.has_unrecorded() {
+            let shard = self.own();
+            self.array.leftovers.leave(&self.env, async move {
+                let _ = shard.record_failures().await;
+            });
+        }
+    }
+
+    fn tell_spikes(&self, index: DriveIndex) {
+        for (begin, end) in self.array.monitor.watch(index).borrow_mut().take_untold() {
+            let text = format!(
+                "drive {} was unresponsive for {}",
+                self.drive_name(index),
+                Nanos(end - begin)
+            );
+            self.events.push(Nanos(end), Severity::Info, EventKind::Spike, Some(index.0), text);
+        }
+    }
+
+    // ---- the ladder
+
+    fn climb(&self, index: DriveIndex) {
+        let facts = self.facts_of(index);
+        let watch = self.array.monitor.watch(index);
+        if watch.borrow().decided != DriveOverride::Automatic {
+            return;
+        }
+        let rung = match watch.borrow().health {
+            DriveHealth::Good => Rung::Good,
+            DriveHealth::Avoided => Rung::Avoided,
+            DriveHealth::Suspect => Rung::Suspect,
+        };
+        let Some((next, reason)) = health::step(rung, &facts) else { return };
+        let text = self.sentence(index, next, reason, &facts);
+        if next == Rung::Failed {
+            // `record_failures` tells of it.
+            return self.array.fail(index, &text);
+        }
+        watch.borrow_mut().put_on(next, self.now());
+        let (severity, kind) = match next {
+            Rung::Good => (Severity::Info, EventKind::DriveGood),
+            Rung::Avoided => (Severity::Warning, EventKind::DriveAvoided),
+            Rung::Suspect | Rung::Failed => (Severity::Warning, EventKind::DriveSuspect),
+        };
+        let text = format!("drive {} {text}", self.drive_name(index));
+        self.events.push(self.env.now(), severity, kind, Some(index.0), text);
+    }
+
+    fn now(&self) -> u64 {
+        self.env.now().0
+    }
+
+    fn facts_of(&self, index: DriveIndex) -> Facts {
+        let monitor = &self.array.monitor;
+        let now = self.now();
+        let others: Vec<DriveIndex> =
+            self.array.indexes().filter(|&other| other != index).collect();
+        let active = |other: &&DriveIndex| self.array.is_active(**other);
+        let share = |&other: &DriveIndex| monitor.watch(other).borrow().tally.share();
+        let mut peers: Vec<u64> = others.iter().filter(active).map(share).collect();
+        let gone = others.len() - peers.len();
+        let sits_out = |&&other: &&DriveIndex| monitor.watch(other).borrow().sits_out();
+        let out = others.iter().filter(active).filter(sits_out).count();
+        let parity = self.least_parity();
+        let watch = monitor.watch(index).borrow();
+        let ladder = watch.ladder;
+        Facts {
+            oldest: watch.oldest().map_or(0, |oldest| now.saturating_sub(oldest)),
+            outlier: health::is_outlier(&watch.tally, &mut peers),
+            since: now.saturating_sub(ladder.since),
+            sit_out: ladder.sit_out,
+            good_probes: ladder.good_probes,
+            relapses: ladder.relapses,
+            may_avoid: gone + out < parity,
+            may_fail: gone < parity,
+        }
+    }
+
+    /// Drives that every volume can do without.
+    pub fn least_parity(&self) -> usize {
+        let state = self.state.borrow();
+        state.space.classes().map(|class| class.parity()).min().unwrap_or(1)
+    }
+
+    fn sentence(&self, index: DriveIndex, next: Rung, reason: Reason, facts: &Facts) -> String {
+        let tally = self.array.monitor.watch(index).borrow().tally;
+        let why = match reason {
+            Reason::Overdue => {
+                format!("an operation has had no answer for {}", Nanos(facts.oldest))
+            }
+            Reason::Outlier => format!(
+                "{} of its last {} answers were slow, more than its peers'",
+                tally.slow, tally.operations
+            ),
+            Reason::Relapses => format!("it was slow again {} times", facts.relapses),
+            Reason::Answered => "what was overdue has been answered".to_owned(),
+            Reason::Recovered => {
+                format!("{} probes in a row were quick", facts.good_probes)
+            }
+        };
+        match next {
+            Rung::Good => format!("is used again: {why}"),
+            Rung::Avoided => format!("is gone round: {why}"),
+            Rung::Suspect => format!(
+                "is suspect: {why}; it will be failed if it stays silent for {}",
+                Nanos(health::FAIL_AFTER)
+            ),
+            Rung::Failed => why,
+        }
+    }
+
+    // ---- probes
+
+    /// Asks a drive that nobody else asks.
+    fn probe(&self, index: DriveIndex) {
+        let now = self.now();
+        {
+            let mut watch = self.array.monitor.watch(index).borrow_mut();
+            let due = watch.sits_out() && now >= watch.ladder.next_probe && !watch.ladder.probing;
+            if !due {
+                return;
+            }
+            watch.ladder.probing = true;
+            watch.ladder.next_probe = now + PROBE_INTERVAL.0;
+        }
+        let area = self.geometry.zone_bytes * u64::from(self.geometry.zone_count);
+        let pages = area / PAGE as u64;
+        let offset = self.geometry.zones.offset + self.env.random() % pages * PAGE as u64;
+        let shard = self.own();
+        self.array.leftovers.leave(&self.env, async move {
+            let begin = shard.now();
+            let answered = shard.array.read(index, offset, PAGE).await.is_ok();
+            let took = shard.now() - begin;
+            let mut watch = shard.array.monitor.watch(index).borrow_mut();
+            watch.ladder.probing = false;
+            let quick = answered && took <= watch.usual();
+            watch.ladder.good_probes = if quick { watch.ladder.good_probes + 1 } else { 0 };
+        });
+    }
+
+    // ---- what an operator decides
+
+    pub fn decide(&self, index: DriveIndex, decided: DriveOverride) {
+        let mut watch = self.array.monitor.watch(index).borrow_mut();
+        let before = std::mem::replace(&mut watch.decided, decided);
+        if decided == DriveOverride::Automatic {
+            watch.put_on(Rung::Good, self.now());
+        }
+        drop(watch);
+        let text = format!(
+            "drive {}: an operator decided {decided} (was {before})",
+            self.drive_name(index)
+        );
+        let (severity, kind) = (Severity::Info, EventKind::DriveOverride);
+        self.events.push(self.env.now(), severity, kind, Some(index.0), text);
+    }
+
+    /// Fails a drive because an operator says so.
+    pub async fn fail_drive(&self, index: DriveIndex, reason: &str) -> Result<(), RequestError> {
+        if self.array.member(index).state() == DriveState::Active {
+            self.array.fail(index, reason);
+        }
+        self.record_failures().await
+    }
+}
+
+fn forget_half(tally: &mut Tally) {
+    tally.operations /= 2;
+    tally.slow /= 2;
+    tally.slow_ticks /= 2;
+}
+
+impl Watch {
+    /// Puts the drive on a rung of the ladder. Coming back down soon is a relapse, and each costs
+    /// twice the time of sitting out of the one before.
+    fn put_on(&mut self, rung: Rung, now: u64) {
+        let ladder = &mut self.ladder;
+        let rested = now.saturating_sub(ladder.since);
+        match rung {
+            Rung::Good => {
+                self.health = DriveHealth::Good;
+                self.tally = Tally::default();
+            }
+            Rung::Avoided if self.health == DriveHealth::Good => {
+                let relapse = ladder.sit_out > 0 && rested < ladder.sit_out.saturating_mul(8);
+                if relapse {
+                    ladder.relapses += 1;
+                    ladder.sit_out = (ladder.sit_out * 2).min(health::SIT_OUT_MAX);
+                } else {
+                    ladder.relapses = 0;
+                    ladder.sit_out = health::SIT_OUT;
+                }
+                self.health = DriveHealth::Avoided;
+            }
+            Rung::Avoided => self.health = DriveHealth::Avoided,
+            Rung::Suspect | Rung::Failed => self.health = DriveHealth::Suspect,
+        }
+        self.ladder.good_probes = 0;
+        self.ladder.since = now;
+    }
+}

@@ -1,0 +1,161 @@
+//! What each drive's answers tell: stragglers and spikes (FusionRAID §4.3), what is usual, how
+//! old the oldest operation is. The array reports every operation here; reads, writes and the
+//! journal ask here whom to go round and for how long to wait.
+
+mod outstanding;
+mod watch;
+
+use std::cell::{Cell, RefCell};
+
+use io::{Nanos, Operation};
+use layout::DriveIndex;
+use policy::hedge::{self, Budget};
+use policy::learn;
+
+use crate::api::{DriveHealth, DriveOverride, OperationLatencies, SpikeHandling, SpikeStatus};
+use watch::Ticket;
+pub use watch::Watch;
+
+/// Tells the time at next to no cost ([`io::Env::recent`]).
+pub type Clock = Box<dyn Fn() -> Nanos>;
+
+pub struct Monitor {
+    handling: SpikeHandling,
+    clock: Clock,
+    watches: Vec<RefCell<Watch>>,
+    /// How long (ns) a read or a write may take before it is late.
+    read_patience: Cell<u64>,
+    write_patience: Cell<u64>,
+    budget: Cell<Budget>,
+    /// Operations have begun since the last tick; with none there is nothing to judge.
+    stirred: Cell<bool>,
+    pub stirring: io::sync::Event,
+}
+
+impl Monitor {
+    /// `rotational`: for each drive, whether it is a disk.
+    pub fn new(handling: SpikeHandling, clock: Clock, rotational: &[bool]) -> Monitor {
+        let now = clock();
+        let watch = |&rotational| RefCell::new(Watch::new(&handling, rotational, now.0));
+        Monitor {
+            watches: rotational.iter().map(watch).collect(),
+            handling,
+            clock,
+            read_patience: Cell::new(hedge::DEADLINE_INITIAL),
+            write_patience: Cell::new(hedge::DEADLINE_INITIAL),
+            budget: Cell::default(),
+            stirred: Cell::new(false),
+            stirring: io::sync::Event::new(),
+        }
+    }
+
+    pub fn handling(&self) -> &SpikeHandling {
+        &self.handling
+    }
+
+    pub fn now(&self) -> u64 {
+        (self.clock)().0
+    }
+
+    pub fn watch(&self, drive: DriveIndex) -> &RefCell<Watch> {
+        &self.watches[usize::from(drive.0)]
+    }
+
+    // ---- what the array reports
+
+    pub fn begin(&self, drive: DriveIndex) -> Option<Ticket> {
+        if !self.handling.detect {
+            return None;
+        }
+        if !self.stirred.replace(true) {
+            self.stirring.notify_all();
+        }
+        Some(self.watch(drive).borrow_mut().begin(self.now()))
+    }
+
+    pub fn end(&self, drive: DriveIndex, ticket: Option<Ticket>, operation: Operation) {
+        if let Some(ticket) = ticket {
+            self.watch(drive).borrow_mut().end(self.now(), ticket, operation);
+        }
+    }
+
+    // ---- whom to go round
+
+    /// Requests go round this drive if they can.
+    pub fn is_shunned(&self, drive: DriveIndex) -> bool {
+        if !self.handling.redirect {
+            return false;
+        }
+        let mut watch = self.watch(drive).borrow_mut();
+        match watch.decided {
+            DriveOverride::SitOut => true,
+            DriveOverride::Trusted => false,
+            DriveOverride::Automatic => {
+                watch.health != DriveHealth::Good || watch.is_unresponsive(self.now())
+            }
+        }
+    }
+
+    /// Order of preference among drives: shunned ones last, then by stragglers.
+    pub fn rank(&self, drive: DriveIndex) -> (bool, u32) {
+        (self.is_shunned(drive), self.watch(drive).borrow().stragglers())
+    }
+
+    // ---- how long to wait
+
+    pub fn read_patience(&self) -> Option<u64> {
+        self.handling.hedge.then(|| self.read_patience.get())
+    }
+
+    pub fn write_patience(&self) -> Option<u64> {
+        self.handling.hedge.then(|| self.write_patience.get())
+    }
+
+    /// A request was sent; now and then one may be sent twice.
+    pub fn earn(&self) {
+        let mut budget = self.budget.get();
+        budget.earn();
+        self.budget.set(budget);
+    }
+
+    pub fn spend(&self, age: u64) -> bool {
+        let mut budget = self.budget.get();
+        let allowed = budget.spend(age);
+        self.budget.set(budget);
+        allowed
+    }
+
+    // ---- what is learned, every tick
+
+    /// True if anything was asked of any drive since the last call, or is still outstanding.
+    pub fn is_stirred(&self) -> bool {
+        let busy = |watch: &RefCell<Watch>| watch.borrow().oldest().is_some();
+        self.stirred.replace(false) || self.watches.iter().any(busy)
+    }
+
+    /// Takes what is usual from all drives' recent answers.
+    pub fn learn(&self) {
+        let now = self.now();
+        let p99s: Vec<[Option<u64>; 3]> =
+            self.watches.iter().map(|watch| watch.borrow().p99s()).collect();
+        let of = |kind: usize| -> Vec<u64> { p99s.iter().filter_map(|all| all[kind]).collect() };
+        let (mut reads, mut writes) = (of(0), of(1));
+        self.read_patience.set(hedge::deadline(&mut reads));
+        self.write_patience.set(hedge::deadline(&mut writes));
+        for (at, watch) in self.watches.iter().enumerate() {
+            let peers = p99s.iter().enumerate().filter(|&(other, _)| other != at);
+            let mut peers: Vec<u64> = peers.filter_map(|(_, all)| all[2]).collect();
+            let mut watch = watch.borrow_mut();
+            let usual = learn::threshold(watch.learning, p99s[at][2], &mut peers);
+            watch.set_usual(now, usual);
+        }
+    }
+
+    pub fn spikes(&self, drive: DriveIndex) -> SpikeStatus {
+        self.watch(drive).borrow_mut().status(self.now())
+    }
+
+    pub fn latencies(&self, drive: DriveIndex) -> OperationLatencies {
+        self.watch(drive).borrow().latencies()
+    }
+}

@@ -1,0 +1,211 @@
+//! What is known of one drive.
+
+use io::{Nanos, Operation};
+use policy::health::Tally;
+use policy::learn::{self, Learning, SAMPLES_MIN};
+use policy::recent::Recent;
+use policy::spike::{Slot, SpikeConfig, SpikeDetector};
+
+use super::outstanding::Outstanding;
+use crate::api::Threshold;
+use crate::api::{DriveHealth, DriveOverride, OperationLatencies, SpikeHandling, SpikeStatus};
+use crate::latency::LatencyHistogram;
+use crate::limits::SPIKES_UNTOLD_MAX;
+
+/// An operation that is being watched.
+pub struct Ticket {
+    slot: Slot,
+    key: usize,
+}
+
+pub struct Watch {
+    detector: SpikeDetector,
+    pub learning: Learning,
+    learned: bool,
+    /// Slower than this (ns) is slow, whatever t is: three times what is usual for drives here.
+    usual: u64,
+    outstanding: Outstanding,
+    reads: Recent,
+    writes: Recent,
+    /// Reads and writes together, for t.
+    both: Recent,
+    histograms: [LatencyHistogram; 3],
+    spike_since: Option<u64>,
+    spikes: u64,
+    spike_nanos: u64,
+    /// Begin and end of spikes that nobody has been told of.
+    untold: Vec<(u64, u64)>,
+    pub tally: Tally,
+    slow_in_tick: bool,
+    pub health: DriveHealth,
+    pub decided: DriveOverride,
+    pub ladder: Ladder,
+}
+
+/// Where the drive is on its way up and down the ladder (`policy::health`).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ladder {
+    /// When it was put on its rung.
+    pub since: u64,
+    pub sit_out: u64,
+    pub relapses: u32,
+    pub good_probes: u32,
+    pub probing: bool,
+    pub next_probe: u64,
+}
+
+impl Watch {
+    pub fn new(handling: &SpikeHandling, rotational: bool, now: u64) -> Watch {
+        let learning = if rotational { learn::HDD } else { learn::SSD };
+        let (window, learned) = match handling.threshold {
+            Threshold::Fixed(t) => (t.0, false),
+            Threshold::Learned => (learning.initial, true),
+        };
+        let config = SpikeConfig {
+            window,
+            slots: handling.slots,
+            enter: handling.enter,
+            leave: handling.leave,
+        };
+        Watch {
+            detector: SpikeDetector::new(config, now),
+            usual: learning.initial,
+            learning,
+            learned,
+            outstanding: Outstanding::default(),
+            reads: Recent::default(),
+            writes: Recent::default(),
+            both: Recent::default(),
+            histograms: Default::default(),
+            spike_since: None,
+            spikes: 0,
+            spike_nanos: 0,
+            untold: Vec::new(),
+            tally: Tally::default(),
+            slow_in_tick: false,
+            health: DriveHealth::default(),
+            decided: DriveOverride::default(),
+            ladder: Ladder::default(),
+        }
+    }
+
+    pub fn begin(&mut self, now: u64) -> Ticket {
+        let slot = self.detector.dispatch(now);
+        self.note_spike(now);
+        Ticket { slot, key: self.outstanding.push(now) }
+    }
+
+    pub fn end(&mut self, now: u64, ticket: Ticket, operation: Operation) {
+        let took = now.saturating_sub(self.outstanding.remove(ticket.key));
+        self.detector.complete(now, ticket.slot);
+        self.note_spike(now);
+        match operation {
+            Operation::Read => {
+                self.reads.record(took);
+                self.histograms[0].record(Nanos(took));
+            }
+            Operation::Write => {
+                self.writes.record(took);
+                self.histograms[1].record(Nanos(took));
+            }
+            Operation::Flush => return self.histograms[2].record(Nanos(took)),
+            Operation::Discard => return,
+        }
+        self.both.record(took);
+        self.tally.operations += 1;
+        if took > self.usual {
+            self.tally.slow += 1;
+            self.slow_in_tick = true;
+        }
+    }
+
+    pub fn is_unresponsive(&mut self, now: u64) -> bool {
+        self.detector.advance(now);
+        self.note_spike(now);
+        self.detector.is_unresponsive()
+    }
+
+    fn note_spike(&mut self, now: u64) {
+        match (self.detector.is_unresponsive(), self.spike_since) {
+            (true, None) => self.spike_since = Some(now),
+            (false, Some(since)) => {
+                self.spike_since = None;
+                self.spikes += 1;
+                self.spike_nanos += now - since;
+                if self.untold.len() < SPIKES_UNTOLD_MAX {
+                    self.untold.push((since, now));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    pub fn stragglers(&self) -> u32 {
+        self.detector.stragglers()
+    }
+
+    /// Gone round for longer than a spike, by its own doing or an operator's.
+    pub fn sits_out(&self) -> bool {
+        match self.decided {
+            DriveOverride::SitOut => true,
+            DriveOverride::Trusted => false,
+            DriveOverride::Automatic => self.health != DriveHealth::Good,
+        }
+    }
+
+    /// When the oldest operation outstanding began.
+    pub fn oldest(&self) -> Option<u64> {
+        self.outstanding.oldest()
+    }
+
+    /// 99th percentiles of reads, writes and both, of those there are enough of.
+    pub fn p99s(&self) -> [Option<u64>; 3] {
+        let p99 = |recent: &Recent| (recent.count() >= SAMPLES_MIN).then(|| recent.quantile(990));
+        [p99(&self.reads), p99(&self.writes), p99(&self.both)]
+    }
+
+    /// What a drive like this one usually keeps within; t as well, if t is learned.
+    pub fn set_usual(&mut self, now: u64, usual: u64) {
+        self.usual = usual;
+        let window = self.detector.config().window;
+        // Small changes are not worth new slots.
+        if self.learned && window.abs_diff(usual) > window / 8 {
+            self.detector.set_window(now, usual);
+        }
+    }
+
+    pub fn usual(&self) -> u64 {
+        self.usual
+    }
+
+    /// A tick of the ladder is over.
+    pub fn end_tick(&mut self) {
+        self.tally.slow_ticks += u32::from(std::mem::take(&mut self.slow_in_tick));
+    }
+
+    pub fn take_untold(&mut self) -> Vec<(u64, u64)> {
+        std::mem::take(&mut self.untold)
+    }
+
+    pub fn status(&mut self, now: u64) -> SpikeStatus {
+        let unresponsive = self.is_unresponsive(now);
+        let running = self.spike_since.map(|since| now - since);
+        SpikeStatus {
+            stragglers: u64::from(self.detector.stragglers()),
+            stragglers_total: self.detector.stragglers_total(),
+            unresponsive,
+            spikes: self.spikes + u64::from(running.is_some()),
+            spike_nanos: self.spike_nanos + running.unwrap_or(0),
+            threshold_nanos: self.detector.config().window,
+        }
+    }
+
+    pub fn latencies(&self) -> OperationLatencies {
+        let [reads, writes, flushes] = &self.histograms;
+        OperationLatencies {
+            reads: reads.summary(),
+            writes: writes.summary(),
+            flushes: flushes.summary(),
+        }
+    }
+}

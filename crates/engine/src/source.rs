@@ -1,0 +1,193 @@
+//! Where the bytes of a physical block can be had, in which order, and getting them: the best way
+//! first, the next when that fails or is late (FusionRAID §4.3, `hedge`).
+
+use std::rc::Rc;
+
+use format::StripeId;
+use futures_util::future::join_all;
+use io::{Buf, BufMut, Drive, DriveError, Env};
+use layout::DriveIndex;
+use smallvec::SmallVec;
+
+use crate::api::RequestError;
+use crate::array::Array;
+use crate::geometry::{BlockAddress, Class};
+use crate::hedge::{Outcome, Patience, Way, Ways};
+use crate::shard::Shard;
+
+/// Where the bytes of a piece can be had: the same bytes on every address, or only by
+/// computing them from the rest of the stripe.
+pub struct Source {
+    pub class: Rc<Class>,
+    pub stripe: StripeId,
+    pub position: usize,
+    /// Whole block addresses of all copies, the best first.
+    pub copies: SmallVec<[BlockAddress; 3]>,
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Copy(BlockAddress),
+    Rebuild,
+}
+
+enum Failed {
+    Drive(DriveIndex, DriveError),
+    Stripe,
+}
+
+/// A block of a stripe and where it is.
+type Member = (usize, BlockAddress);
+
+impl<E: Env> Shard<E> {
+    /// Pages `first..first+len` (bytes) of a block.
+    pub async fn read_source(
+        &self,
+        source: &Source,
+        first: u64,
+        len: usize,
+    ) -> Result<Buf, RequestError> {
+        let mut rest = self.ways(source).into_iter();
+        let monitor = &self.array.monitor;
+        let mut patience = Patience::new(&self.env, monitor, monitor.read_patience());
+        let mut running: Ways<Way<Result<Buf, Failed>>> = SmallVec::new();
+        let best = rest.next().expect("every block has at least one address");
+        running.push(self.start(source, best, first, len));
+        loop {
+            match patience.first(&mut running).await {
+                Outcome::Over(at, Ok(pages)) => {
+                    drop(running.remove(at));
+                    self.count(|counters| counters.hedge_wins += u64::from(at > 0));
+                    self.leave_reads(running);
+                    return Ok(pages);
+                }
+                Outcome::Over(at, Err(failed)) => {
+                    drop(running.remove(at));
+                    match rest.next() {
+                        Some(next) => {
+                            self.count_rebuild(next);
+                            running.push(self.start(source, next, first, len));
+                        }
+                        None if running.is_empty() => return Err(self.no_way(source, failed)),
+                        None => {}
+                    }
+                }
+                Outcome::Late if rest.len() == 0 => patience.give_up(),
+                Outcome::Late if patience.may_hedge() => {
+                    self.count(|counters| counters.hedged_reads += 1);
+                    let next = rest.next().expect("just counted");
+                    running.push(self.start(source, next, first, len));
+                }
+                Outcome::Late => self.count(|counters| counters.hedges_refused += 1),
+            }
+        }
+    }
+
+    fn leave_reads(&self, running: Ways<Way<Result<Buf, Failed>>>) {
+        for way in running {
+            self.array.leftovers.leave(&self.env, async move { drop(way.await) });
+        }
+    }
+
+    /// Ways to the bytes, the best first. Replicated blocks: the copies as `source` has ordered
+    /// them. RAID blocks: the block itself, or the rest of its stripe if the block's drive is slow
+    /// and enough of the others are not.
+    fn ways(&self, source: &Source) -> SmallVec<[Kind; 3]> {
+        let mut ways: SmallVec<[Kind; 3]> =
+            source.copies.iter().map(|&at| Kind::Copy(at)).collect();
+        if let [only] = source.copies[..] {
+            ways.push(Kind::Rebuild);
+            if self.array.monitor.is_shunned(only.drive) && self.is_rebuilt_quickly(source) {
+                ways.swap(0, 1);
+                self.count(|counters| counters.redirected_reads += 1);
+            }
+        }
+        ways
+    }
+
+    fn is_rebuilt_quickly(&self, source: &Source) -> bool {
+        let slow = |at: DriveIndex| !self.array.is_active(at) || self.array.monitor.is_shunned(at);
+        let others = self.members(source);
+        others.iter().filter(|(_, at)| slow(at.drive)).count() < source.class.parity()
+    }
+
+    /// The other blocks of the stripe.
+    fn members(&self, source: &Source) -> SmallVec<[Member; 8]> {
+        let Source { class, stripe, position, .. } = source;
+        let others = (0..class.width()).filter(|at| at != position);
+        others.map(|at| (at, self.geometry.address(class, *stripe, at))).collect()
+    }
+
+    fn start(
+        &self,
+        source: &Source,
+        kind: Kind,
+        first: u64,
+        len: usize,
+    ) -> Way<Result<Buf, Failed>> {
+        let array = self.array.clone();
+        match kind {
+            Kind::Copy(at) => Box::pin(async move {
+                let pages = array.read(at.drive, at.offset + first, len).await;
+                pages.map_err(|error| Failed::Drive(at.drive, error))
+            }),
+            Kind::Rebuild => {
+                let (class, position) = (source.class.clone(), source.position);
+                let mut members = self.members(source);
+                members.sort_by_key(|(_, at)| array.rank(at.drive));
+                Box::pin(
+                    async move { rebuild(&array, &class, position, &members, first, len).await },
+                )
+            }
+        }
+    }
+
+    fn count_rebuild(&self, kind: Kind) {
+        if matches!(kind, Kind::Rebuild) {
+            self.count(|counters| counters.reconstructed_reads += 1);
+        }
+    }
+
+    fn no_way(&self, source: &Source, failed: Failed) -> RequestError {
+        let Source { class, stripe, position, .. } = source;
+        match failed {
+            Failed::Drive(drive, error) if source.copies.len() > 1 => {
+                RequestError::Io(format!("drive {}: {error}", self.drive_name(drive)))
+            }
+            _ => RequestError::Io(format!(
+                "drive {} can't be read, and stripe {stripe} has lost more than its {} parity",
+                class.drive(*stripe, *position),
+                class.parity()
+            )),
+        }
+    }
+}
+
+/// Computes pages of a block from the rest of its stripe: from the best `k` of the others, and
+/// from all of them if one of those can't be read.
+async fn rebuild<D: Drive>(
+    array: &Array<D>,
+    class: &Class,
+    position: usize,
+    members: &[Member],
+    first: u64,
+    len: usize,
+) -> Result<Buf, Failed> {
+    let mut blocks: Vec<Option<Buf>> = vec![None; class.width()];
+    let (best, spare) = members.split_at(class.data());
+    for some in [best, spare] {
+        let read = |&(at, address): &Member| async move {
+            (at, array.read(address.drive, address.offset + first, len).await.ok())
+        };
+        for (at, pages) in join_all(some.iter().map(read)).await {
+            blocks[at] = pages;
+        }
+        let views: Vec<Option<&[u8]>> = blocks.iter().map(|block| block.as_deref()).collect();
+        let mut out = BufMut::with_len(len);
+        let wanted = &mut [(position, &mut out[..])];
+        if layout::parity::reconstruct(class.shape, &views, wanted).is_ok() {
+            return Ok(out.freeze());
+        }
+    }
+    Err(Failed::Stripe)
+}
