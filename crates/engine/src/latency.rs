@@ -108,10 +108,10 @@ mod tests {
         }
 
         #[test]
-        fn buckets_count_what_lies_below_their_bound(values in prop::collection::vec(any_latency(), 0..300)) {
         fn buckets_count_what_lies_below_their_bound(
             values in prop::collection::vec(any_latency(), 0..300),
         ) {
+            let mut exact = std::collections::BTreeMap::new();
             for value in &values {
                 *exact.entry((value + 1).next_power_of_two().max(BUCKET_MIN)).or_insert(0) += 1;
             }
