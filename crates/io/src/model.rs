@@ -110,7 +110,8 @@ pub trait Model {
 
     fn counters(&self) -> ModelCounters;
 
-    /// Whether garbage is being collected now. Only oracles may ask: a real drive doesn't tell.
+    /// Whether garbage is being collected now, erases included. Only oracles may ask: a real
+    /// drive doesn't tell.
     fn is_collecting(&self) -> bool {
         false
     }

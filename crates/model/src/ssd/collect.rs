@@ -151,9 +151,12 @@ impl Ssd {
         collector.starved || collector.forced || self.host.silent || (collector.pressed && paid)
     }
 
-    /// Whether it is being moved.
-    pub(super) fn copies_now(&self, pool: u32) -> bool {
-        self.collectors[pool as usize].running && self.may_copy(pool)
+    /// Whether it is being moved, or dies are still at what the collection gave them: who waits
+    /// for an erase waits for the collection.
+    pub(super) fn works_now(&self, pool: u32) -> bool {
+        let collector = &self.collectors[pool as usize];
+        let given = collector.reads + collector.programs > 0 || !collector.erasing.is_empty();
+        collector.running && (given || self.may_copy(pool))
     }
 
     /// Host programs must wait for the end of the collection.

@@ -246,7 +246,7 @@ impl Model for Ssd {
     }
 
     fn is_collecting(&self) -> bool {
-        (0..self.shape.pools).any(|pool| self.copies_now(pool))
+        (0..self.shape.pools).any(|pool| self.works_now(pool))
     }
 
     fn force_collection(&mut self, now: Nanos, on: bool) {
