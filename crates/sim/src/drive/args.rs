@@ -16,7 +16,7 @@ pub struct DriveArgs {
     /// consumer-sata, dc-sata, s4500, s4600, dc-nvme, ll-nvme, hdd-10k
     #[arg(required_unless_present = "all_pictures")]
     pub preset: Option<Preset>,
-    /// seqwrite, seqread, randwrite, randread, mixed:READ_PERCENT, fusion
+    /// seqwrite, seqread, randwrite, randread, mixed:READ_PERCENT, pool:READ_PERCENT, fusion
     #[arg(long, default_value = "randwrite")]
     pub workload: Pattern,
     /// Bytes of a request
@@ -28,6 +28,9 @@ pub struct DriveArgs {
     /// Requests a second, arriving at random (Poisson), instead of a depth
     #[arg(long)]
     pub rate: Option<f64>,
+    /// They come in bursts of so many on average
+    #[arg(long, requires = "rate")]
+    pub burst: Option<u32>,
     /// The workload stays in the first so many bytes
     #[arg(long, value_parser = size)]
     pub span: Option<u64>,
@@ -78,7 +81,7 @@ impl DriveArgs {
             ));
         }
         if self.pattern_needs_span() && span < 64 << 10 {
-            return Err(format!("--span {span}: fusion needs at least 64K"));
+            return Err(format!("--span {span}: {} needs at least 64K", self.workload));
         }
         if !(1..=1024).contains(&self.depth) {
             return Err(format!("--depth {}: 1 to 1024", self.depth));
@@ -91,14 +94,20 @@ impl DriveArgs {
             Some(rate) if !(0.001..=1e7).contains(&rate) => {
                 return Err(format!("--rate {rate}: 0.001 to 10,000,000 requests a second"));
             }
-            Some(rate) => Load::Open { rate },
+            Some(rate) => match self.burst {
+                Some(burst) if !(1..=10_000).contains(&burst) => {
+                    return Err(format!("--burst {burst}: 1 to 10,000 requests"));
+                }
+                Some(burst) => Load::Bursts { rate, burst },
+                None => Load::Open { rate },
+            },
             None => Load::Closed { depth: self.depth },
         };
         Ok(Workload { pattern: self.workload, request, load, span })
     }
 
     fn pattern_needs_span(&self) -> bool {
-        self.workload == Pattern::Fusion
+        matches!(self.workload, Pattern::Fusion | Pattern::Pool { .. })
     }
 
     pub fn spans(&self) -> Result<Span, String> {

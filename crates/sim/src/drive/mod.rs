@@ -89,11 +89,17 @@ fn title(args: &DriveArgs) -> String {
     let preset = args.preset.map(|preset| preset.to_string()).unwrap_or_default();
     let fill = format!("{:?}", args.fill).to_lowercase();
     let load = match args.rate {
-        Some(rate) => format!("{rate} a second"),
+        Some(rate) => match args.burst {
+            Some(burst) => format!("{rate} a second in bursts of {burst}"),
+            None => format!("{rate} a second"),
+        },
         None => format!("depth {}", args.depth),
     };
     if args.workload == Pattern::Fusion {
         return format!("{preset}, {fill}: FusionRAID's evaluation load");
+    }
+    if let Pattern::Pool { .. } = args.workload {
+        return format!("{preset}, {fill}: {} of 4, 16 and 64 KiB, {load}", args.workload);
     }
     let request = args.request >> 10;
     format!("{preset}, {fill}: {} of {request} KiB, {load}", args.workload)

@@ -105,18 +105,15 @@ impl Probe<'_> {
     fn play(&mut self, load: Load, from: Nanos, to: Nanos) -> Result<(), String> {
         let mut done = Vec::new();
         let mut now = from;
-        let mut arrival = match load {
-            Load::Closed { depth } => {
-                while self.model.in_flight() < depth {
-                    self.submit(now);
-                }
-                to
+        if let Load::Closed { depth } = load {
+            while self.model.in_flight() < depth {
+                self.submit(now);
             }
-            Load::Open { rate } => now + self.requests.gap(rate),
-        };
+        }
+        let mut arrival = self.requests.gap().map(|gap| now + gap);
         while now < to {
             let event = self.model.next_event().unwrap_or(to);
-            now = event.min(arrival).min(to);
+            now = event.min(arrival.unwrap_or(to)).min(to);
             self.model.advance(now, &mut done);
             self.note_collection(now, self.model.is_collecting());
             for completion in done.drain(..) {
@@ -125,11 +122,9 @@ impl Probe<'_> {
                     self.submit(now);
                 }
             }
-            if let Load::Open { rate } = load {
-                while arrival <= now {
-                    self.submit(now);
-                    arrival = arrival + self.requests.gap(rate);
-                }
+            while let Some(at) = arrival.filter(|&at| at <= now) {
+                self.submit(now);
+                arrival = self.requests.gap().map(|gap| at + gap);
             }
             if self.outstanding.len() > MAX_IN_FLIGHT {
                 return Err(format!(

@@ -47,21 +47,38 @@ pub struct Spike {
     pub collecting: bool,
 }
 
-/// Spikes of a record, in time.
-pub fn find(record: &Record, rule: Rule) -> Vec<Spike> {
+/// Latencies above which a request is slow.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    pub read: Nanos,
+    pub write: Nanos,
+}
+
+impl Limits {
+    pub fn exceeded_by(&self, sample: &Sample) -> bool {
+        sample.latency > if sample.write { self.write } else { self.read }
+    }
+}
+
+pub fn limits(record: &Record, rule: Rule) -> Limits {
     let limit = |write: bool| {
         let latencies = record.samples.iter().filter(|sample| sample.write == write);
         let median = median(latencies.map(|sample| sample.latency.0).collect());
-        (median * rule.times).max(rule.floor.0)
+        Nanos(median * rule.times).max(rule.floor)
     };
-    let (read_limit, write_limit) = (limit(false), limit(true));
+    Limits { read: limit(false), write: limit(true) }
+}
+
+/// Spikes of a record, in time.
+pub fn find(record: &Record, rule: Rule) -> Vec<Spike> {
+    let limits = limits(record, rule);
     let wanted = |sample: &&Sample| match rule.only {
         None => true,
         Some(Kind::Writes) => sample.write,
         Some(Kind::Reads) => !sample.write,
     };
     let mut slow: Vec<&Sample> = record.samples.iter().filter(wanted).collect();
-    slow.retain(|s| s.latency.0 > if s.write { write_limit } else { read_limit });
+    slow.retain(|sample| limits.exceeded_by(sample));
     slow.sort_by_key(|sample| sample.begin);
 
     let mut spikes: Vec<Spike> = Vec::new();

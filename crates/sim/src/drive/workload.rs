@@ -20,6 +20,10 @@ pub enum Pattern {
     /// What one of 29 drives sees in FusionRAID's evaluation (DRIVES.md says how that follows
     /// from its Table 4): random requests of two sizes, 64 KiB and 28 KiB; the rate is fixed.
     Fusion,
+    /// What a member of a pool sees: uniform requests of 4, 16 and 64 KiB, as many of each.
+    Pool {
+        read_percent: u32,
+    },
 }
 
 /// FusionRAID's evaluation load on one drive: block writes, smaller writes, reads, a second.
@@ -29,23 +33,32 @@ pub const FUSION_READS: u64 = 160;
 pub const FUSION_RATE: u64 = FUSION_BLOCK_WRITES + FUSION_SMALL_WRITES + FUSION_READS;
 const BLOCK_BYTES: u64 = 64 << 10;
 const SMALL_BYTES: u64 = 28 << 10;
+const POOL_BYTES: [u64; 3] = [4 << 10, 16 << 10, 64 << 10];
 
 impl FromStr for Pattern {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Pattern, String> {
-        let mixed = text.strip_prefix("mixed:").and_then(|percent| percent.parse().ok());
-        match (text, mixed) {
-            ("seqwrite", _) => Ok(Pattern::SequentialWrite),
-            ("seqread", _) => Ok(Pattern::SequentialRead),
-            ("randwrite", _) => Ok(Pattern::Random { read_percent: 0 }),
-            ("randread", _) => Ok(Pattern::Random { read_percent: 100 }),
-            ("fusion", _) => Ok(Pattern::Fusion),
-            (_, Some(read_percent)) if read_percent <= 100 => Ok(Pattern::Random { read_percent }),
-            _ => Err(format!(
-                "'{text}': know seqwrite, seqread, randwrite, randread, mixed:READ_PERCENT, fusion"
-            )),
+        let percent = |name: &str| {
+            let percent = text.strip_prefix(name)?.parse().ok()?;
+            (percent <= 100).then_some(percent)
+        };
+        match text {
+            "seqwrite" => return Ok(Pattern::SequentialWrite),
+            "seqread" => return Ok(Pattern::SequentialRead),
+            "randwrite" => return Ok(Pattern::Random { read_percent: 0 }),
+            "randread" => return Ok(Pattern::Random { read_percent: 100 }),
+            "fusion" => return Ok(Pattern::Fusion),
+            _ => {}
         }
+        let mixed = percent("mixed:").map(|read_percent| Pattern::Random { read_percent });
+        let pool = || percent("pool:").map(|read_percent| Pattern::Pool { read_percent });
+        mixed.or_else(pool).ok_or_else(|| {
+            format!(
+                "'{text}': know seqwrite, seqread, randwrite, randread, mixed:READ_PERCENT, \
+                 pool:READ_PERCENT, fusion"
+            )
+        })
     }
 }
 
@@ -58,6 +71,7 @@ impl fmt::Display for Pattern {
             Pattern::Random { read_percent: 100 } => f.write_str("randread"),
             Pattern::Random { read_percent } => write!(f, "mixed:{read_percent}"),
             Pattern::Fusion => f.write_str("fusion"),
+            Pattern::Pool { read_percent } => write!(f, "pool:{read_percent}"),
         }
     }
 }
@@ -69,7 +83,12 @@ pub enum Load {
     Closed { depth: usize },
     /// They come when they come (Poisson), so many a second on average.
     Open { rate: f64 },
+    /// Bursts come when they come, of `burst` requests on average (geometric), each
+    /// [`BURST_SPEED`] times sooner after the one before than `rate`, the average, says.
+    Bursts { rate: f64, burst: u32 },
 }
+
+pub const BURST_SPEED: f64 = 20.0;
 
 /// Everything about the requests but the drive.
 #[derive(Clone, Copy, Debug)]
@@ -98,12 +117,10 @@ impl Requests {
         match pattern {
             Pattern::SequentialWrite => write(self.sequential(), request),
             Pattern::SequentialRead => Command::Read { offset: self.sequential(), len: request },
-            Pattern::Random { read_percent } => {
-                let offset = self.rng.below(span / request) * request;
-                match self.rng.chance(u64::from(read_percent), 100) {
-                    true => Command::Read { offset, len: request },
-                    false => write(offset, request),
-                }
+            Pattern::Random { read_percent } => self.random(read_percent, request),
+            Pattern::Pool { read_percent } => {
+                let len = POOL_BYTES[self.rng.index(POOL_BYTES.len())];
+                self.random(read_percent, len)
             }
             Pattern::Fusion => {
                 let offset = self.rng.below(span / BLOCK_BYTES) * BLOCK_BYTES;
@@ -116,11 +133,30 @@ impl Requests {
         }
     }
 
-    /// Time to the next arrival of an open load.
-    pub fn gap(&mut self, rate: f64) -> Nanos {
+    /// Time to the next arrival; `None` if requests come when others are done.
+    pub fn gap(&mut self) -> Option<Nanos> {
+        let mean = match self.workload.load {
+            Load::Closed { .. } => return None,
+            Load::Open { rate } => 1.0 / rate,
+            Load::Bursts { rate, burst: size } => {
+                let (burst, within) = (f64::from(size), 1.0 / (rate * BURST_SPEED));
+                match self.rng.below(u64::from(size)) {
+                    0 => burst / rate - (burst - 1.0) * within,
+                    _ => within,
+                }
+            }
+        };
         // 53 random bits in (0, 1].
         let uniform = ((self.rng.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64;
-        Nanos((-uniform.ln() / rate * 1e9) as u64)
+        Some(Nanos((-uniform.ln() * mean * 1e9) as u64))
+    }
+
+    fn random(&mut self, read_percent: u32, len: u64) -> Command {
+        let offset = self.rng.below(self.workload.span / len) * len;
+        match self.rng.chance(u64::from(read_percent), 100) {
+            true => Command::Read { offset, len },
+            false => write(offset, len),
+        }
     }
 
     fn sequential(&mut self) -> u64 {
@@ -150,10 +186,12 @@ mod tests {
 
     #[test]
     fn names_of_patterns_are_read_as_written() {
-        for name in ["seqwrite", "seqread", "randwrite", "randread", "mixed:70", "fusion"] {
+        for name in
+            ["seqwrite", "seqread", "randwrite", "randread", "mixed:70", "fusion", "pool:50"]
+        {
             assert_eq!(name.parse::<Pattern>().unwrap().to_string(), name);
         }
-        for name in ["", "mixed", "mixed:101", "mixed:-1", "write"] {
+        for name in ["", "mixed", "mixed:101", "mixed:-1", "pool:101", "write"] {
             assert!(name.parse::<Pattern>().unwrap_err().contains("seqwrite"));
         }
     }
@@ -172,7 +210,35 @@ mod tests {
         let commands: Vec<Command> = (0..10_000).map(|_| requests.command()).collect();
         let reads = commands.iter().filter(|c| matches!(c, Command::Read { .. })).count();
         assert!((6_850..7_150).contains(&reads), "{reads}");
-        let total: u64 = (0..10_000).map(|_| requests.gap(1_000.0).0).sum();
-        assert!((9_700_000_000..10_300_000_000).contains(&total), "{total}");
+    }
+
+    #[test]
+    fn arrivals_have_their_rate_in_bursts_too() {
+        let total = |load| {
+            let mut requests = Requests::new(Workload { load, ..WORKLOAD }, 5);
+            (0..10_000).map(|_| requests.gap().unwrap().0).sum::<u64>()
+        };
+        let even = total(Load::Open { rate: 1_000.0 });
+        let bursts = total(Load::Bursts { rate: 1_000.0, burst: 16 });
+        assert!((9_700_000_000..10_300_000_000).contains(&even), "{even}");
+        assert!((9_000_000_000..11_000_000_000).contains(&bursts), "{bursts}");
+        assert_eq!(Requests::new(WORKLOAD, 5).gap(), None);
+    }
+
+    #[test]
+    fn a_pools_requests_are_of_three_sizes() {
+        let pattern = Pattern::Pool { read_percent: 50 };
+        let mut requests = Requests::new(Workload { pattern, span: 1 << 20, ..WORKLOAD }, 5);
+        let mut seen = [0; 3];
+        for _ in 0..3_000 {
+            let (Command::Read { offset, len } | Command::Write { offset, len, .. }) =
+                requests.command()
+            else {
+                panic!("reads and writes only");
+            };
+            assert!(offset.is_multiple_of(len) && offset + len <= 1 << 20);
+            seen[POOL_BYTES.iter().position(|&bytes| bytes == len).unwrap()] += 1;
+        }
+        assert!(seen.iter().all(|count| (900..1_100).contains(count)), "{seen:?}");
     }
 }
