@@ -5,6 +5,11 @@
 //! drive can neither drag the thresholds of the others up nor excuse itself (the trap of
 //! percentiles over all replicas: CASSANDRA-14293).
 
+/// What is usual: the quantile of a drive's latencies, in thousandths, that t is a multiple of.
+/// Not the 99th percentile: where spikes are a hundredth of all requests it lies inside them, and
+/// t above most of them (docs/detector.md compares).
+pub const USUAL_PERMILLE: u32 = 900;
+
 /// Requests of a drive before its quantiles mean anything.
 pub const SAMPLES_MIN: u32 = 100;
 
@@ -15,19 +20,20 @@ pub struct Learning {
     pub initial: u64,
     pub least: u64,
     pub most: u64,
-    /// t is so many times the 99th percentile.
+    /// t is so many times what is usual.
     pub factor: u64,
 }
 
 /// SSDs: spikes of 3.8 ms (data centre) to 30 ms (consumer) stand out from answers of 0.1 to 1 ms
 /// (FusionRAID §2.3); below 0.3 ms a slow answer costs less than going round it.
 pub const SSD: Learning =
-    Learning { initial: 2_000_000, least: 300_000, most: 20_000_000, factor: 3 };
+    Learning { initial: 2_000_000, least: 300_000, most: 20_000_000, factor: 2 };
 /// Disks: a full stroke and a turn are 25 ms, a queue of 32 behind them half a second.
 pub const HDD: Learning =
-    Learning { initial: 100_000_000, least: 30_000_000, most: 1_000_000_000, factor: 3 };
+    Learning { initial: 100_000_000, least: 30_000_000, most: 1_000_000_000, factor: 2 };
 
-/// t for a drive. `own`, `peers`: 99th percentiles (ns) of those that have enough samples.
+/// t for a drive. `own`, `peers`: what is usual ([`USUAL_PERMILLE`], ns) of those that have
+/// enough samples.
 pub fn threshold(learning: Learning, own: Option<u64>, peers: &mut [u64]) -> u64 {
     let typical = own.into_iter().chain(median(peers)).min();
     let learned = typical.map_or(learning.initial, |nanos| nanos * learning.factor);
@@ -49,12 +55,12 @@ mod tests {
         let good = threshold(SSD, Some(400_000), &mut [410_000, 390_000, 400_000]);
         let beside_bad = threshold(SSD, Some(400_000), &mut [410_000, 390_000, 90_000_000]);
         let bad = threshold(SSD, Some(90_000_000), &mut [410_000, 390_000, 400_000]);
-        assert_eq!((good, beside_bad, bad), (1_200_000, 1_200_000, 1_200_000));
+        assert_eq!((good, beside_bad, bad), (800_000, 800_000, 800_000));
     }
 
     #[test]
     fn a_drive_faster_than_its_peers_is_held_to_its_own_standard() {
-        assert_eq!(threshold(SSD, Some(150_000), &mut [600_000, 600_000]), 450_000);
+        assert_eq!(threshold(SSD, Some(250_000), &mut [600_000, 600_000]), 500_000);
     }
 
     #[test]
