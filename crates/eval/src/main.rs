@@ -2,8 +2,9 @@
 //!
 //! `eval engine` the engine alone, no transport; `eval space` overwriting a full volume for a
 //! long time; `eval recovery` metadata size and opening after a kill; `eval model` how fast
-//! modelled drives are.
+//! modelled drives are; `eval detector` the spike detector against an oracle.
 
+mod detector;
 mod engine_speed;
 mod load;
 mod model_speed;
@@ -29,6 +30,8 @@ enum Experiment {
     Recovery(recovery::Options),
     /// Modelled drive operations per second of one core
     Model(model_speed::Options),
+    /// The spike detector against an oracle: precision, recall, reaction time
+    Detector(detector::Options),
 }
 
 fn main() {
@@ -37,5 +40,11 @@ fn main() {
         Experiment::Space(options) => space::run(&options),
         Experiment::Recovery(options) => recovery::run(&options),
         Experiment::Model(options) => model_speed::run(&options),
+        Experiment::Detector(options) => {
+            if let Err(error) = detector::run(&options) {
+                eprintln!("eval detector: {error}");
+                std::process::exit(1);
+            }
+        }
     }
 }
