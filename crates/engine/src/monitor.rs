@@ -136,17 +136,18 @@ impl Monitor {
     /// Takes what is usual from all drives' recent answers.
     pub fn learn(&self) {
         let now = self.now();
-        let p99s: Vec<[Option<u64>; 3]> =
-            self.watches.iter().map(|watch| watch.borrow().p99s()).collect();
-        let of = |kind: usize| -> Vec<u64> { p99s.iter().filter_map(|all| all[kind]).collect() };
+        let quantiles: Vec<[Option<u64>; 3]> =
+            self.watches.iter().map(|watch| watch.borrow().quantiles()).collect();
+        let of =
+            |kind: usize| -> Vec<u64> { quantiles.iter().filter_map(|all| all[kind]).collect() };
         let (mut reads, mut writes) = (of(0), of(1));
         self.read_patience.set(hedge::deadline(&mut reads));
         self.write_patience.set(hedge::deadline(&mut writes));
         for (at, watch) in self.watches.iter().enumerate() {
-            let peers = p99s.iter().enumerate().filter(|&(other, _)| other != at);
+            let peers = quantiles.iter().enumerate().filter(|&(other, _)| other != at);
             let mut peers: Vec<u64> = peers.filter_map(|(_, all)| all[2]).collect();
             let mut watch = watch.borrow_mut();
-            let usual = learn::threshold(watch.learning, p99s[at][2], &mut peers);
+            let usual = learn::threshold(watch.learning, quantiles[at][2], &mut peers);
             watch.set_usual(now, usual);
         }
     }

@@ -35,6 +35,8 @@ pub struct Tables {
     pub memory: MemoryStatus,
     /// Nothing holds a part of a block for writing.
     pub locks_free: bool,
+    /// Writes that were left to themselves may still be on their way to where they began.
+    pub left: bool,
     /// The pool has given up: what was under way was left as it was.
     pub failed: bool,
 }
@@ -62,6 +64,7 @@ impl Tables {
             status,
             memory,
             locks_free: shard.locks.is_free(),
+            left: shard.array.leftovers.count() > 0,
             failed: shard.failure.borrow().is_some(),
         }
     }

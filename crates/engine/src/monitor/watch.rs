@@ -22,7 +22,7 @@ pub struct Watch {
     detector: SpikeDetector,
     pub learning: Learning,
     learned: bool,
-    /// Slower than this (ns) is slow, whatever t is: three times what is usual for drives here.
+    /// Slower than this (ns) is slow, whatever t is: a multiple of what is usual for drives here.
     usual: u64,
     outstanding: Outstanding,
     reads: Recent,
@@ -158,10 +158,14 @@ impl Watch {
         self.outstanding.oldest()
     }
 
-    /// 99th percentiles of reads, writes and both, of those there are enough of.
-    pub fn p99s(&self) -> [Option<u64>; 3] {
-        let p99 = |recent: &Recent| (recent.count() >= SAMPLES_MIN).then(|| recent.quantile(990));
-        [p99(&self.reads), p99(&self.writes), p99(&self.both)]
+    /// What reads and writes keep within (99 in 100 of each), and what is usual for both
+    /// (`learn::USUAL_PERMILLE`), of those there are enough of.
+    pub fn quantiles(&self) -> [Option<u64>; 3] {
+        let enough = |recent: &Recent, permille| {
+            (recent.count() >= SAMPLES_MIN).then(|| recent.quantile(permille))
+        };
+        let usual = enough(&self.both, learn::USUAL_PERMILLE);
+        [enough(&self.reads, 990), enough(&self.writes, 990), usual]
     }
 
     /// What a drive like this one usually keeps within; t as well, if t is learned.
