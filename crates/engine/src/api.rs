@@ -106,11 +106,19 @@ pub enum CreateError {
     Open(Box<OpenError>),
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct OpenOptions {
     /// Look, don't touch: nothing is written, not even recovery.
     pub read_only: bool,
     pub spikes: SpikeHandling,
+    /// Tell drives in the background which stripes hold nothing any more (TRIM).
+    pub discard: bool,
+}
+
+impl Default for OpenOptions {
+    fn default() -> OpenOptions {
+        OpenOptions { read_only: false, spikes: SpikeHandling::default(), discard: true }
+    }
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -193,6 +193,21 @@ impl<D: Drive> Array<D> {
         result
     }
 
+    /// Tells a drive that a range holds nothing.
+    pub async fn discard(
+        &self,
+        index: DriveIndex,
+        offset: u64,
+        len: u64,
+    ) -> Result<(), DriveError> {
+        let drive = self.handle(index, Operation::Discard)?;
+        let member = self.member(index);
+        member.outstanding.set(member.outstanding.get() + 1);
+        let result = drive.discard(offset, len).await;
+        member.outstanding.set(member.outstanding.get() - 1);
+        result
+    }
+
     /// The drive is not used any more.
     pub fn fail(&self, index: DriveIndex, reason: &str) {
         let member = self.member(index);

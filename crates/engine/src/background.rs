@@ -1,9 +1,13 @@
 //! Background tasks of a shard: making space, and keeping the journal short.
 //!
-//! Two tasks, because the first needs room in the journal that only the second can make:
+//! Tasks of their own, because the first needs room in the journal that only the second can make,
+//! and neither may wait for a drive that is slow to forget:
 //! * space: converts, compacts, merges, flushes dead stripes free (`policy::background` says
 //!   what and when);
-//! * sync: flushes what has been unflushed for a while, checkpoints when the journal fills.
+//! * sync: flushes what has been unflushed for a while, checkpoints when the journal fills;
+//! * discard: tells drives what is free (`discard`).
+//!
+//! All of them ask `pacer` before they use the drives.
 
 use std::rc::Rc;
 
@@ -15,7 +19,8 @@ use policy::background::{Facts, Work, next_work};
 use crate::api::{ConversionPolicy, RequestError};
 use crate::geometry::Class;
 use crate::limits::{
-    BACKGROUND_INTERVAL, CHECKPOINT_AT_PERCENT, CONVERT_BATCH, RESERVE_STRIPES, SYNC_INTERVAL,
+    BACKGROUND_INTERVAL, CHECKPOINT_AT_PERCENT, CONVERT_BATCH, PATCH_MERGE_PERCENT,
+    RESERVE_STRIPES, SYNC_INTERVAL,
 };
 use crate::shard::Shard;
 
@@ -43,6 +48,10 @@ impl<E: Env> Shard<E> {
         self.spawn_task(async move { space.space_task().await });
         let sync = self.clone();
         self.spawn_task(async move { sync.sync_task().await });
+        if self.discards.is_enabled() {
+            let discards = self.clone();
+            self.spawn_task(async move { discards.discard_task().await });
+        }
     }
 
     fn spawn_task(self: &Rc<Self>, task: impl Future<Output = ()> + 'static) {
@@ -58,6 +67,7 @@ impl<E: Env> Shard<E> {
     /// Stops the background tasks and waits for them.
     pub async fn stop_background(&self) {
         self.closing.set(true);
+        self.pacer.wake();
         while self.tasks.get() > 0 {
             self.work.notify_all();
             self.space_freed.notify_all();
@@ -65,12 +75,12 @@ impl<E: Env> Shard<E> {
         }
     }
 
-    fn stopping(&self) -> bool {
+    pub fn stopping(&self) -> bool {
         self.closing.get() || self.failure.borrow().is_some()
     }
 
     /// Until there may be work, or a tick has passed.
-    async fn pause(&self) {
+    pub async fn pause(&self) {
         let tick = self.env.sleep_until(self.env.now() + BACKGROUND_INTERVAL);
         let event = self.work.wait();
         match select(Box::pin(event), Box::pin(tick)).await {
@@ -84,6 +94,7 @@ impl<E: Env> Shard<E> {
             if self.stopping() {
                 break;
             }
+            self.tell_pressure();
             // A failed step has set `failure`, or will be tried again at the next tick.
             let _ = self.make_space().await;
         }
@@ -98,6 +109,7 @@ impl<E: Env> Shard<E> {
                 if self.journal.fill_percent() >= CHECKPOINT_AT_PERCENT {
                     self.work.notify_all();
                 }
+                self.tell_pressure();
                 self.env.yield_now().await;
             }
             self.drain_for(&class).await?;
@@ -209,7 +221,8 @@ impl<E: Env> Shard<E> {
     /// those with the most pieces, which give back most for one block written.
     fn over_budget(&self) -> Vec<(format::VolumeId, u64)> {
         let mut state = self.state.borrow_mut();
-        if state.map.patches() * 10 <= state.settings.patch_budget * 9 / 10 {
+        let merge_from = state.settings.patch_budget / 100 * PATCH_MERGE_PERCENT;
+        if state.map.patches() * 10 <= merge_from {
             return Vec::new();
         }
         let mut hand = state.merge_hand;
@@ -229,7 +242,7 @@ impl<E: Env> Shard<E> {
                 continue;
             }
             if self.journal.fill_percent() >= CHECKPOINT_AT_PERCENT {
-                let _ = self.checkpoint(false).await;
+                let _ = self.write_checkpoint(false).await;
                 synced = self.env.now();
             }
             let due = self.env.now().saturating_sub(synced) >= SYNC_INTERVAL;

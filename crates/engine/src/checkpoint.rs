@@ -124,9 +124,15 @@ impl MetaSlots {
 }
 
 impl<E: Env> Shard<E> {
-    /// Writes what changed since the last checkpoint. With `clean` the superblock also says
-    /// that nothing needs replaying.
+    /// Writes what changed since the last checkpoint, for somebody who waits for it. With `clean`
+    /// the superblock also says that nothing needs replaying.
     pub async fn checkpoint(&self, clean: bool) -> Result<(), RequestError> {
+        let _hurry = self.pacer.hurry();
+        self.write_checkpoint(clean).await
+    }
+
+    /// The same at the pace of background work.
+    pub async fn write_checkpoint(&self, clean: bool) -> Result<(), RequestError> {
         let _turn = self.checkpoint_turn.lock().await;
         self.check_usable()?;
         self.journal.seal();
@@ -247,6 +253,8 @@ impl<E: Env> Shard<E> {
         while !writes.is_empty() {
             let rest = writes.split_off(writes.len().min(CHECKPOINT_WRITES_MAX));
             let batch = std::mem::replace(&mut writes, rest);
+            let group = self.pace(|| self.queue_of(batch.iter().map(|write| write.0))).await;
+            group.moved(batch.len() * SLOT_LEN);
             let write = |(drive, at, bytes)| self.array.write(drive, at, bytes, Durability::Cached);
             // Copies on lost drives are missing; the others carry the object.
             join_all(batch.into_iter().map(write)).await;

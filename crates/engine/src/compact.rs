@@ -332,7 +332,11 @@ impl<E: Env> Shard<E> {
                 let (stripe, from, planned) = plan(at);
                 self.fill_stripe(class, stripe, planned, from)
             };
+            let drives = || group.iter().flat_map(|&at| class.drives(stripes[at]));
+            let turn = self.pace(|| self.queue_of(drives())).await;
+            turn.moved(group.len() * class.width() * self.geometry.block_size as usize);
             done.extend(join_all(group.iter().map(fill)).await);
+            drop(turn);
             self.env.yield_now().await;
         }
         self.flush().await?;

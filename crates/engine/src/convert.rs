@@ -58,16 +58,8 @@ impl<E: Env> Shard<E> {
         (convert, empty)
     }
 
-    async fn convert_tuples(
-        &self,
-        tuples: &[(TupleKey, Rc<Class>)],
-    ) -> Result<usize, RequestError> {
-        let write = |(key, class): &(TupleKey, Rc<Class>)| self.write_parity(*key, class.clone());
-        let mut done = Vec::with_capacity(tuples.len());
-        for group in tuples.chunks(STRIPES_AT_ONCE) {
-            done.extend(join_all(group.iter().map(write)).await);
-            self.env.yield_now().await;
-        }
+    async fn convert_tuples(&self, tuples: &Chosen) -> Result<usize, RequestError> {
+        let done = self.write_parities(tuples).await;
         // Parity and zeroes are durable before the record that makes them count.
         if !planted::is(Bug::ConvertBeforeDurable) {
             self.flush().await?;
@@ -75,7 +67,7 @@ impl<E: Env> Shard<E> {
         self.journal.reserve().await;
         let mut freed = 0;
         let mut state = self.state.borrow_mut();
-        for ((key, class), done) in tuples.iter().zip(done) {
+        for ((key, class), done) in done {
             if done.is_ok() {
                 self.journal.append(&Record::Convert { stripe: *key });
                 state.space.tuple_converted(*key, self.journal.latest(), self.reads.close());
@@ -86,6 +78,32 @@ impl<E: Env> Shard<E> {
             }
         }
         Ok(freed)
+    }
+
+    /// Parity of a batch, some stripes at a time. The batch is the least recently accessed; those of
+    /// it whose drives have least to do come first.
+    async fn write_parities<'a>(
+        &self,
+        tuples: &'a Chosen,
+    ) -> Vec<(&'a (TupleKey, Rc<Class>), Result<(), RequestError>)> {
+        let queue =
+            |(key, class): &&(TupleKey, Rc<Class>)| self.queue_of(class.drives(*key).into_iter());
+        let mut done = Vec::with_capacity(tuples.len());
+        let mut rest: Vec<&(TupleKey, Rc<Class>)> = tuples.iter().collect();
+        while !rest.is_empty() {
+            let turn = self.pace(|| rest.iter().map(queue).min().unwrap_or(0)).await;
+            rest.sort_by_cached_key(queue);
+            let group: Vec<_> = rest.drain(..rest.len().min(STRIPES_AT_ONCE)).collect();
+            let write = |(key, class): &(TupleKey, Rc<Class>)| {
+                turn.moved(class.width() * self.geometry.block_size as usize);
+                self.write_parity(*key, class.clone())
+            };
+            let written = join_all(group.iter().map(|tuple| write(tuple))).await;
+            done.extend(group.into_iter().zip(written));
+            drop(turn);
+            self.env.yield_now().await;
+        }
+        done
     }
 
     async fn write_parity(&self, key: TupleKey, class: Rc<Class>) -> Result<(), RequestError> {

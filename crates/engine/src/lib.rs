@@ -14,7 +14,9 @@ mod background;
 mod checkpoint;
 mod compact;
 mod convert;
+mod discard;
 mod events;
+mod foreground;
 mod geometry;
 mod hedge;
 mod journal;
@@ -25,6 +27,7 @@ pub mod limits;
 mod locks;
 mod map;
 mod monitor;
+mod pacer;
 #[cfg(not(feature = "planted"))]
 mod planted;
 #[cfg(feature = "planted")]

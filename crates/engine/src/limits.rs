@@ -29,6 +29,13 @@ pub const JOURNAL_WRITES_MAX: usize = 4;
 pub const JOURNAL_RESERVE_BLOCKS: u64 = 8;
 /// A checkpoint starts when the journal is this full (percent).
 pub const CHECKPOINT_AT_PERCENT: u64 = 50;
+/// At this fill background work has all of the time: small rings make requests wait from 75 on.
+pub const JOURNAL_HURRY_PERCENT: u64 = 65;
+/// Patch memory in use (percent of its budget) from which blocks are merged; at 100 writes slow.
+pub const PATCH_MERGE_PERCENT: u64 = 90;
+/// While background work is held back it looks again this often whether it may go on: about the
+/// time of a group of its operations.
+pub const PACE_STEP: Nanos = Nanos::from_millis(2);
 /// Checkpoint slots written at once.
 pub const CHECKPOINT_WRITES_MAX: usize = 32;
 /// Records a checkpoint may leave to be verified: the engine flushes by itself this often
@@ -84,6 +91,20 @@ pub const AUDIT_STRIPES_AT_ONCE: usize = 8;
 /// Patches that requests on their way may add after writes are held up (at 9/8 of the budget):
 /// a request adds at most three at each of its two ends, and thousands may be under way.
 pub const PATCH_BYTES_IN_FLIGHT: u64 = 1 << 20;
+/// Free stripes remembered that drives have not been told of, 512 KiB: a gigabyte of 64 KiB blocks
+/// on each of 29 drives. Of a larger wave the rest is told of when it is free again.
+pub const DISCARD_QUEUE_MAX: usize = 65_536;
+/// Stripes off the free list while their drives are told: few beside `low`, 48 at least, and
+/// enough for every drive to have something to do.
+pub const DISCARD_STRIPES_AT_ONCE: usize = 16;
+/// Entries of that queue looked at before other tasks get a turn: about 100 us.
+pub const DISCARD_LOOK_MAX: usize = 256;
+/// Bytes a drive is told of in a second at most: about what data-centre drives write in the long
+/// run, so that discards keep up, and far below what makes them answer late.
+pub const DISCARD_BYTES_PER_SEC: u64 = 256 << 20;
+/// Space pressure must have been below a mark for so long before that is told: making space goes
+/// in rounds, and each would tell.
+pub const PRESSURE_CALM: Nanos = Nanos::from_secs(10);
 /// Events a pool remembers: some hours of 29 drives with five spikes a minute each would not fit,
 /// a bad quarter of an hour does. Whoever wants all of them follows the stream.
 pub const EVENTS_MAX: usize = 4096;

@@ -49,6 +49,7 @@ impl<E: Env> Drop for Inner<E> {
         self.shard.closing.set(true);
         self.shard.released.set(true);
         self.shard.work.notify_all();
+        self.shard.pacer.wake();
     }
 }
 

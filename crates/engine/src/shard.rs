@@ -16,6 +16,7 @@ use crate::api::{ConversionPolicy, Counters, CreateSpec, EventKind, RequestError
 use crate::array::Array;
 use crate::attempt::Avoid;
 use crate::checkpoint::MetaSlots;
+use crate::discard::Discards;
 use crate::events::Events;
 use crate::geometry::{BlockAddress, Class, PoolGeometry};
 use crate::journal::Journal;
@@ -26,6 +27,7 @@ use crate::limits::{
 };
 use crate::locks::RangeLocks;
 use crate::map::{BlockMap, Deltas};
+use crate::pacer::Pacer;
 use crate::planted::{self, Bug};
 use crate::reads::ReadGenerations;
 use crate::space::Space;
@@ -126,6 +128,8 @@ pub struct Shard<E: Env> {
     pub released: Cell<bool>,
     /// For tasks that outlive the request that began them.
     pub me: Weak<Shard<E>>,
+    pub pacer: Pacer,
+    pub discards: Discards,
 }
 
 /// Where a replicated write goes.
@@ -461,6 +465,7 @@ impl<E: Env> Shard<E> {
             self.count(|counters| counters.space_waits += 1);
             self.waiting.set(self.waiting.get() + 1);
             self.work.notify_all();
+            self.pacer.wake();
             self.space_freed.wait().await;
             self.waiting.set(self.waiting.get() - 1);
         }
@@ -475,6 +480,7 @@ impl<E: Env> Shard<E> {
         let published = if early { self.journal.latest() } else { self.journal.published() };
         let freed = state.space.release_limbo(published, self.reads.oldest());
         drop(state);
+        self.discards.note(&freed);
         if !freed.is_empty() {
             self.space_freed.notify_all();
         }

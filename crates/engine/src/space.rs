@@ -9,10 +9,12 @@
 //!    └────────────────────────────────────────────────────────────────────────┘
 //!        the record that killed it is durable and no read that saw it is left
 //! ```
+//! A free stripe is *discarding*, and not on the free list, while its drives are told of it.
 //!
 //! Pure state. Live sectors are counted per stripe (for tuples: on stripe 0), three bytes a
 //! stripe; who owns them is found by scanning the map when that matters (`compact`).
 
+mod discards;
 pub mod image;
 mod replay;
 mod report;
@@ -39,6 +41,15 @@ pub enum Kind {
     Raid,
     Tuple,
     Limbo,
+    /// Free, but drives are being told so: not on the free list.
+    Discarding,
+}
+
+impl Kind {
+    /// Holds nothing, and nothing refers to it.
+    pub fn is_free(self) -> bool {
+        matches!(self, Kind::Free | Kind::Discarding)
+    }
 }
 
 /// Live sectors of each stripe of a zone: two bytes where that is enough.
@@ -292,15 +303,15 @@ impl Space {
         let zone = self.zones[stripe.zone as usize].as_mut().expect("assigned");
         let width = zone.class.width() as u64;
         let old = std::mem::replace(&mut zone.kinds[stripe.index as usize], kind);
-        *self.blocks_of(old) -= if old == Kind::Free { 0 } else { width };
-        *self.blocks_of(kind) += if kind == Kind::Free { 0 } else { width };
+        *self.blocks_of(old) -= if old.is_free() { 0 } else { width };
+        *self.blocks_of(kind) += if kind.is_free() { 0 } else { width };
     }
 
     fn blocks_of(&mut self, kind: Kind) -> &mut u64 {
         match kind {
             Kind::Tuple => &mut self.replicated_blocks,
             Kind::Limbo => &mut self.limbo_blocks,
-            Kind::Raid | Kind::Writing | Kind::Free => &mut self.raid_blocks,
+            _ => &mut self.raid_blocks,
         }
     }
 

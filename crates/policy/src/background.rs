@@ -1,10 +1,13 @@
 //! Which background work comes next, and how much foreground writes must wait for it.
 //!
 //! ```text
-//! free stripes   0 ── reserve ──── low ─────────────────── plenty ──> all
-//! background       everything        convert, compact        only what the area's size demands
-//! foreground       waits             slowed in proportion    runs free
+//! free stripes   0 ── reserve ────── low/2 ──────────── low ───────────────────────── all
+//! background       everything │ all of the time │ rising share │ what the area's size demands
+//! need             1000       │ 1000            │ 1000 ─── 0   │ 0
+//! foreground       waits      │ slowed, squared │ runs free    │ runs free
 //! ```
+//! First background work gives all it has ([`crate::pace`]), then requests pay, each part
+//! beginning at nothing where the one before is at its full: no cliff from plenty to the end.
 
 /// Facts about one class of stripes.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +46,11 @@ pub fn low(facts: &Facts) -> u64 {
     (facts.total / 16).max(facts.reserve * 4)
 }
 
+/// Free stripes below which writes are slowed; background work has all of the time from here on.
+pub fn slow_from(facts: &Facts) -> u64 {
+    (low(facts) / 2).max(facts.reserve + 1)
+}
+
 /// The next piece of work. `convertible`: there is a tuple to convert. `compactible`: there are
 /// stripes with holes.
 pub fn next_work(facts: &Facts, convertible: bool, compactible: bool) -> Work {
@@ -73,9 +81,8 @@ pub fn next_work(facts: &Facts, convertible: bool, compactible: bool) -> Work {
 /// reserve itself is what stops a flood.
 pub fn write_delay(facts: &Facts) -> u64 {
     const DELAY_MAX: u64 = 1_000_000;
-    let low = low(facts);
     let usable = facts.free.saturating_sub(facts.reserve);
-    let span = (low / 2).saturating_sub(facts.reserve).max(1);
+    let span = slow_from(facts) - facts.reserve;
     if usable >= span {
         return 0;
     }

@@ -1,14 +1,15 @@
 //! Decisions: pure functions from facts to plans.
 //!
 //! Nothing here does I/O, reads a clock or waits; time comes in as a number. `scheme/` holds one
-//! file per array scheme; [`background`] says which background work comes next and how urgent it
-//! is; [`spike`] who is in a latency spike, [`learn`] and [`recent`] what is usual, [`hedge`] when
-//! to send again, [`health`] what becomes of a drive that stays slow.
+//! file per array scheme; [`background`] says which background work comes next, [`pace`] how much
+//! of the time it may have; [`spike`] who is in a latency spike, [`learn`] and [`recent`] what is
+//! usual, [`hedge`] when to send again, [`health`] what becomes of a drive that stays slow.
 
 pub mod background;
 pub mod health;
 pub mod hedge;
 pub mod learn;
+pub mod pace;
 pub mod recent;
 pub mod scheme;
 pub mod spike;

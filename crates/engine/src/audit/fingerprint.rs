@@ -15,8 +15,8 @@ use crate::api::OpenError;
 use crate::map::BlockMap;
 use crate::pool::Pool;
 use crate::shard::VolumeRecord;
-use crate::space::image::{SpaceImage, TupleState};
-use crate::space::{Kind, Space};
+use crate::space::Space;
+use crate::space::image::{SpaceImage, TupleState, ZoneImage};
 
 /// Compare it with [`Fingerprint::difference`]; its text is the digests of its sections.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,13 +115,18 @@ fn space_lines(space: &SpaceImage) -> Vec<String> {
     let mut lines = Vec::new();
     for (number, zone) in space.zones.iter().enumerate() {
         let Some(zone) = zone else { continue };
-        lines.push(format!("zone {number}: {}, {} free", zone.class, zone.free.len()));
+        let free = zone.kinds.iter().filter(|kind| kind.is_free()).count();
+        lines.push(format!("zone {number}: {}, {free} free", zone.class));
         let stripes = zone.kinds.iter().zip(&zone.live).enumerate();
-        let used = stripes.filter(|(_, (kind, _))| **kind != Kind::Free);
+        let used = stripes.filter(|(_, (kind, _))| !kind.is_free());
         lines.extend(used.map(|(at, (kind, live))| format!("s{number}.{at}: {kind:?} {live}")));
     }
     let free = |class: &crate::space::image::ClassSpaceImage| {
-        format!("{}: {} stripes free, {} sectors live", class.id, class.free, class.live_sectors)
+        let zones = space.zones.iter().flatten();
+        let zones = zones.filter(|zone| zone.class == class.id && !zone.draining);
+        let free = |zone: &ZoneImage| zone.kinds.iter().filter(|kind| kind.is_free()).count();
+        let free: usize = zones.map(free).sum();
+        format!("{}: {free} stripes free, {} sectors live", class.id, class.live_sectors)
     };
     lines.extend(space.classes.iter().map(free));
     let (replicated, raid, limbo, _) = space.blocks;

@@ -141,12 +141,12 @@ fn check_sums(tables: &Tables, live: &Live, findings: &mut Findings) {
         let width = tables.classes.get(&zone.class).map_or(0, |class| class.width() as u64);
         let kind = zone.kinds[stripe.index as usize];
         match kind {
-            Kind::Free => {}
+            Kind::Free | Kind::Discarding => {}
             Kind::Tuple => replicated += width,
             Kind::Raid | Kind::Writing => raid += width,
             Kind::Limbo => limbo += width,
         }
-        free -= if kind == Kind::Free { 0 } else { width };
+        free -= if kind.is_free() { 0 } else { width };
     }
     let (kept_replicated, kept_raid, kept_limbo, kept_all) = tables.space.blocks;
     findings.same(Rule::Space, "blocks of tuples", kept_replicated, replicated);

@@ -15,6 +15,7 @@ use crate::api::{
 };
 use crate::array::Array;
 use crate::checkpoint::{layout_kind, settings_pairs};
+use crate::discard::Discards;
 use crate::geometry::{Class, PoolGeometry};
 use crate::journal::{Journal, JournalIdentity};
 use crate::label::{Label, Labels, read_label};
@@ -73,7 +74,7 @@ impl<E: Env> Pool<E> {
         recovered.report.load_nanos = loaded.saturating_sub(begin).0;
         recovered.report.replay_nanos = env.now().saturating_sub(loaded).0;
         let report = recovered.report;
-        let shard = build_shard(env, label, geometry, array, recovered, options.read_only);
+        let shard = build_shard(env, label, geometry, array, recovered, options);
         if !options.read_only {
             begin_epoch(&shard).await.map_err(|error| OpenError::Damaged {
                 pool: shard.labels.get().pool_name,
@@ -298,7 +299,7 @@ fn build_shard<E: Env>(
     geometry: PoolGeometry,
     array: Rc<Array<E::Drive>>,
     recovered: Recovered,
-    read_only: bool,
+    options: OpenOptions,
 ) -> Rc<Shard<E>> {
     let identity =
         JournalIdentity { pool: label.pool, shard: 0, epoch: label.epoch + 1, ring: label.journal };
@@ -337,13 +338,15 @@ fn build_shard<E: Env>(
         background_turn: Turn::new(),
         failure_turn: Turn::new(),
         counters: Cell::new(Counters::default()),
-        read_only,
+        read_only: options.read_only,
         closing: Cell::new(false),
         space_over: Cell::new(false),
         closed: Event::new(),
         tasks: Cell::new(0),
         failure: RefCell::new(None),
         events: Default::default(),
+        pacer: Default::default(),
+        discards: Discards::new(options.discard && !options.read_only),
     })
 }
 

@@ -37,7 +37,7 @@ impl<E: Env> Pool<E> {
             replicated_percent: state.settings.replicated_percent,
             conversion: state.settings.conversion,
             journal_fill_percent: shard.journal.stats().fill_percent,
-            backlog: BacklogStatus::default(),
+            backlog: self.backlog(),
             redundancy_margin: most.saturating_sub(gone) as u8,
         }
     }
@@ -79,6 +79,26 @@ impl<E: Env> Pool<E> {
             free: (total - replicated - raid - limbo) * block,
             used: used * 512,
             usable: usable_bytes(&shard.geometry, class, percent),
+        }
+    }
+
+    pub fn backlog(&self) -> BacklogStatus {
+        let shard = self.shard();
+        let facts = shard.facts(self.inner.default_class);
+        let (pauses, background_bytes) = shard.pacer.totals();
+        let pending = shard.discard_pending();
+        let state = shard.state.borrow();
+        let copies = state.space.class(self.inner.default_class).copies() as u64;
+        let tuples = state.space.tuple_count() as u64;
+        BacklogStatus {
+            tuples,
+            tuples_due: policy::pace::tuples_due(&facts, copies, tuples),
+            limbo_stripes: state.space.limbo_len() as u64,
+            pressure_permille: shard.space_pressure(),
+            background_bytes,
+            pauses,
+            discard_pending_bytes: pending,
+            discarded_bytes: shard.discards.bytes(),
         }
     }
 

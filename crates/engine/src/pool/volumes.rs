@@ -222,14 +222,16 @@ impl<E: Env> Volume<E> {
     }
 
     pub async fn read(&self, offset: u64, len: u32) -> Result<Vec<Buf>, RequestError> {
-        let record = self.record()?;
-        self.timed(Kind::Read, self.inner.shard.read(&record, offset, u64::from(len))).await
+        let (shard, record) = (&self.inner.shard, self.record()?);
+        let request = shard.in_foreground(shard.read(&record, offset, u64::from(len)));
+        self.timed(Kind::Read, request).await
     }
 
     /// Done when the data is on its drives, with `fua` when it is durable there.
     pub async fn write(&self, offset: u64, data: Buf, fua: bool) -> Result<(), RequestError> {
-        let record = self.record()?;
-        self.timed(Kind::Write, self.inner.shard.write(&record, offset, data, fua)).await
+        let (shard, record) = (&self.inner.shard, self.record()?);
+        let request = shard.in_foreground(shard.write(&record, offset, data, fua));
+        self.timed(Kind::Write, request).await
     }
 
     /// Makes every write that was answered before durable, on whatever volume.

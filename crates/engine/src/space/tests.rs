@@ -236,7 +236,7 @@ impl Model {
 
     fn step(&mut self) {
         self.now += 1;
-        match self.rng.below(16) {
+        match self.rng.below(18) {
             0 => self.add_zone(),
             1 | 2 => self.take_stripe(),
             3 => self.finish_stripe(),
@@ -246,6 +246,8 @@ impl Model {
             11 | 12 => self.hand_out(),
             13 => self.write_done(),
             14 => self.least_recently_used(),
+            15 => self.discard_begin(),
+            16 => self.discard_end(),
             _ => self.release(),
         }
     }
@@ -281,7 +283,7 @@ impl Model {
         let named = |model: &Model, stripe, kind| match kind {
             Kind::Writing | Kind::Raid => true,
             Kind::Tuple => model.tuples.contains_key(&stripe),
-            Kind::Free | Kind::Limbo => false,
+            Kind::Free | Kind::Discarding | Kind::Limbo => false,
         };
         let stripe = self.pick(named)?;
         let class = self.space.class(ID).clone();
@@ -386,6 +388,23 @@ impl Model {
         }
     }
 
+    /// Any stripe may be asked for: one that is not free must be refused.
+    fn discard_begin(&mut self) {
+        let wanted = if self.rng.chance(3, 4) { Kind::Free } else { Kind::Raid };
+        let Some(stripe) = self.pick(|_, _, kind| kind == wanted) else { return };
+        assert_eq!(self.space.discard_begin(stripe), wanted == Kind::Free);
+        if wanted == Kind::Free {
+            self.kinds.insert(stripe, Kind::Discarding);
+        }
+    }
+
+    fn discard_end(&mut self) {
+        if let Some(stripe) = self.pick(|_, _, kind| kind == Kind::Discarding) {
+            self.space.discard_end(stripe);
+            self.kinds.insert(stripe, Kind::Free);
+        }
+    }
+
     fn release(&mut self) {
         let durable = self.now - self.rng.below(self.now.min(30));
         let oldest = self.now - self.rng.below(self.now.min(30));
@@ -409,7 +428,7 @@ impl Model {
         let (space, width) = (&self.space, self.space.class(ID).width() as u64);
         for (&stripe, &kind) in &self.kinds {
             assert_eq!(space.kind(stripe), kind, "{stripe}");
-            let live = if kind == Kind::Free { 0 } else { self.live_of(stripe) };
+            let live = if kind.is_free() { 0 } else { self.live_of(stripe) };
             assert_eq!(space.live(stripe), live, "live sectors of {stripe} ({kind:?})");
             let zone = space.zone(stripe.zone);
             let listed = zone.free.iter().filter(|&&index| index == stripe.index).count();
@@ -460,7 +479,7 @@ impl Model {
             let expected = alive(&stripe).unwrap_or(Kind::Free);
             assert_eq!(rebuilt.kind(stripe), expected, "{stripe} after rebuilding");
             free += u64::from(expected == Kind::Free);
-            if !matches!(self.kinds[&stripe], Kind::Free | Kind::Limbo) {
+            if self.kinds[&stripe] != Kind::Limbo && !self.kinds[&stripe].is_free() {
                 assert_eq!(rebuilt.live(stripe), self.live_of(stripe));
             }
         }

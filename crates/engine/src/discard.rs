@@ -1,0 +1,190 @@
+//! Proactive TRIM: drives are told which stripes hold nothing any more, so that their garbage
+//! collection has less to move (an untold drive keeps copying what we know is dead).
+//!
+//! ```text
+//!  limbo ──> free ──> queue ──> discarding ──> discards on its drives ──> free
+//!             └─ taken meanwhile: passed over    (nobody is given it)
+//! ```
+//! A free stripe is one whose death the journal has published: nothing on the drives refers to
+//! it, whatever a crash leaves, so what its blocks hold does not matter to anybody. Of what was
+//! free before the pool was opened nothing is known, and nothing is told.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+
+use format::StripeId;
+use futures_util::future::{join_all, select};
+use io::{Env, Nanos};
+use layout::DriveIndex;
+
+use crate::limits::{
+    DISCARD_BYTES_PER_SEC, DISCARD_LOOK_MAX, DISCARD_QUEUE_MAX, DISCARD_STRIPES_AT_ONCE,
+};
+use crate::shard::Shard;
+
+pub struct Discards {
+    enabled: bool,
+    /// Stripes that became free, oldest first. Some are in use again, or free for another class.
+    queue: RefCell<VecDeque<StripeId>>,
+    bytes: Cell<u64>,
+}
+
+impl Discards {
+    pub fn new(enabled: bool) -> Discards {
+        Discards { enabled, queue: RefCell::default(), bytes: Cell::new(0) }
+    }
+
+    pub fn is_enabled(&self) -> bool {
+        self.enabled
+    }
+
+    /// These became free. When the queue is full the oldest are forgotten: they are the first to
+    /// have been reused, and an untold drive is only slower.
+    pub fn note(&self, freed: &[StripeId]) {
+        if !self.enabled {
+            return;
+        }
+        let mut queue = self.queue.borrow_mut();
+        queue.extend(freed);
+        let excess = queue.len().saturating_sub(DISCARD_QUEUE_MAX);
+        queue.drain(..excess);
+    }
+
+    /// Bytes that drives were told of.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.get()
+    }
+}
+
+/// What each drive is told, ascending: (offset, length).
+type Ranges = BTreeMap<DriveIndex, Vec<(u64, u64)>>;
+
+impl<E: Env> Shard<E> {
+    pub async fn discard_task(&self) {
+        while !self.stopping() {
+            self.pause().await;
+            while !self.stopping() && self.discard_batch().await {}
+        }
+    }
+
+    /// Tells drives of some stripes; false when there is nothing to tell just now.
+    async fn discard_batch(&self) -> bool {
+        if self.discards.queue.borrow().is_empty() || self.is_free_space_low() {
+            return false;
+        }
+        let started = self.env.now();
+        let group = self.pace(|| self.queue_of(self.array.indexes())).await;
+        let held = self.hold_free();
+        let ranges = self.ranges_of(&held);
+        join_all(ranges.iter().map(|(&drive, ranges)| self.discard_ranges(drive, ranges))).await;
+        drop(group);
+        {
+            let mut state = self.state.borrow_mut();
+            held.iter().for_each(|&stripe| state.space.discard_end(stripe));
+        }
+        self.space_freed.notify_all();
+        let bytes = |ranges: &Vec<(u64, u64)>| ranges.iter().map(|range| range.1).sum::<u64>();
+        self.discards.bytes.set(self.discards.bytes() + ranges.values().map(bytes).sum::<u64>());
+        let most = ranges.values().map(bytes).max().unwrap_or(0);
+        let until = started + Nanos(most * 1_000_000_000 / DISCARD_BYTES_PER_SEC);
+        while !self.stopping() && self.env.now() < until {
+            let tick = Box::pin(self.env.sleep_until(until));
+            select(Box::pin(self.pacer.woken()), tick).await;
+        }
+        self.env.yield_now().await;
+        true
+    }
+
+    /// Where making space has begun, or is about to, free stripes are taken again soon: telling
+    /// the drives is not worth keeping one from a writer.
+    fn is_free_space_low(&self) -> bool {
+        let classes = self.state.borrow().space.classes().map(|class| class.id).collect::<Vec<_>>();
+        classes.into_iter().any(|id| {
+            let facts = self.facts(id);
+            facts.starved
+                || facts.free < policy::background::low(&facts) + DISCARD_STRIPES_AT_ONCE as u64
+        })
+    }
+
+    /// The next stripes of the queue that are free, which nobody is given until they are told.
+    fn hold_free(&self) -> Vec<StripeId> {
+        let mut held = Vec::new();
+        for _ in 0..DISCARD_LOOK_MAX {
+            if held.len() == DISCARD_STRIPES_AT_ONCE || self.is_free_space_low() {
+                break;
+            }
+            let Some(stripe) = self.discards.queue.borrow_mut().pop_front() else { break };
+            if self.state.borrow_mut().space.discard_begin(stripe) {
+                held.push(stripe);
+            }
+        }
+        held
+    }
+
+    fn ranges_of(&self, stripes: &[StripeId]) -> Ranges {
+        let state = self.state.borrow();
+        let block = u64::from(self.geometry.block_size);
+        let mut found = Ranges::new();
+        for &stripe in stripes {
+            let class = state.space.class_of_zone(stripe.zone).expect("held stripes keep a zone");
+            for position in 0..class.width() {
+                let at = self.geometry.address(class, stripe, position);
+                found.entry(at.drive).or_default().push((at.offset, block));
+            }
+        }
+        found.values_mut().for_each(join_neighbours);
+        found
+    }
+
+    /// One after another: a drive has at most one discard at a time.
+    async fn discard_ranges(&self, drive: DriveIndex, ranges: &[(u64, u64)]) {
+        for &(offset, len) in ranges {
+            // A drive that fails this holds what it held, which nobody reads.
+            let _ = self.array.discard(drive, offset, len).await;
+        }
+    }
+
+    /// Bytes that drives have not been told of, at most.
+    pub fn discard_pending(&self) -> u64 {
+        let state = self.state.borrow();
+        let bytes = |stripe: &StripeId| {
+            let width = state.space.class_of_zone(stripe.zone).map_or(0, |class| class.width());
+            width as u64 * u64::from(self.geometry.block_size)
+        };
+        self.discards.queue.borrow().iter().map(bytes).sum()
+    }
+}
+
+fn join_neighbours(ranges: &mut Vec<(u64, u64)>) {
+    ranges.sort_unstable();
+    ranges.dedup_by(|next, before| {
+        let touches = before.0 + before.1 == next.0;
+        before.1 += if touches { next.1 } else { 0 };
+        touches
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_are_told_as_one() {
+        let mut ranges = vec![(64, 32), (0, 32), (128, 32), (32, 32), (192, 32), (160, 32)];
+        join_neighbours(&mut ranges);
+        assert_eq!(ranges, [(0, 96), (128, 96)]);
+    }
+
+    #[test]
+    fn the_queue_forgets_the_oldest() {
+        let discards = Discards::new(true);
+        let stripe = |index| StripeId { zone: 0, index };
+        let all: Vec<StripeId> = (0..DISCARD_QUEUE_MAX as u32 + 3).map(stripe).collect();
+        all.chunks(1000).for_each(|some| discards.note(some));
+        let queue = discards.queue.borrow();
+        assert_eq!((queue.len(), queue.front()), (DISCARD_QUEUE_MAX, Some(&stripe(3))));
+        let off = Discards::new(false);
+        off.note(&all);
+        assert!(off.queue.borrow().is_empty());
+    }
+}
