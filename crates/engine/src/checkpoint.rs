@@ -17,14 +17,14 @@ pub mod image;
 use std::collections::{BTreeMap, BTreeSet};
 
 use format::{
-    ChunkObject, ClassImage, ConfigObject, ObjectKey, SLOT_LEN, VolumeImage, encode_object,
-    fingerprint,
+    ChunkObject, ClassImage, ConfigObject, LimitsImage, ObjectKey, SLOT_LEN, VolumeImage,
+    encode_object, fingerprint,
 };
 use futures_util::future::join_all;
 use io::{Buf, Durability, Env};
 use layout::{DriveIndex, LayoutKind};
 
-use crate::api::{ConversionPolicy, RequestError};
+use crate::api::{ConversionPolicy, RequestError, VolumeLimits};
 use crate::limits::{CHECKPOINT_WRITES_MAX, METADATA_COPIES};
 use crate::planted::{self, Bug};
 use crate::shard::{Settings, Shard, State};
@@ -273,15 +273,22 @@ fn export_config(state: &State) -> ConfigObject {
     });
     let volumes = state.volumes.values().map(|volume| VolumeImage {
         id: volume.id,
-        name: volume.name.clone(),
+        name: volume.name.to_string(),
         size: volume.size,
         class: volume.class,
+    });
+    let limits = state.volumes.values().filter(|volume| volume.limits != VolumeLimits::default());
+    let limits = limits.map(|volume| LimitsImage {
+        volume: volume.id,
+        iops: volume.limits.iops,
+        bytes_per_sec: volume.limits.bytes_per_sec,
     });
     ConfigObject {
         classes: classes.collect(),
         volumes: volumes.collect(),
         next_volume: state.next_volume,
         settings: settings_pairs(&state.settings),
+        limits: limits.collect(),
     }
 }
 

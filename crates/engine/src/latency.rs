@@ -80,16 +80,16 @@ mod tests {
         histogram.summary()
     }
 
-    fn any_latency() -> impl Strategy<Value = u64> {
-        // Every magnitude alike, up to the maximum.
-        (0u32..40, any::<u64>()).prop_map(|(bits, low)| (low >> (63 - bits)).min(LATENCY_MAX.0))
+    /// At least so many, every magnitude alike, up to the maximum.
+    fn latencies(least: usize) -> impl Strategy<Value = Vec<u64>> {
+        let one = (0u32..40, any::<u64>());
+        let one = one.prop_map(|(bits, low)| (low >> (63 - bits)).min(LATENCY_MAX.0));
+        prop::collection::vec(one, least..300)
     }
 
     proptest! {
         #[test]
-        fn summaries_agree_with_the_sorted_list(
-            mut values in prop::collection::vec(any_latency(), 1..300),
-        ) {
+        fn summaries_agree_with_the_sorted_list(mut values in latencies(1)) {
             let said = summary_of(&values);
             values.sort_unstable();
             prop_assert_eq!(said.count, values.len() as u64);
@@ -108,9 +108,7 @@ mod tests {
         }
 
         #[test]
-        fn buckets_count_what_lies_below_their_bound(
-            values in prop::collection::vec(any_latency(), 0..300),
-        ) {
+        fn buckets_count_what_lies_below_their_bound(values in latencies(0)) {
             let mut exact = std::collections::BTreeMap::new();
             for value in &values {
                 *exact.entry((value + 1).next_power_of_two().max(BUCKET_MIN)).or_insert(0) += 1;

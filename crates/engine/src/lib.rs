@@ -6,6 +6,7 @@
 //!
 //! Nothing here opens files, prints, reads a clock or spawns threads: the world is [`io::Env`].
 
+mod admission;
 pub mod api;
 mod array;
 mod attempt;

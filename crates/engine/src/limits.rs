@@ -139,3 +139,13 @@ pub const PROBE_INTERVAL: Nanos = Nanos::from_millis(50);
 pub const LEFTOVERS_PATIENCE: Nanos = Nanos::from_secs(5);
 /// Spare slots of a class; with more, slow ones are used: 256 MiB of each copy at 64 KiB a block.
 pub const SPARE_MAX: usize = 4096;
+/// Requests of volumes under way at once, for each drive; what comes beyond waits for its turn.
+/// It costs a single volume nothing: 32 is all that a SATA drive queues, and a shard that does
+/// a million requests a second on drives that take 100 us has 100 of them under way.
+pub const PLACES_PER_DRIVE: usize = 32;
+/// Requests that a volume may have under way whatever others do: what a program that waits for
+/// each answer has, with its log and its readahead. A thousand such volumes are no burst.
+pub const PLACES_GUARANTEED: usize = 4;
+/// Longest sleep of a request that its volume's limit holds back, before it looks whether the
+/// pool is about to be closed.
+pub const LIMIT_SLEEP_MAX: Nanos = Nanos::from_secs(1);

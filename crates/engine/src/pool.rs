@@ -14,6 +14,7 @@ use std::rc::Rc;
 use format::Uuid;
 use io::Env;
 
+use crate::admission::Admission;
 use crate::api::RequestError;
 use crate::geometry::{Class, PoolGeometry};
 use crate::limits::{LEFTOVERS_PATIENCE, RESERVE_STRIPES};
@@ -37,6 +38,7 @@ struct Inner<E: Env> {
     handles: RefCell<BTreeMap<u32, u32>>,
     /// Of every volume that was ever held, by id.
     traffic: RefCell<BTreeMap<u32, Rc<Traffic>>>,
+    admission: Admission,
     /// Whether latencies of volumes are recorded.
     watched: bool,
     turn: io::sync::Turn,

@@ -14,15 +14,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use format::{
-    ChunkObject, ConfigObject, Extent, JOURNAL_ALIGN, JOURNAL_BLOCK_MAX, ObjectKey, Place, Record,
-    SLOT_LEN, SectorRange, StripeId, Superblock, VolumeId, ZoneObject, decode_block, decode_slot,
-    peek_header,
+    ChunkObject, ConfigObject, Extent, JOURNAL_ALIGN, JOURNAL_BLOCK_MAX, LimitsImage, ObjectKey,
+    Place, Record, SLOT_LEN, SectorRange, StripeId, Superblock, VolumeId, ZoneObject, decode_block,
+    decode_slot, peek_header,
 };
 use futures_util::future::join_all;
 use io::{Drive, PAGE};
 use layout::{DriveIndex, StripeShape};
 
-use crate::api::{OpenError, RecoveryReport};
+use crate::api::{OpenError, RecoveryReport, VolumeLimits};
 use crate::array::Array;
 use crate::checkpoint::{MetaSlots, Stored, apply_setting, layout_kind};
 use crate::geometry::{BlockAddress, Class, PoolGeometry};
@@ -228,8 +228,13 @@ impl<D: Drive> Recovery<'_, D> {
             }
             for volume in config.volumes {
                 out.map.volume_add(volume.id);
-                let (id, name, size, class) = (volume.id, volume.name, volume.size, volume.class);
-                out.volumes.insert(id, VolumeRecord { id, name, size, class });
+                let (id, name, size, class) =
+                    (volume.id, volume.name.into(), volume.size, volume.class);
+                let limits = VolumeLimits::default();
+                out.volumes.insert(id, VolumeRecord { id, name, size, class, limits });
+            }
+            for LimitsImage { volume, iops, bytes_per_sec } in config.limits {
+                set_limits(out, volume, VolumeLimits { iops, bytes_per_sec });
             }
             out.next_volume = config.next_volume;
             for (key, value) in config.settings {
@@ -484,8 +489,9 @@ impl<D: Drive> Recovery<'_, D> {
             Record::VolumeCreate { id, name, size, class } => {
                 out.map.volume_add(*id);
                 out.next_volume = out.next_volume.max(id.0 + 1);
-                let (id, name, size, class) = (*id, name.clone(), *size, *class);
-                out.volumes.insert(id, VolumeRecord { id, name, size, class });
+                let (id, name, size, class) = (*id, name.as_str().into(), *size, *class);
+                let limits = VolumeLimits::default();
+                out.volumes.insert(id, VolumeRecord { id, name, size, class, limits });
             }
             Record::VolumeResize { id, size } => {
                 if let Some(volume) = out.volumes.get_mut(id) {
@@ -497,6 +503,10 @@ impl<D: Drive> Recovery<'_, D> {
                 out.map.volume_remove(*id);
             }
             Record::Setting { key, value } => apply_setting(&mut out.settings, *key, *value),
+            Record::VolumeLimits { id, iops, bytes_per_sec } => {
+                let limits = VolumeLimits { iops: *iops, bytes_per_sec: *bytes_per_sec };
+                set_limits(out, *id, limits);
+            }
         }
         Ok(())
     }
@@ -532,6 +542,12 @@ impl<D: Drive> Recovery<'_, D> {
                 out.map.set(*volume, *block, whole, Some(place), &mut Deltas::default());
             }
         }
+    }
+}
+
+fn set_limits(out: &mut Recovered, volume: VolumeId, limits: VolumeLimits) {
+    if let Some(volume) = out.volumes.get_mut(&volume) {
+        volume.limits = limits;
     }
 }
 

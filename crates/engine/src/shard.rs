@@ -12,7 +12,9 @@ use io::Env;
 use io::sync::{Event, Turn};
 use smallvec::SmallVec;
 
-use crate::api::{ConversionPolicy, Counters, CreateSpec, EventKind, RequestError, Severity};
+use crate::api::{
+    ConversionPolicy, Counters, CreateSpec, EventKind, RequestError, Severity, VolumeLimits,
+};
 use crate::array::Array;
 use crate::attempt::Avoid;
 use crate::checkpoint::MetaSlots;
@@ -37,9 +39,11 @@ use crate::tuple::TupleKey;
 #[derive(Clone, Debug)]
 pub struct VolumeRecord {
     pub id: VolumeId,
-    pub name: String,
+    /// Shared, because every request takes a copy of the record.
+    pub name: Rc<str>,
     pub size: u64,
     pub class: ClassId,
+    pub limits: VolumeLimits,
 }
 
 /// A packed slot that still has room.

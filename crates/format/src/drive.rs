@@ -40,8 +40,10 @@ pub const LABEL_LEN: usize = 16384;
 pub const LABEL_AREA: u64 = 1 << 20;
 pub const MAX_MEMBERS: usize = 256;
 pub const MAX_SHARDS: usize = 16;
+/// Incompatible feature: volumes may have limits (record 14, end of the configuration).
+pub const INCOMPAT_LIMITS: u64 = 1;
 /// Incompatible features this software knows.
-pub const KNOWN_INCOMPAT: u64 = 0;
+pub const KNOWN_INCOMPAT: u64 = INCOMPAT_LIMITS;
 /// `Superblock::scheme`: FusionRAID over RAID+.
 pub const SCHEME_FUSION: u16 = 1;
 

@@ -26,8 +26,8 @@ pub use checkpoint::{
     encode_object, encode_slot, fingerprint, object_crc,
 };
 pub use drive::{
-    CheckpointRoot, Extent, Features, LABEL_LEN, Member, MemberState, SCHEME_FUSION, Superblock,
-    end_area, label_offsets, newest,
+    CheckpointRoot, Extent, Features, INCOMPAT_LIMITS, LABEL_LEN, Member, MemberState,
+    SCHEME_FUSION, Superblock, end_area, label_offsets, newest,
 };
 pub use entry::{BmtEntry, ENTRY_LEN, PATCH_LEN, Patch};
 pub use error::FormatError;
@@ -40,7 +40,8 @@ pub use journal::{
     decode_block, peek_header,
 };
 pub use object::{
-    ChunkObject, ClassImage, ConfigObject, PatchedBlock, TupleImage, VolumeImage, ZoneObject,
+    ChunkObject, ClassImage, ConfigObject, LimitsImage, PatchedBlock, TupleImage, VolumeImage,
+    ZoneObject,
 };
 pub use record::Record;
 pub use signature::{Foreign, Own, own_label, probe, probe_all};

@@ -9,7 +9,8 @@
 //! config  next volume 4,
 //!         classes 2, each: id 1, parity 1, width 2, layout kind 1, layout digest 4
 //!         volumes 4, each: id 4, size 8, class 1, name length 1, name
-//!         settings 2, each: key 2, value 8
+//!         settings 2, each: key 2, value 8; then, if any volume has limits (feature LIMITS):
+//!         count 4, each: volume 4, operations per second 8, bytes per second 8
 //! ```
 
 use crate::checkpoint::{CHUNK_ENTRIES, split};
@@ -218,6 +219,21 @@ pub struct VolumeImage {
     pub class: ClassId,
 }
 
+/// What a volume may do in a second; zero is no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimitsImage {
+    pub volume: VolumeId,
+    pub iops: u64,
+    pub bytes_per_sec: u64,
+}
+
+impl LimitsImage {
+    fn validate(&self) -> Result<(), FormatError> {
+        let any = self.iops != 0 || self.bytes_per_sec != 0;
+        check(any, "limits that limit nothing, of volume", self.volume.0.into())
+    }
+}
+
 /// Everything an operator has decided.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConfigObject {
@@ -225,6 +241,8 @@ pub struct ConfigObject {
     pub volumes: Vec<VolumeImage>,
     pub next_volume: u32,
     pub settings: Vec<(u16, u64)>,
+    /// Of volumes that have any.
+    pub limits: Vec<LimitsImage>,
 }
 
 impl ConfigObject {
@@ -254,6 +272,7 @@ impl ConfigObject {
             w.u16(*key);
             w.u64(*value);
         }
+        write_limits(&mut w, &self.limits);
         split(&bytes)
     }
 
@@ -281,9 +300,40 @@ impl ConfigObject {
         for _ in 0..count {
             settings.push((r.u16()?, r.u64()?));
         }
+        let limits = read_limits(&mut r)?;
         r.end()?;
-        Ok(ConfigObject { classes, volumes, next_volume, settings })
+        Ok(ConfigObject { classes, volumes, next_volume, settings, limits })
     }
+}
+
+/// Nothing at all where there are none: software that knows no limits reads such a pool.
+fn write_limits(w: &mut Writer<'_>, limits: &[LimitsImage]) {
+    if limits.is_empty() {
+        return;
+    }
+    w.u32(u32::try_from(limits.len()).expect("limits"));
+    for limit in limits {
+        assert!(limit.validate().is_ok(), "not a limit: {limit:?}");
+        w.u32(limit.volume.0);
+        w.u64(limit.iops);
+        w.u64(limit.bytes_per_sec);
+    }
+}
+
+fn read_limits(r: &mut Reader<'_>) -> Result<Vec<LimitsImage>, FormatError> {
+    if r.remaining() == 0 {
+        return Ok(Vec::new());
+    }
+    let count = r.u32()? as usize;
+    check(count > 0, "volumes with limits", 0)?;
+    let mut limits = Vec::with_capacity(r.count(count, 4 + 8 + 8)?);
+    for _ in 0..count {
+        let volume = VolumeId(r.u32()?);
+        let limit = LimitsImage { volume, iops: r.u64()?, bytes_per_sec: r.u64()? };
+        limit.validate()?;
+        limits.push(limit);
+    }
+    Ok(limits)
 }
 
 fn join<P: AsRef<[u8]>>(parts: &[P]) -> Vec<u8> {

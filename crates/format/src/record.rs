@@ -17,6 +17,7 @@
 //! 11   VolumeResize   id 4, size 8
 //! 12   VolumeDelete   id 4
 //! 13   Setting        key 2, value 8
+//! 14   VolumeLimits   id 4, operations per second 8, bytes per second 8   (feature LIMITS)
 //!
 //! range: start 2, length 2      stripe: zone 4, index 4
 //! place: bits 0..38 FLBN, 38 W, 39..50 sector, rest zero
@@ -115,6 +116,13 @@ pub enum Record {
         key: u16,
         value: u64,
     },
+    /// What a volume may do in a second; zero is no limit. Only in pools with the incompatible
+    /// feature [`crate::drive::INCOMPAT_LIMITS`].
+    VolumeLimits {
+        id: VolumeId,
+        iops: u64,
+        bytes_per_sec: u64,
+    },
 }
 
 impl Record {
@@ -134,6 +142,7 @@ impl Record {
             Record::VolumeResize { .. } => 11,
             Record::VolumeDelete { .. } => 12,
             Record::Setting { .. } => 13,
+            Record::VolumeLimits { .. } => 14,
         }
     }
 
@@ -168,7 +177,8 @@ impl Record {
             | Record::Zone { .. }
             | Record::VolumeResize { .. }
             | Record::VolumeDelete { .. }
-            | Record::Setting { .. } => Ok(()),
+            | Record::Setting { .. }
+            | Record::VolumeLimits { .. } => Ok(()),
         }
     }
 
@@ -243,6 +253,11 @@ impl Record {
                 w.u16(*key);
                 w.u64(*value);
             }
+            Record::VolumeLimits { id, iops, bytes_per_sec } => {
+                w.u32(id.0);
+                w.u64(*iops);
+                w.u64(*bytes_per_sec);
+            }
         }
     }
 
@@ -301,6 +316,10 @@ impl Record {
             11 => Record::VolumeResize { id: VolumeId(r.u32()?), size: r.u64()? },
             12 => Record::VolumeDelete { id: VolumeId(r.u32()?) },
             13 => Record::Setting { key: r.u16()?, value: r.u64()? },
+            14 => {
+                let id = VolumeId(r.u32()?);
+                Record::VolumeLimits { id, iops: r.u64()?, bytes_per_sec: r.u64()? }
+            }
             _ => return Err(FormatError::Invalid { field: "record tag", value: tag.into() }),
         })
     }

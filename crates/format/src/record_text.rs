@@ -47,6 +47,9 @@ impl fmt::Display for Record {
             Record::VolumeResize { id, size } => write!(f, "volume {id} resized to {size} bytes"),
             Record::VolumeDelete { id } => write!(f, "volume {id} deleted"),
             Record::Setting { key, value } => write!(f, "setting {key} = {value}"),
+            Record::VolumeLimits { id, iops, bytes_per_sec } => {
+                write!(f, "volume {id} limited to {iops} op/s, {bytes_per_sec} B/s (0: no limit)")
+            }
         }
     }
 }

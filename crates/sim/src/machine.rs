@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use engine::{CreateError, CreatePlan, CreateSpec, OpenError, OpenOptions, Pool, create};
+use engine::{
+    CreateError, CreatePlan, CreateSpec, OpenError, OpenOptions, Pool, SpikeHandling, create,
+};
 use io::faulty::{Faults, Faulty};
 use io::rng::{Rng, mix};
 use io::virt::{Attached, CutMode, Disk, Latency, ModelPort, VirtDrive, VirtEnv};
@@ -46,6 +48,8 @@ pub struct Machine {
     ports: Vec<ModelPort>,
     /// Whether the machine sees the disks through their faults.
     with_faults: bool,
+    /// What pools do about spikes.
+    pub spikes: SpikeHandling,
     /// Drives that are not plugged in.
     pub unplugged: BTreeSet<usize>,
     /// Drives that answered flushes and durable writes, and after the next power cut show what
@@ -69,6 +73,7 @@ impl Machine {
             faults: (0..drives).map(|at| Faults::new(mix(seed) ^ mix(at as u64))).collect(),
             ports: Vec::new(),
             with_faults,
+            spikes: SpikeHandling::default(),
             unplugged: BTreeSet::new(),
             liars: BTreeMap::new(),
             fate: Rng::new(seed ^ 0xfa7e),
@@ -103,7 +108,13 @@ impl Machine {
     }
 
     pub async fn open(&self) -> Result<Pool<VirtEnv>, OpenError> {
-        Pool::open(&self.env, self.drives(), OpenOptions::default()).await
+        let options = OpenOptions { spikes: self.spikes, ..OpenOptions::default() };
+        Pool::open(&self.env, self.drives(), options).await
+    }
+
+    pub async fn open_read_only(&self) -> Result<Pool<VirtEnv>, OpenError> {
+        let options = OpenOptions { read_only: true, spikes: self.spikes };
+        Pool::open(&self.env, self.drives(), options).await
     }
 
     /// From now on the drive keeps nothing over the next power cut, whatever it says.

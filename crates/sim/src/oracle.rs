@@ -57,6 +57,21 @@ impl Oracle {
         self.volumes.remove(name).expect("only what exists is removed");
     }
 
+    /// A volume is about to grow to so many bytes.
+    pub fn grow_begins(&mut self, name: &str, bytes: u64) {
+        self.volume_mut(name).grow(bytes / SECTOR as u64);
+    }
+
+    /// It was told that it has grown.
+    pub fn grow_ends(&mut self, name: &str) {
+        self.volume_mut(name).has_grown();
+    }
+
+    /// After recovery a volume has so many bytes; takes that for the truth, if it can be.
+    pub fn found_size(&mut self, name: &str, bytes: u64) -> bool {
+        self.volume_mut(name).found_size(bytes / SECTOR as u64)
+    }
+
     pub fn names(&self) -> Vec<String> {
         self.volumes.keys().cloned().collect()
     }

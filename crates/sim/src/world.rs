@@ -13,17 +13,19 @@
 mod checks;
 pub mod client;
 pub mod context;
+mod limits;
 mod liveness;
 mod modelled;
+mod patience;
 pub mod plan;
 mod session;
 mod troubles;
 mod verify;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use engine::Pool;
+use engine::{Pool, VolumeLimits};
 use io::rng::{Rng, mix};
 use io::virt::VirtEnv;
 use io::{Env, Model, Nanos};
@@ -31,6 +33,7 @@ use io::{Env, Model, Nanos};
 use crate::failure::{Check, Failure};
 use crate::machine::{Death, Machine};
 pub use context::{Context, Tally};
+use patience::Patience;
 use plan::LAST_SESSION;
 pub use plan::{Fill, Generation, Plan, Reduction, Run};
 pub use verify::verify_volumes;
@@ -62,14 +65,6 @@ pub enum Canary {
     Hangs,
 }
 
-/// How long a request may take while drives fail: with half of the drives gone, compaction has
-/// half of the places to choose from.
-const PATIENCE_WITH_FAULTS: Nanos = Nanos::from_secs(5);
-
-/// How long while they hang as well, or collect garbage: some spells in a row, each with what
-/// waited behind it.
-const PATIENCE_WITH_HANGS: Nanos = Nanos::from_secs(20);
-
 /// How long a phase may take in virtual time before it counts as hung.
 const PHASE_MAX: Nanos = Nanos::from_secs(600);
 
@@ -85,6 +80,8 @@ pub struct World {
     pulled_out: BTreeSet<usize>,
     /// Until when the story has told of faults.
     told_injections: Nanos,
+    /// What was set of volumes' limits, and answered.
+    limits: BTreeMap<String, VolumeLimits>,
 }
 
 /// Runs one seed.
@@ -99,7 +96,7 @@ pub fn run_plan(plan: Plan, canary: Option<Canary>) -> Result<Report, Failure> {
 impl World {
     pub fn new(plan: Plan, canary: Option<Canary>) -> World {
         let seed = if plan.salt == 0 { plan.seed } else { mix(plan.seed ^ mix(plan.salt)) };
-        let with_faults = plan.generation == Generation::Swarm;
+        let with_faults = plan.generation >= Generation::Swarm;
         let mut machine = Machine::new(seed, plan.drives, plan.drive_bytes, with_faults);
         if plan.modelled {
             let model = |at| -> Box<dyn Model> {
@@ -107,14 +104,10 @@ impl World {
             };
             machine.model((0..plan.drives).map(model).collect());
         }
-        let context = Context::new(machine.env.clone(), plan.fill == Fill::OverCommitted);
-        if !plan.victims.is_empty() {
-            context.patience.set(PATIENCE_WITH_FAULTS);
-        }
-        let hangs = plan.troubles.iter().any(|trouble| !trouble.costs_redundancy());
-        if hangs || plan.modelled {
-            context.patience.set(PATIENCE_WITH_HANGS);
-        }
+        machine.spikes = plan.tails.spikes;
+        let may_be_full = plan.fill == Fill::OverCommitted || plan.tails.competing;
+        let context = Context::new(machine.env.clone(), may_be_full);
+        context.patience.set(Patience::of(&plan));
         let rng = Rng::new(mix(plan.seed) ^ 0x3071d);
         World {
             plan,
@@ -125,6 +118,7 @@ impl World {
             session: LAST_SESSION,
             pulled_out: BTreeSet::new(),
             told_injections: Nanos::ZERO,
+            limits: BTreeMap::new(),
         }
     }
 
@@ -159,8 +153,8 @@ impl World {
         }
         match (self.plan.generation, self.plan.run) {
             (Generation::First | Generation::FullPools, _) => self.works_again(),
-            (Generation::Swarm, Run::Safety) => self.all_is_there(),
-            (Generation::Swarm, Run::Liveness) => self.liveness(),
+            (Generation::Swarm | Generation::Tails, Run::Safety) => self.all_is_there(),
+            (Generation::Swarm | Generation::Tails, Run::Liveness) => self.liveness(),
         }
     }
 
@@ -173,7 +167,7 @@ impl World {
             LAST_SESSION => "the last session".into(),
             _ => format!("session {session}"),
         });
-        if self.plan.generation == Generation::Swarm {
+        if self.plan.generation >= Generation::Swarm {
             self.rng = Rng::new(mix(self.plan.seed) ^ mix(session ^ 0x5e55));
         }
     }
@@ -207,7 +201,7 @@ impl World {
 
     pub(crate) fn close_and_open_again(&mut self, pool: Pool<VirtEnv>) -> Result<(), Failure> {
         self.close(pool)?;
-        let again = if self.plan.generation == Generation::Swarm { 1 } else { 2 };
+        let again = if self.plan.generation >= Generation::Swarm { 1 } else { 2 };
         for _ in 0..again {
             let pool = self.open()?;
             if !pool.status().recovery.clean {

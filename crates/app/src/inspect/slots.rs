@@ -106,6 +106,10 @@ fn config_line(config: &ConfigObject) -> String {
     let volumes = config.volumes.iter().map(|volume| {
         format!("volume {} {} {} class {}", volume.id, volume.name, Size(volume.size), volume.class)
     });
-    let lines: Vec<String> = classes.chain(volumes).collect();
+    let limits = config.limits.iter().map(|limits| {
+        let (iops, bytes) = (limits.iops, limits.bytes_per_sec);
+        format!("volume {} limited to {iops} op/s, {bytes} B/s (0: no limit)", limits.volume)
+    });
+    let lines: Vec<String> = classes.chain(volumes).chain(limits).collect();
     lines.join(", ")
 }

@@ -50,7 +50,10 @@ impl Fingerprint {
         map: &BlockMap,
         space: &Space,
     ) -> Fingerprint {
-        let volume = |v: &VolumeRecord| format!("{} {} {} {}", v.id, v.name, v.size, v.class);
+        let volume = |v: &VolumeRecord| {
+            let (iops, bytes) = (v.limits.iops, v.limits.bytes_per_sec);
+            format!("{} {} {} {} {iops} {bytes}", v.id, v.name, v.size, v.class)
+        };
         let space = space.image();
         Fingerprint {
             volumes: volumes.values().map(volume).collect(),

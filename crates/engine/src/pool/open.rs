@@ -9,6 +9,7 @@ use io::sync::{Event, Turn};
 use io::{Drive, Env};
 use layout::StripeShape;
 
+use crate::admission::Admission;
 use crate::api::{
     Counters, CreateError, CreateSpec, DriveState, OpenError, OpenOptions, RecoveryReport,
     RequestError, SpikeHandling,
@@ -87,6 +88,7 @@ impl<E: Env> Pool<E> {
     }
 
     fn from_shard(shard: Rc<Shard<E>>, recovery: RecoveryReport, watched: bool) -> Pool<E> {
+        let admission = Admission::new(shard.geometry.drives);
         Pool {
             inner: Rc::new(Inner {
                 shard,
@@ -94,6 +96,7 @@ impl<E: Env> Pool<E> {
                 default_class: ClassId(0),
                 handles: RefCell::default(),
                 traffic: RefCell::default(),
+                admission,
                 watched,
                 turn: Turn::new(),
             }),

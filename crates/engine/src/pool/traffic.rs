@@ -1,11 +1,20 @@
-//! What is known of a volume's requests since the pool was opened, whoever holds it.
+//! What is known of a volume's requests since the pool was opened, whoever holds it: how long
+//! they took, and what its limits let through.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::pin::pin;
+use std::rc::Rc;
 
+use format::VolumeId;
+use futures_util::future::select;
+use io::sync::{Event, Turn};
 use io::{Env, Nanos};
+use policy::limit::Limiter;
 
-use crate::api::{OperationLatencies, RequestError};
+use crate::admission::Lane;
+use crate::api::{OperationLatencies, RequestError, VolumeLimits};
 use crate::latency::LatencyHistogram;
+use crate::limits::LIMIT_SLEEP_MAX;
 
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
@@ -15,39 +24,60 @@ pub enum Kind {
 }
 
 /// One of a volume, shared by its handles.
-#[derive(Default)]
 pub struct Traffic {
     /// Whether latencies are recorded (`SpikeHandling::detect`).
     watched: bool,
     reads: RefCell<LatencyHistogram>,
     writes: RefCell<LatencyHistogram>,
     flushes: RefCell<LatencyHistogram>,
+    pub lane: Rc<Lane>,
+    limiter: RefCell<Limiter>,
+    is_limited: Cell<bool>,
+    /// Requests that the limits hold back go one after the other.
+    turn: Turn,
+    limits_changed: Event,
+    throttled: Cell<u64>,
 }
 
 impl Traffic {
-    pub fn new(watched: bool) -> Traffic {
-        Traffic { watched, ..Traffic::default() }
+    pub fn new(volume: VolumeId, watched: bool, limits: VolumeLimits) -> Traffic {
+        let traffic = Traffic {
+            watched,
+            reads: RefCell::default(),
+            writes: RefCell::default(),
+            flushes: RefCell::default(),
+            lane: Rc::new(Lane::new(volume.0)),
+            limiter: RefCell::default(),
+            is_limited: Cell::new(false),
+            turn: Turn::new(),
+            limits_changed: Event::new(),
+            throttled: Cell::new(0),
+        };
+        traffic.limit(limits);
+        traffic
     }
 
-    /// Carries out a request and records how long it took if it went well: refusals come at
-    /// once and would only flatter.
-    pub async fn timed<E: Env, T>(
+    // ---- latencies
+
+    /// When a request came, if anybody wants to know. The clock of the event loop is free, and
+    /// right about all that waits for a drive: a request comes with one look at the completions
+    /// and is answered with another.
+    pub fn begin<E: Env>(&self, env: &E) -> Option<Nanos> {
+        self.watched.then(|| env.recent())
+    }
+
+    /// Records how long a request took if it went well: refusals come at once and would only
+    /// flatter.
+    pub fn end<E: Env, T>(
         &self,
         env: &E,
         kind: Kind,
-        request: impl Future<Output = Result<T, RequestError>>,
-    ) -> Result<T, RequestError> {
-        if !self.watched {
-            return request.await;
-        }
-        // The clock of the event loop is free, and right about all that waits for a drive: a
-        // request comes with one look at the completions and is answered with another.
-        let begin = env.recent();
-        let result = request.await;
-        if result.is_ok() {
+        begin: Option<Nanos>,
+        result: &Result<T, RequestError>,
+    ) {
+        if let (Some(begin), Ok(_)) = (begin, result) {
             self.record(kind, env.recent().saturating_sub(begin));
         }
-        result
     }
 
     fn record(&self, kind: Kind, took: Nanos) {
@@ -65,5 +95,49 @@ impl Traffic {
             writes: self.writes.borrow().summary(),
             flushes: self.flushes.borrow().summary(),
         }
+    }
+
+    // ---- limits
+
+    /// The limits from now on, with a whole burst at hand. Requests that wait look again.
+    pub fn limit(&self, limits: VolumeLimits) {
+        let limiter = Limiter::new(limits.iops, limits.bytes_per_sec);
+        self.is_limited.set(!limiter.is_none());
+        self.limiter.replace(limiter);
+        self.limits_changed.notify_all();
+    }
+
+    pub fn is_limited(&self) -> bool {
+        self.is_limited.get()
+    }
+
+    /// Requests that the limits held back.
+    pub fn throttled(&self) -> u64 {
+        self.throttled.get()
+    }
+
+    /// Waits until the limits let a request of so many bytes go, or until `closing`: first come,
+    /// first served. Nothing is taken for a request that is dropped while it waits.
+    pub async fn pass_limits<E: Env>(&self, env: &E, bytes: u64, closing: &Cell<bool>) {
+        let came = env.now();
+        let _turn = self.turn.lock().await;
+        while !self.try_take(bytes, env.now()) && !closing.get() {
+            let ready = Nanos(self.limiter.borrow().ready(bytes));
+            let changed = pin!(self.limits_changed.wait());
+            let due = pin!(env.sleep_until(ready.min(env.now() + LIMIT_SLEEP_MAX)));
+            select(changed, due).await;
+        }
+        if env.now() > came {
+            self.throttled.set(self.throttled.get() + 1);
+        }
+    }
+
+    fn try_take(&self, bytes: u64, now: Nanos) -> bool {
+        let mut limiter = self.limiter.borrow_mut();
+        let ready = limiter.ready(bytes) <= now.0;
+        if ready {
+            limiter.take(bytes, now.0);
+        }
+        ready
     }
 }

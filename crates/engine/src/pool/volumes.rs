@@ -2,11 +2,12 @@
 
 use std::rc::Rc;
 
-use format::{Record, VolumeId, valid_name};
-use io::{Buf, Env};
+use format::{INCOMPAT_LIMITS, Record, Superblock, VolumeId, valid_name};
+use io::{Buf, Env, Nanos};
 use layout::StripeShape;
 
-use crate::api::{OperationLatencies, RequestError, VolumeError, VolumeExtent, VolumeInfo};
+use crate::admission::Place;
+use crate::api::{RequestError, VolumeError, VolumeExtent, VolumeInfo, VolumeLimits};
 use crate::limits::{CLASSES_MAX, EXTENT_BLOCKS_MAX, VOLUMES_MAX};
 use crate::pool::create::default_width;
 use crate::pool::traffic::{Kind, Traffic};
@@ -16,37 +17,34 @@ use crate::shard::VolumeRecord;
 impl<E: Env> Pool<E> {
     pub fn volumes(&self) -> Vec<VolumeInfo> {
         let state = self.shard().state.borrow();
+        let all = self.inner.traffic.borrow();
         let info = |volume: &VolumeRecord| {
             let class = state.space.class(volume.class);
+            let traffic = all.get(&volume.id.0);
             VolumeInfo {
                 id: volume.id.0,
-                name: volume.name.clone(),
+                name: volume.name.to_string(),
                 size: volume.size,
                 width: class.shape.width,
                 parity: class.shape.parity,
                 mapped_bytes: state.map.mapped_blocks(volume.id)
                     * u64::from(self.shard().geometry.block_size),
-                latency: self.latencies(volume.id),
-                limits: Default::default(),
-                throttled: 0,
+                latency: traffic.map(|traffic| traffic.latencies()).unwrap_or_default(),
+                limits: volume.limits,
+                throttled: traffic.map_or(0, |traffic| traffic.throttled()),
             }
         };
         state.volumes.values().map(info).collect()
     }
 
-    fn latencies(&self, volume: VolumeId) -> OperationLatencies {
-        let traffic = self.inner.traffic.borrow();
-        traffic.get(&volume.0).map(|traffic| traffic.latencies()).unwrap_or_default()
-    }
-
     fn find(&self, name: &str) -> Option<VolumeRecord> {
         let state = self.shard().state.borrow();
-        state.volumes.values().find(|volume| volume.name == name).cloned()
+        state.volumes.values().find(|volume| *volume.name == *name).cloned()
     }
 
     pub fn volume(&self, name: &str) -> Option<Volume<E>> {
         let volume = self.find(name)?;
-        Some(Volume::new(self.inner.clone(), volume.id))
+        Some(Volume::new(self.inner.clone(), &volume))
     }
 
     /// Makes a volume; by default of the pool's own RAID level and width. It is thin: space is
@@ -81,7 +79,13 @@ impl<E: Env> Pool<E> {
             let mut state = shard.state.borrow_mut();
             let id = VolumeId(state.next_volume);
             state.next_volume += 1;
-            let volume = VolumeRecord { id, name: name.to_owned(), size, class };
+            let volume = VolumeRecord {
+                id,
+                name: name.into(),
+                size,
+                class,
+                limits: VolumeLimits::default(),
+            };
             shard.journal.append(&Record::VolumeCreate { id, name: name.to_owned(), size, class });
             state.map.volume_add(id);
             state.volumes.insert(id, volume);
@@ -149,6 +153,33 @@ impl<E: Env> Pool<E> {
         end
     }
 
+    /// Sets what a volume may do in a second, for good; zero is no limit. In force at once,
+    /// durable when this is answered.
+    pub async fn volume_limit(&self, name: &str, limits: VolumeLimits) -> Result<(), VolumeError> {
+        let shard = self.shard();
+        shard.check_usable()?;
+        let _turn = self.inner.turn.lock().await;
+        let volume = self.find(name).ok_or_else(|| VolumeError::NotFound(name.to_owned()))?;
+        // Before the first record that software without limits would stumble over.
+        if shard.labels.get().features.incompat & INCOMPAT_LIMITS == 0 {
+            let learn = |label: &mut Superblock| label.features.incompat |= INCOMPAT_LIMITS;
+            shard.labels.update(&shard.array, learn).await;
+            shard.record_failures().await?;
+        }
+        {
+            let mut state = shard.state.borrow_mut();
+            let VolumeLimits { iops, bytes_per_sec } = limits;
+            shard.journal.append(&Record::VolumeLimits { id: volume.id, iops, bytes_per_sec });
+            state.volumes.get_mut(&volume.id).expect("just found").limits = limits;
+            state.config_dirty = true;
+        }
+        if let Some(traffic) = self.inner.traffic.borrow().get(&volume.id.0) {
+            traffic.limit(limits);
+        }
+        shard.flush().await?;
+        Ok(())
+    }
+
     pub async fn volume_delete(&self, name: &str) -> Result<(), VolumeError> {
         let shard = self.shard();
         shard.check_usable()?;
@@ -189,9 +220,10 @@ pub struct Volume<E: Env> {
 }
 
 impl<E: Env> Volume<E> {
-    fn new(inner: Rc<Inner<E>>, id: VolumeId) -> Volume<E> {
+    fn new(inner: Rc<Inner<E>>, record: &VolumeRecord) -> Volume<E> {
+        let id = record.id;
         *inner.handles.borrow_mut().entry(id.0).or_default() += 1;
-        let new = || Rc::new(Traffic::new(inner.watched));
+        let new = || Rc::new(Traffic::new(id, inner.watched, record.limits));
         let traffic = inner.traffic.borrow_mut().entry(id.0).or_insert_with(new).clone();
         Volume { inner, id, traffic }
     }
@@ -201,12 +233,27 @@ impl<E: Env> Volume<E> {
         state.volumes.get(&self.id).cloned().ok_or(RequestError::Closed)
     }
 
-    async fn timed<T>(
-        &self,
-        kind: Kind,
-        request: impl Future<Output = Result<T, RequestError>>,
-    ) -> Result<T, RequestError> {
-        self.traffic.timed(&self.inner.shard.env, kind, request).await
+    /// Waits for the volume's limits and then for a place among all volumes. In this order: who
+    /// is held back by his own limits takes no place from others.
+    async fn admit(&self, bytes: u64) -> Place<'_> {
+        self.pass_limits(bytes).await;
+        self.inner.admission.enter(&self.traffic.lane, bytes).await
+    }
+
+    async fn pass_limits(&self, bytes: u64) {
+        if self.traffic.is_limited() {
+            let shard = &self.inner.shard;
+            // Boxed: rare, and the futures of all other requests stay small.
+            Box::pin(self.traffic.pass_limits(&shard.env, bytes, &shard.closing)).await;
+        }
+    }
+
+    fn begin(&self) -> Option<Nanos> {
+        self.traffic.begin(&self.inner.shard.env)
+    }
+
+    fn end<T>(&self, kind: Kind, begin: Option<Nanos>, result: &Result<T, RequestError>) {
+        self.traffic.end(&self.inner.shard.env, kind, begin, result);
     }
 
     pub fn size(&self) -> u64 {
@@ -222,28 +269,43 @@ impl<E: Env> Volume<E> {
     }
 
     pub async fn read(&self, offset: u64, len: u32) -> Result<Vec<Buf>, RequestError> {
+        let begin = self.begin();
+        let _place = self.admit(u64::from(len)).await;
         let (shard, record) = (&self.inner.shard, self.record()?);
-        let request = shard.in_foreground(shard.read(&record, offset, u64::from(len)));
-        self.timed(Kind::Read, request).await
+        let result = shard.in_foreground(shard.read(&record, offset, u64::from(len))).await;
+        self.end(Kind::Read, begin, &result);
+        result
     }
 
     /// Done when the data is on its drives, with `fua` when it is durable there.
     pub async fn write(&self, offset: u64, data: Buf, fua: bool) -> Result<(), RequestError> {
+        let begin = self.begin();
+        let _place = self.admit(data.len() as u64).await;
         let (shard, record) = (&self.inner.shard, self.record()?);
-        let request = shard.in_foreground(shard.write(&record, offset, data, fua));
-        self.timed(Kind::Write, request).await
+        let result = shard.in_foreground(shard.write(&record, offset, data, fua)).await;
+        self.end(Kind::Write, begin, &result);
+        result
     }
 
-    /// Makes every write that was answered before durable, on whatever volume.
+    /// Makes every write that was answered before durable, on whatever volume. It waits for no
+    /// limit and no place: it is the promise about writes that have passed them already, and
+    /// flushes share their work, so that many cost little more than one.
     pub async fn flush(&self) -> Result<(), RequestError> {
         self.inner.shard.count(|counters| counters.flushes += 1);
-        self.timed(Kind::Flush, self.inner.shard.flush()).await
+        let begin = self.begin();
+        let result = self.inner.shard.flush().await;
+        self.end(Kind::Flush, begin, &result);
+        result
     }
 
+    /// An operation of no bytes to the volume's limits. It needs no place: it moves no data, and
+    /// may be what the writes that have all places wait for.
     pub async fn trim(&self, offset: u64, len: u64, fua: bool) -> Result<(), RequestError> {
+        self.pass_limits(0).await;
         self.inner.shard.trim(&self.record()?, offset, len, fua).await
     }
 
+    /// A trim, or a write of so many bytes if the space must stay allocated.
     pub async fn write_zeroes(
         &self,
         offset: u64,
@@ -251,6 +313,10 @@ impl<E: Env> Volume<E> {
         fua: bool,
         may_trim: bool,
     ) -> Result<(), RequestError> {
+        if may_trim {
+            return self.trim(offset, len, fua).await;
+        }
+        let _place = self.admit(len).await;
         self.inner.shard.write_zeroes(&self.record()?, offset, len, fua, may_trim).await
     }
 
@@ -265,7 +331,9 @@ impl<E: Env> Volume<E> {
 
 impl<E: Env> Clone for Volume<E> {
     fn clone(&self) -> Volume<E> {
-        Volume::new(self.inner.clone(), self.id)
+        let (inner, traffic) = (self.inner.clone(), self.traffic.clone());
+        *inner.handles.borrow_mut().entry(self.id.0).or_default() += 1;
+        Volume { inner, id: self.id, traffic }
     }
 }
 

@@ -6,6 +6,8 @@ mod common;
 mod concurrent;
 mod create;
 mod failures;
+mod latencies;
+mod limits;
 mod memory;
 mod operations;
 mod reopen;

@@ -3,11 +3,13 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub mod channels;
+
 use engine::{CreateSpec, OpenOptions, Pool, create};
-use io::Env;
 use io::rng::Rng;
 use io::uring::{Access, UringDrive, UringEnv, create_file};
-use io::virt::{Disk, Latency, VirtDrive, VirtEnv};
+use io::virt::{Disk, Latency, ModelPort, VirtDrive, VirtEnv};
+use io::{Env, Model};
 
 pub const MIB: u64 = 1 << 20;
 
@@ -24,12 +26,14 @@ pub trait World {
 pub struct Virtual {
     env: VirtEnv,
     pub disks: Vec<Disk>,
+    /// Makes a model of the time that a drive of so many bytes takes.
+    pub model: Option<Box<dyn Fn(u64) -> Box<dyn Model>>>,
 }
 
 impl Virtual {
     pub fn new(drives: usize, size: u64, seed: u64) -> Virtual {
         let disk = |at| Disk::new(format!("disk{at}"), size, 4096, seed + at as u64);
-        Virtual { env: VirtEnv::new(seed), disks: (0..drives).map(disk).collect() }
+        Virtual { env: VirtEnv::new(seed), disks: (0..drives).map(disk).collect(), model: None }
     }
 
     pub fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
@@ -52,7 +56,13 @@ impl World for Virtual {
         self.env.crash();
     }
     fn drives(&self) -> Vec<VirtDrive> {
-        let attach = |disk| VirtDrive::attach(&self.env, disk, Latency::SSD);
+        let attach = |disk: &Disk| match &self.model {
+            None => VirtDrive::attach(&self.env, disk, Latency::SSD),
+            Some(model) => {
+                let model = model(disk.geometry().size);
+                VirtDrive::attach(&self.env, disk, ModelPort::new(&self.env, model))
+            }
+        };
         self.disks.iter().map(attach).collect()
     }
 }

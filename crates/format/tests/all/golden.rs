@@ -66,6 +66,7 @@ fn objects() {
         ("chunk, second part", &chunk[1]),
         ("zone", &samples::zone().encode()[0]),
         ("config", &samples::config().encode()[0]),
+        ("config with limits", &samples::limited_config().encode()[0]),
     ] {
         write!(text, "{name}: {}", dump(payload)).unwrap();
     }

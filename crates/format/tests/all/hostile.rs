@@ -35,6 +35,7 @@ fn parts() -> Vec<Vec<u8>> {
     let mut all = vec![samples::chunk().encode().concat()];
     all.push(samples::zone().encode().concat());
     all.push(samples::config().encode().concat());
+    all.push(samples::limited_config().encode().concat());
     for record in samples::records() {
         all.push(Vec::new());
         record.encode(all.last_mut().unwrap());

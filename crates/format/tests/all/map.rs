@@ -105,7 +105,9 @@ fn patches_without_a_p_bit_are_not_written() {
 fn zones_and_configurations_round_trip() {
     assert_eq!(ZoneObject::decode(&samples::zone().encode()), Ok(samples::zone()));
     assert_eq!(ZoneObject::decode(&ZoneObject::default().encode()), Ok(ZoneObject::default()));
-    assert_eq!(ConfigObject::decode(&samples::config().encode()), Ok(samples::config()));
+    for config in [samples::config(), samples::limited_config()] {
+        assert_eq!(ConfigObject::decode(&config.encode()), Ok(config));
+    }
     let empty = ConfigObject::default();
     assert_eq!(ConfigObject::decode(&empty.encode()), Ok(empty));
 }

@@ -97,6 +97,7 @@ pub fn records() -> Vec<Record> {
         Record::VolumeResize { id: volume, size: 2 * MIB },
         Record::VolumeDelete { id: volume },
         Record::Setting { key: 4, value: 0x1_0000_0000 },
+        Record::VolumeLimits { id: volume, iops: 500, bytes_per_sec: 64 * MIB },
     ]
 }
 
@@ -159,7 +160,14 @@ pub fn config() -> ConfigObject {
         volumes: vec![volume],
         next_volume: 8,
         settings: vec![(1, 2), (3, u64::MAX)],
+        limits: Vec::new(),
     }
+}
+
+/// The same with a limited volume.
+pub fn limited_config() -> ConfigObject {
+    let limits = LimitsImage { volume: VolumeId(7), iops: 500, bytes_per_sec: 64 * MIB };
+    ConfigObject { limits: vec![limits], ..config() }
 }
 
 pub fn any_range() -> impl Strategy<Value = SectorRange> {
@@ -243,5 +251,7 @@ pub fn any_record() -> impl Strategy<Value = Record> {
         (any_volume(), any::<u64>()).prop_map(|(id, size)| Record::VolumeResize { id, size }),
         any_volume().prop_map(|id| Record::VolumeDelete { id }),
         (any::<u16>(), any::<u64>()).prop_map(|(key, value)| Record::Setting { key, value }),
+        (any_volume(), any::<u64>(), any::<u64>())
+            .prop_map(|(id, iops, bytes_per_sec)| Record::VolumeLimits { id, iops, bytes_per_sec }),
     ]
 }

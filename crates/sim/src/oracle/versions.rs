@@ -54,6 +54,8 @@ pub struct VolumeModel {
     name: String,
     number: u32,
     sectors: Vec<Versions>,
+    /// Those it surely has; more if it is growing.
+    sure: u64,
     writes: Vec<Write>,
     /// Answered and not durable.
     unflushed: BTreeSet<WriteId>,
@@ -75,6 +77,7 @@ impl VolumeModel {
             name: name.to_owned(),
             number,
             sectors: vec![smallvec![0]; sectors as usize],
+            sure: sectors,
             writes: vec![born],
             unflushed: BTreeSet::new(),
             running: BTreeSet::new(),
@@ -83,6 +86,25 @@ impl VolumeModel {
 
     pub fn bytes(&self) -> u64 {
         (self.sectors.len() * SECTOR) as u64
+    }
+
+    pub(super) fn grow(&mut self, sectors: u64) {
+        assert!(sectors as usize >= self.sectors.len(), "it grows");
+        self.sectors.resize(sectors as usize, smallvec![0]);
+    }
+
+    pub(super) fn has_grown(&mut self) {
+        self.sure = self.sectors.len() as u64;
+    }
+
+    /// Whether it may have so many sectors after a crash; it has them from now on.
+    pub(super) fn found_size(&mut self, sectors: u64) -> bool {
+        let good = sectors == self.sure || sectors == self.sectors.len() as u64;
+        if good {
+            self.sectors.truncate(sectors as usize);
+            self.sure = sectors;
+        }
+        good
     }
 
     fn write(&self, id: WriteId) -> &Write {

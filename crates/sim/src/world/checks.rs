@@ -30,7 +30,7 @@ impl World {
 
     /// Audits cost as much as reading the pool; some show as much in many worlds.
     pub(super) fn audit_sometimes(&mut self, pool: &Pool<VirtEnv>) -> Result<(), Failure> {
-        if self.plan.generation != Generation::Swarm || !self.rng.chance(1, 3) {
+        if self.plan.generation < Generation::Swarm || !self.rng.chance(1, 3) {
             return Ok(());
         }
         self.audit(pool)
@@ -39,7 +39,7 @@ impl World {
     /// Before the pool is opened: what opening it will find, if that is the same twice and does
     /// not depend on how often records are replayed.
     pub(super) fn replay_sometimes(&mut self) -> Result<Option<Fingerprint>, Failure> {
-        let swarm = self.plan.generation == Generation::Swarm;
+        let swarm = self.plan.generation >= Generation::Swarm;
         if !swarm || !self.rng.chance(1, 4) || self.is_troubled() {
             return Ok(None);
         }

@@ -13,6 +13,7 @@ use crate::content::SECTOR;
 use crate::failure::{Check, Failure, Spot};
 use crate::oracle::{Oracle, WriteId};
 use crate::story::{Extent, Story};
+use crate::world::patience::Patience;
 
 /// What happened in a world, for the report and against worlds in which nothing happens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,11 +36,6 @@ pub struct Tally {
     pub replays: u64,
     pub slowest: u64,
 }
-
-/// Bytes of one request that are worth the patience for one.
-const PATIENCE_BYTES: u64 = 2 << 20;
-/// On its way for so long, a request is lost.
-const HANG: Nanos = Nanos::from_secs(30);
 
 /// What a client asks of a volume.
 #[derive(Clone)]
@@ -86,8 +82,7 @@ pub struct Context {
     running: RefCell<BTreeMap<u64, (Nanos, Asked)>>,
     next: Cell<u64>,
     pub tally: Cell<Tally>,
-    /// No request may take longer.
-    pub patience: Cell<Nanos>,
+    pub patience: Cell<Patience>,
     /// Whether the pool may be full.
     pub may_be_full: bool,
 }
@@ -102,7 +97,7 @@ impl Context {
             running: RefCell::default(),
             next: Cell::new(0),
             tally: Cell::default(),
-            patience: Cell::new(Nanos::from_secs(1)),
+            patience: Cell::default(),
             may_be_full,
         })
     }
@@ -154,7 +149,7 @@ impl Context {
     ) -> Option<T> {
         let id = self.next.get();
         self.next.set(id + 1);
-        let (begin, bytes) = (self.env.now(), asked.len);
+        let begin = self.env.now();
         self.tell_request(id, "", &asked);
         self.running.borrow_mut().insert(id, (begin, asked));
         let result = request.await;
@@ -164,8 +159,7 @@ impl Context {
             tally.requests += 1;
             tally.slowest = tally.slowest.max(took.0);
         });
-        // A long request is many short ones.
-        if took.0 > self.patience.get().0 * (1 + bytes / PATIENCE_BYTES) {
+        if took > self.patience.get().for_request(&asked) {
             let what = format!("stall: {asked} took {} ms", took.0 / 1_000_000);
             self.fail(Context::failed(Check::Stall, &asked, what));
         }
@@ -189,10 +183,10 @@ impl Context {
 
     /// Requests that have been on their way for too long, if there are any.
     pub fn stalled(&self) -> Option<String> {
-        let now = self.env.now();
+        let (now, lost) = (self.env.now(), self.patience.get().lost);
         let running = self.running.borrow();
         // The oldest come first: one that is not late has none behind it that is.
-        let late = running.values().take_while(|(begin, _)| now.saturating_sub(*begin) > HANG);
+        let late = running.values().take_while(|(begin, _)| now.saturating_sub(*begin) > lost);
         let list: Vec<String> = late.map(|(_, asked)| asked.to_string()).collect();
         (!list.is_empty()).then(|| format!("hang: {}", list.join("; ")))
     }

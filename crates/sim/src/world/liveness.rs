@@ -11,6 +11,7 @@ use io::virt::VirtEnv;
 use io::{Env, Nanos};
 
 use super::World;
+use super::patience::Patience;
 use super::session::{facts_of, refused};
 use crate::failure::{Check, Failure};
 
@@ -21,10 +22,6 @@ const REQUESTS_MAX: usize = 100;
 const REST_MAX: Nanos = Nanos::from_secs(60);
 /// Faults stop within this time, about that of the clients' requests.
 const FAULTS_LAST_MAX: Nanos = Nanos::from_millis(60);
-/// No request takes longer once faults have stopped,
-const PATIENCE: Nanos = Nanos::from_secs(1);
-/// or, with half of the drives gone, this.
-const PATIENCE_DEGRADED: Nanos = Nanos::from_secs(5);
 const REST_STEP: Nanos = Nanos::from_secs(3);
 /// Tuples that may stay open at rest: those of packed slots and of spare ones, which wait for
 /// more writes. See `engine::limits::PACKED_SLOTS_OPEN`.
@@ -85,7 +82,7 @@ impl World {
         self.end_troubles();
         self.tell_injections();
         let lost = !self.plan.victims.is_empty();
-        self.context.patience.set(if lost { PATIENCE_DEGRADED } else { PATIENCE });
+        self.context.patience.set(if lost { Patience::DEGRADED } else { Patience::WHOLE });
         Ok(())
     }
 

@@ -6,11 +6,12 @@
 mod first;
 mod reduction;
 mod swarm;
+mod tails;
 mod trouble;
 
 use std::fmt;
 
-use engine::{ConversionPolicy, CreateError, CreateSpec, plan_create};
+use engine::{ConversionPolicy, CreateError, CreateSpec, SpikeHandling, plan_create};
 use io::Geometry;
 use io::rng::Rng;
 
@@ -26,9 +27,12 @@ pub enum Generation {
     First,
     /// Below 10,000: the same worlds with full pools and crowded blocks.
     FullPools,
-    /// All others: many small worlds, faults of every kind, modelled drives, safety and
+    /// Below 30,000: many small worlds, faults of every kind, modelled drives, safety and
     /// liveness as separate runs, all randomness by session.
     Swarm,
+    /// Below a million: as before, with drives that hang for long or are slow throughout, and all
+    /// that is there for them. From there on these two take turns.
+    Tails,
 }
 
 impl Generation {
@@ -36,7 +40,10 @@ impl Generation {
         match seed {
             0..1_000 => Generation::First,
             1_000..10_000 => Generation::FullPools,
-            _ => Generation::Swarm,
+            10_000..30_000 => Generation::Swarm,
+            30_000..1_000_000 => Generation::Tails,
+            _ if seed.is_multiple_of(2) => Generation::Swarm,
+            _ => Generation::Tails,
         }
     }
 }
@@ -146,6 +153,24 @@ pub struct Plan {
     pub deletes: bool,
     /// Another schedule of the same events.
     pub salt: u64,
+    pub tails: Tails,
+}
+
+/// What only worlds of long tails have.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tails {
+    /// What the pool does about spikes.
+    pub spikes: SpikeHandling,
+    /// Volumes of a full pool are of different classes, which take zones from each other.
+    pub competing: bool,
+    /// Whether volumes get limits at times,
+    pub limited: bool,
+    /// and grow while they are used.
+    pub grows: bool,
+    /// Whether pools are looked at, opened read-only, before they are opened.
+    pub looks: bool,
+    /// Any drive may hesitate, more of them than the parity bears.
+    pub any_may_hesitate: bool,
 }
 
 impl Mix {
@@ -209,6 +234,7 @@ impl Plan {
     pub fn from_seed(seed: u64) -> Plan {
         match Generation::of(seed) {
             Generation::Swarm => swarm::draw(seed),
+            Generation::Tails => tails::draw(seed),
             generation => first::draw(seed, generation),
         }
     }
@@ -223,6 +249,13 @@ impl Plan {
     fn parity_least(&self) -> u8 {
         let volumes = self.volumes.iter().map(|volume| volume.parity).min();
         volumes.unwrap_or(1).min(self.spec.parity)
+    }
+
+    /// Requests stay quick whatever happens in the world: spikes are gone round, and at no time
+    /// more drives misbehave than the parity bears.
+    pub fn is_flat(&self) -> bool {
+        let Tails { spikes, limited, any_may_hesitate, .. } = self.tails;
+        spikes == SpikeHandling::default() && !limited && !any_may_hesitate && !self.modelled
     }
 
     /// One line about the world.
@@ -250,6 +283,13 @@ impl Plan {
             self.sessions,
             self.victims,
             self.troubles.len(),
-        )
+        ) + &self.describe_tails()
+    }
+
+    fn describe_tails(&self) -> String {
+        match self.generation {
+            Generation::Tails => format!(", {:?}", self.tails),
+            _ => String::new(),
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! One session of a world: opened with what drives there are, used, and ended.
 
 use engine::Pool;
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use io::rng::{Rng, mix};
 use io::virt::VirtEnv;
 use io::{Env, Nanos};
@@ -27,10 +27,12 @@ impl World {
     /// clean close.
     pub(super) fn session(&mut self) -> Result<(), Failure> {
         self.plug_drives();
+        self.look_sometimes()?;
         self.arm_troubles(true);
         let pool = self.open_dying()?;
         self.audit_sometimes(&pool)?;
         self.make_volumes(&pool)?;
+        self.limit_volumes(&pool)?;
         if self.canary.is_some() {
             self.release_canary();
         }
@@ -85,6 +87,7 @@ impl World {
         let opened = self.complete("opening", self.machine.open())?;
         let pool = opened.map_err(|error| Failure::new(Check::Open, format!("open: {error}")))?;
         self.same_as_found(&pool, found)?;
+        self.check_limits(&pool)?;
         let recovery = pool.status().recovery;
         self.context.count(|tally| {
             tally.records_dropped += recovery.records_dropped;
@@ -150,6 +153,7 @@ impl World {
         let deleted = self.complete("deleting", pool.volume_delete(name))?;
         deleted.map_err(|error| refused(&format!("delete {name}"), &error))?;
         self.context.oracle.borrow_mut().volume_remove(name);
+        self.limits.remove(name);
         Ok(())
     }
 
@@ -182,7 +186,7 @@ impl World {
         let requests = self.plan.requests;
         match self.plan.generation {
             Generation::First | Generation::FullPools => self.start_first_troubles(),
-            Generation::Swarm => self.arm_troubles(false),
+            Generation::Swarm | Generation::Tails => self.arm_troubles(false),
         }
         let env = self.machine.env.clone();
         let Ending { dies, at: moment } = self.draw_ending();
@@ -191,7 +195,9 @@ impl World {
             dies && (env.write_limit_reached() || moment.is_some_and(|moment| env.now() >= moment))
         };
         let hung = || context.stalled().is_some();
+        let growth = self.draw_growth().map(|growth| growth.happen(context.clone(), pool.clone()));
         let all = join_all(clients.into_iter().map(|client| client.run(requests)));
+        let all = join(all, join_all(growth));
         let done = env.run_until(all, || context.is_failed() || over() || hung());
         if let Some(failure) = context.take_failure() {
             return Err(failure);
@@ -225,6 +231,9 @@ impl World {
         let (writes_most, micros_most) = match (self.plan.generation, few) {
             (Generation::Swarm, true) => (250, 10_000),
             (Generation::Swarm, false) => (2_000, 100_000),
+            // Long enough for drives to hang.
+            (Generation::Tails, true) => (1_000, 3_000_000),
+            (Generation::Tails, false) => (10_000, 60_000_000),
             (_, true) => (300, 5_000),
             (_, false) => (6_000, 500_000),
         };

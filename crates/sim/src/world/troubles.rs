@@ -32,7 +32,7 @@ impl World {
 
     /// The troubles of a session end with it.
     pub(super) fn end_troubles(&self) {
-        if self.plan.generation == Generation::Swarm {
+        if self.plan.generation >= Generation::Swarm {
             self.machine.faults.iter().for_each(|faults| faults.release_all());
         }
     }
@@ -47,6 +47,9 @@ impl World {
     pub(super) fn is_innocent(&self, drive: usize) -> bool {
         let faults = &self.machine.faults[drive];
         let fine = LOSSES.iter().all(|&kind| faults.count(kind) == 0);
+        // Whoever hangs for long climbs the ladder to its end.
+        let ladder = self.plan.generation >= Generation::Tails && self.plan.tails.spikes.ladder;
+        let fine = fine && !(ladder && faults.count(Kind::Hang) > 0);
         fine && !self.pulled_out.contains(&drive)
     }
 

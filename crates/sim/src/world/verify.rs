@@ -18,9 +18,9 @@ pub async fn verify_volumes(
     let names = oracle.borrow().names();
     for name in &names {
         let volume = pool.volume(name).ok_or_else(|| wrong(format!("volume {name} is gone")))?;
-        let size = oracle.borrow().volume(name).bytes();
-        if volume.size() != size {
-            return Err(wrong(format!("volume {name} has {} bytes, not {size}", volume.size())));
+        let (size, expected) = (volume.size(), oracle.borrow().volume(name).bytes());
+        if !oracle.borrow_mut().found_size(name, size) {
+            return Err(wrong(format!("volume {name} has {size} bytes, not {expected}")));
         }
         for offset in (0..size).step_by(STEP as usize) {
             let len = STEP.min(size - offset);

@@ -4,7 +4,8 @@
 use io::rng::Rng;
 
 use super::{
-    Fill, Generation, MIB, Mix, Plan, Run, Scheme, VolumePlan, draw_shape, draw_spec, least_bytes,
+    Fill, Generation, MIB, Mix, Plan, Run, Scheme, Tails, VolumePlan, draw_shape, draw_spec,
+    least_bytes,
 };
 
 const LONG_BYTES: u64 = 256 << 10;
@@ -43,6 +44,7 @@ pub(super) fn draw(seed: u64, generation: Generation) -> Plan {
         deaths: true,
         deletes: true,
         salt: 0,
+        tails: Tails::default(),
     };
     draw_volumes(&mut plan, &mut rng);
     draw_victims(&mut plan, &mut rng);

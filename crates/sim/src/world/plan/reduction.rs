@@ -22,6 +22,12 @@ pub enum Part {
     Prefill,
     /// Models of drives.
     Models,
+    /// Limits of volumes.
+    Limits,
+    /// Volumes that grow.
+    Growth,
+    /// Read-only openings.
+    Looks,
     Small,
     Page,
     Block,
@@ -124,6 +130,9 @@ fn remove(plan: &mut Plan, part: Part) {
         Part::Deletes => plan.deletes = false,
         Part::Prefill => plan.prefill = false,
         Part::Models => plan.modelled = false,
+        Part::Limits => plan.tails.limited = false,
+        Part::Growth => plan.tails.grows = false,
+        Part::Looks => plan.tails.looks = false,
         _ if plan.mix.is_only(part) => {}
         _ => *share(&mut plan.mix, part).expect("every other part is a share") = 0,
     }
@@ -168,6 +177,9 @@ impl Plan {
             Part::Deletes => self.deletes,
             Part::Prefill => self.prefill,
             Part::Models => self.modelled,
+            Part::Limits => self.tails.limited,
+            Part::Growth => self.tails.grows,
+            Part::Looks => self.tails.looks,
             _ if self.mix.is_only(part) => false,
             _ => share(&mut self.mix.clone(), part).is_some_and(|share| *share > 0),
         }

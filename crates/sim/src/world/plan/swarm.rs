@@ -4,8 +4,8 @@
 use io::rng::{Rng, mix};
 
 use super::{
-    Fill, Generation, MIB, Mix, Plan, Run, Scheme, VolumePlan, draw_shape, draw_spec, least_bytes,
-    trouble,
+    Fill, Generation, MIB, Mix, Plan, Run, Scheme, Tails, VolumePlan, draw_shape, draw_spec,
+    least_bytes, trouble,
 };
 
 const KIB: u64 = 1 << 10;
@@ -18,6 +18,16 @@ const MODELLED_ONE_IN: u64 = 8;
 pub(super) fn draw(seed: u64) -> Plan {
     let mut rng = Rng::new(mix(seed) ^ 0x5a4);
     let large = rng.chance(1, LARGE_ONE_IN);
+    let mut plan = draw_base(&mut rng, seed, Generation::Swarm, large);
+    draw_volumes(&mut plan, &mut rng, large);
+    draw_victims(&mut plan, &mut rng);
+    trouble::draw(&mut plan, &mut rng);
+    plan.modelled = rng.chance(1, MODELLED_ONE_IN);
+    plan
+}
+
+/// The pool and its clients, without volumes and troubles.
+pub(super) fn draw_base(rng: &mut Rng, seed: u64, generation: Generation, large: bool) -> Plan {
     let fill = match rng.below(16) {
         0..13 => Fill::Calm,
         13 | 14 => Fill::Pressure,
@@ -30,12 +40,12 @@ pub(super) fn draw(seed: u64) -> Plan {
         Fill::Pressure | Fill::OverCommitted => rng.index(if large { 4 } else { 2 }),
     };
     let scheme = Scheme::ALL[rng.index(Scheme::ALL.len())];
-    let spec = draw_spec(&mut rng, drives);
+    let spec = draw_spec(rng, drives);
     let least = least_bytes(drives, &spec).expect("the shape was checked");
     let requests = 10 + rng.index(if large { 1000 } else { 120 });
-    let mut plan = Plan {
+    Plan {
         seed,
-        generation: Generation::Swarm,
+        generation,
         run: if rng.chance(1, 4) { Run::Liveness } else { Run::Safety },
         scheme,
         drives,
@@ -45,7 +55,7 @@ pub(super) fn draw(seed: u64) -> Plan {
         volumes: Vec::new(),
         fill,
         clients: 1 + rng.index(8),
-        mix: draw_mix(&mut rng),
+        mix: draw_mix(rng),
         prefill: fill != Fill::Calm,
         sessions: (1..=2 + rng.below(4)).collect(),
         requests,
@@ -55,12 +65,8 @@ pub(super) fn draw(seed: u64) -> Plan {
         deaths: true,
         deletes: rng.chance(1, 2),
         salt: 0,
-    };
-    draw_volumes(&mut plan, &mut rng, large);
-    draw_victims(&mut plan, &mut rng);
-    trouble::draw(&mut plan, &mut rng);
-    plan.modelled = rng.chance(1, MODELLED_ONE_IN);
-    plan
+        tails: Tails::default(),
+    }
 }
 
 fn draw_mix(rng: &mut Rng) -> Mix {
@@ -91,13 +97,15 @@ fn draw_mix(rng: &mut Rng) -> Mix {
     mix
 }
 
-fn draw_volumes(plan: &mut Plan, rng: &mut Rng, large: bool) {
+pub(super) fn draw_volumes(plan: &mut Plan, rng: &mut Rng, large: bool) {
     let usable = plan.usable_bytes();
     let (own_parity, own_width) = (plan.spec.parity, plan.spec.width.expect("drawn"));
     let count = 1 + rng.below(3);
-    let mixed = plan.fill == Fill::Calm && rng.chance(1, 3);
+    let mixed = plan.tails.competing || plan.fill == Fill::Calm && rng.chance(1, 3);
     let percent = match plan.fill {
         Fill::Calm => 5 + rng.below(20),
+        // Every class rounds up to whole zones.
+        Fill::Pressure if plan.tails.competing => 50 + rng.below(30),
         Fill::Pressure => 85 + rng.below(14),
         Fill::OverCommitted => 110 + rng.below(40),
     };
@@ -118,7 +126,7 @@ fn draw_volumes(plan: &mut Plan, rng: &mut Rng, large: bool) {
     }
 }
 
-fn draw_victims(plan: &mut Plan, rng: &mut Rng) {
+pub(super) fn draw_victims(plan: &mut Plan, rng: &mut Rng) {
     let least = plan.parity_least();
     let count = if rng.chance(1, 2) { 0 } else { 1 + rng.below(u64::from(least)) };
     let mut all: Vec<usize> = (0..plan.drives).collect();

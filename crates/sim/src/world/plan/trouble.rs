@@ -79,22 +79,36 @@ fn draw_entry(plan: &Plan, rng: &mut Rng, kinds: &[Kind]) -> Entry {
 /// Trouble for all sessions of a world.
 pub(super) fn draw(plan: &mut Plan, rng: &mut Rng) {
     let delays = rng.chance(1, 3);
-    let last = (plan.run == Run::Liveness).then_some(LAST_SESSION);
-    for session in plan.sessions.clone().into_iter().chain(last) {
-        for victim in plan.victims.clone() {
-            for _ in 0..rng.below(3) {
-                add(plan, rng, session, victim, &LOSSES);
-            }
-        }
+    for session in all_sessions(plan) {
+        draw_losses(plan, rng, session);
         if delays {
-            for _ in 0..rng.below(4) {
-                let drive = rng.index(plan.drives);
-                add(plan, rng, session, drive, &DELAYS);
-            }
+            draw_delays(plan, rng, session);
         }
     }
     if rng.chance(1, TAILS_ONE_IN) {
         draw_tails(plan, rng);
+    }
+}
+
+pub(super) fn all_sessions(plan: &Plan) -> Vec<u64> {
+    let last = (plan.run == Run::Liveness).then_some(LAST_SESSION);
+    plan.sessions.iter().copied().chain(last).collect()
+}
+
+/// What victims suffer in one session.
+pub(super) fn draw_losses(plan: &mut Plan, rng: &mut Rng, session: u64) {
+    for victim in plan.victims.clone() {
+        for _ in 0..rng.below(3) {
+            add(plan, rng, session, victim, &LOSSES);
+        }
+    }
+}
+
+/// Hesitation of any drives in one session.
+pub(super) fn draw_delays(plan: &mut Plan, rng: &mut Rng, session: u64) {
+    for _ in 0..rng.below(4) {
+        let drive = rng.index(plan.drives);
+        add(plan, rng, session, drive, &DELAYS);
     }
 }
 
