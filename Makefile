@@ -11,7 +11,7 @@ CARGO := cargo
 .PHONY: help setup build demo test lint fmt bench soak coverage clean
 
 help:
-	@echo 'make demo   a pool, a server, a kill, a proof, a table of latencies (2 minutes)'
+	@echo 'make demo   a pool, a server, a kill, a proof; a slow drive; tables of latencies (3 minutes)'
 	@echo 'make test   everything that must hold: style, unit tests, real clients, crashes'
 	@echo 'make bench  latency and throughput beside the ceiling of the transport'
 	@echo 'make soak   the long versions of the crash tests (an hour or more)'

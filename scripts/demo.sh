@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# A pool of 13 drives (files here), a volume on it, a server: checked with fio, killed while it
-# is being written to, started again, and held to what it had promised.
+# First half: a pool of 13 drives (files here), a volume on it, a server: checked with fio, killed
+# while it is being written to, started again, and held to what it had promised.
+# Second half: a pool of modelled drives, one of which collects garbage; the same requests with
+# spike handling off and on.
 set -euo pipefail
 limit=600
 # shellcheck source=scripts/lib.sh
@@ -78,4 +80,74 @@ show_latencies
 step "What the pool did for it"
 show_counters
 stop_server
+# --- Second half -------------------------------------------------------------------------------
+
+# Seven drives that cope, and one that has to move old data whenever new data comes, and answers
+# nobody meanwhile. What runs must not depend on luck, so seeds are fixed by the drives' names.
+flat_pool=tank:7:model:dc-nvme,size=5G,fill=aged:1:model:consumer-sata,size=5G,fill=aged:vm1=1G
+flat_seconds=20
+spikes=on
+
+serve_command() {
+    printf '%s\n' "$steadyraid" serve --nbd "unix:$socket" --control "$control" \
+        --spikes "$spikes" --mem-pool "$flat_pool"
+}
+
+# The volume is written once, so that reads have something to read; then reads and writes of
+# 16 KiB come at random, at a rate that the drives are far from being busy with.
+measure_flat() { # off|on
+    local common=(--ioengine=nbd --uri="$uri" --size=1G --output-format=json)
+    spikes=$1
+    start_server
+    fio --name=fill "${common[@]}" --rw=write --bs=1M --iodepth=4 --output="$work/fill.json" ||
+        fail "fio: $(cat "$work/fill.json")"
+    fio "${common[@]}" --bs=16k --iodepth=64 --time_based --runtime="$flat_seconds" \
+        --rate_process=poisson --percentile_list=50:99:99.9 --output="$work/flat-$1.json" \
+        --name=read --rw=randread --rate_iops=1000 \
+        --name=write --rw=randwrite --rate_iops=1000 || fail "fio: $(cat "$work/flat-$1.json")"
+    status_json >"$work/status-$1.json"
+    "$steadyraid" status tank --control "$control" --latency >"$work/status-$1.txt"
+    "$steadyraid" events tank --control "$control" >"$work/events-$1.txt"
+    stop_server
+    sed -n 's/.*at most; \([0-9]* collections\).*/\1/p' "$work/server.out" >"$work/collections-$1"
+}
+
+flat_row() { # read|write
+    jq -rn --arg side "$1" --slurpfile off "$work/flat-off.json" \
+        --slurpfile on "$work/flat-on.json" '
+        def ms: . / 1e4 | round / 100;
+        def cells: .jobs[] | select(.jobname == $side) | .[$side] |
+            [.total_ios, (.clat_ns.percentile | .["50.000000"], .["99.000000"], .["99.900000"] | ms),
+             (.clat_ns.max | ms)];
+        ["\($side)s"] + ($off[0] | cells) + ["|"] + ($on[0] | cells) | @tsv'
+}
+
+show_flat() {
+    {
+        printf '\toff: requests\tp50\tp99\tp99.9\tmax\t|\ton: requests\tp50\tp99\tp99.9\tmax\n'
+        flat_row read
+        flat_row write
+    } | column -t -R 2,3,4,5,6,8,9,10,11,12 -s $'\t'
+}
+
+show_flat_counters() { # off|on
+    jq -r --arg mode "$1" --arg collections "$(tail -1 "$work/collections-$1")" '.pools[0].counters |
+        "\($mode): redirected \(.redirected_reads) reads, \(.redirected_writes) writes; "
+        + "hedged \(.hedged_reads) reads, \(.hedged_writes) writes, "
+        + "\(.hedged_journal_blocks) journal blocks, \(.hedge_wins) of them first, "
+        + "\(.hedges_refused) refused; the slow drive: \($collections)"' "$work/status-$1.json"
+}
+
+step "One drive of eight collects garbage: 1,000 reads and 1,000 writes a second, spike handling off"
+measure_flat off
+echo "done, $flat_seconds s"
+step "The same with spike handling on"
+measure_flat on
+echo "done, $flat_seconds s"
+step "Latency in ms. Drives are modelled, time is real: what else this machine does is in it"
+show_flat
+show_flat_counters off
+show_flat_counters on
+step "What the server saw of it (steadyraid events, the last lines)"
+tail -8 "$work/events-on.txt"
 step "Done; all that was made is removed"

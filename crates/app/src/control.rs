@@ -11,6 +11,7 @@
 //!
 //! A connection may carry many requests, one after another.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -29,6 +30,8 @@ pub const REQUEST_BYTES_MAX: usize = 4 << 10;
 /// Longest response line: the status of thousands of drives and volumes. Keeps a client from
 /// filling its memory with what is not our server.
 const RESPONSE_BYTES_MAX: u64 = 64 << 20;
+
+const NO_SERVER: &str = "no server is running here";
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "kebab-case", deny_unknown_fields)]
@@ -56,7 +59,29 @@ pub enum Request {
         pool: String,
         volume: String,
     },
-    /// For tests, see [`crate::serve::faults`]. A drive is named by its name or its index.
+    /// What an operator decides about a drive. Drives are named by index, UUID or name.
+    DriveDecide {
+        pool: String,
+        drive: String,
+        decision: Decision,
+    },
+    DriveFail {
+        pool: String,
+        drive: String,
+        #[serde(default)]
+        force: bool,
+    },
+    /// Events of all pools, or one; waits for one if there is none.
+    Events {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pool: Option<String>,
+        /// The last one that is known, by the pool's name; 0 where nothing is said.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        after: BTreeMap<String, u64>,
+        #[serde(default)]
+        wait_millis: u64,
+    },
+    /// For tests, see [`crate::serve::faults`].
     Fault {
         pool: String,
         drive: String,
@@ -76,10 +101,20 @@ pub enum Request {
     },
 }
 
+/// The verbs' words for [`engine::DriveOverride`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Decision {
+    SitOut,
+    Trust,
+    Auto,
+}
+
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Answer {
     Pools(Vec<view::Pool>),
+    Events(Vec<view::Event>),
     /// Done; a sentence for people.
     Done(String),
     Error(Failure),
@@ -145,11 +180,11 @@ impl ControlArgs {
         self.control.clone().unwrap_or_else(runtime_dir::control_socket)
     }
 
-    /// Asks the server. `Ok(None)` if none is running.
-    pub fn try_ask(&self, request: &Request) -> Outcome<Option<Answer>> {
+    /// `Ok(None)` if no server is running.
+    pub fn try_connect(&self) -> Outcome<Option<Connection>> {
         let path = self.path();
         match UnixStream::connect(&path) {
-            Ok(stream) => exchange(&stream, request, &path).map(Some),
+            Ok(stream) => Ok(Some(Connection { stream, path })),
             Err(error)
                 if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) =>
             {
@@ -159,14 +194,35 @@ impl ControlArgs {
         }
     }
 
-    /// Asks the server that must be running.
+    /// To the server that must be running.
+    pub fn connect(&self) -> Outcome<Connection> {
+        self.try_connect()?.ok_or_else(|| {
+            Failure::new(self.path().display(), NO_SERVER)
+                .hint("start one with 'steadyraid serve', or name its socket with --control")
+        })
+    }
+
+    /// Asks the server that must be running, for a verb that could do with drives.
     pub fn ask(&self, request: &Request) -> Outcome<Answer> {
-        self.try_ask(request)?.ok_or_else(|| {
-            Failure::new(self.path().display(), "no server is running here").hint(
+        let server = self.try_connect()?.ok_or_else(|| {
+            Failure::new(self.path().display(), NO_SERVER).hint(
                 "start one with 'steadyraid serve', or name its socket with --control, or act on \
                  drives that are not being served with --drives",
             )
-        })
+        })?;
+        server.ask(request)
+    }
+}
+
+/// To one server: a request on it never reaches one that was started later.
+pub struct Connection {
+    stream: UnixStream,
+    path: PathBuf,
+}
+
+impl Connection {
+    pub fn ask(&self, request: &Request) -> Outcome<Answer> {
+        exchange(&self.stream, request, &self.path)
     }
 }
 
@@ -209,6 +265,16 @@ mod tests {
                 width: None,
             },
             Request::VolumeDelete { pool: "tank".to_owned(), volume: "vm1".to_owned() },
+            Request::Events {
+                pool: None,
+                after: [("tank".to_owned(), 7)].into(),
+                wait_millis: 20_000,
+            },
+            Request::DriveDecide {
+                pool: "tank".to_owned(),
+                drive: "3".to_owned(),
+                decision: Decision::SitOut,
+            },
         ];
         for request in requests {
             assert_eq!(Request::parse(request.to_line().as_bytes()), Ok(request));
@@ -218,7 +284,7 @@ mod tests {
     #[test]
     fn hostile_bytes_get_an_error() {
         let deep = "[".repeat(4000);
-        let lines: [&[u8]; 10] = [
+        let lines: [&[u8]; 13] = [
             b"",
             b"\0\xff\xfe",
             b"null",
@@ -228,6 +294,9 @@ mod tests {
             br#"{"version":1,"request":"format-everything"}"#,
             br#"{"version":1,"request":"status","pool":"a","extra":1}"#,
             br#"{"version":1,"request":"volume-resize","pool":"a","volume":"b","size":-1}"#,
+            br#"{"version":1,"request":"events","after":7}"#,
+            br#"{"version":1,"request":"events","wait_millis":-1}"#,
+            br#"{"version":1,"request":"drive-decide","pool":"a","drive":"0","decision":"sell"}"#,
             deep.as_bytes(),
         ];
         for line in lines {

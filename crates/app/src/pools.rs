@@ -1,6 +1,9 @@
 //! Open pools: getting one from its drives, and carrying out requests on it. The same code
 //! serves verbs with `--drives` and the control socket.
 
+pub mod drive;
+mod volume;
+
 use engine::OpenOptions;
 use io::uring::{RealDrive, UringEnv};
 
@@ -11,14 +14,14 @@ use crate::drives::scan::{self, Group};
 use crate::error::{Failure, Outcome};
 use crate::explain;
 use crate::render::view;
-use crate::size::Size;
 
 pub type Pool = engine::Pool<UringEnv>;
 
 /// Claims the drives of a group and opens the pool on them, as they are: what a model adds to
 /// them is for those who are served.
 pub async fn open(env: &UringEnv, group: &Group, read_only: bool) -> Outcome<Pool> {
-    open_drives(env, claim(env, group).await?, read_only).await
+    let options = OpenOptions { read_only, ..OpenOptions::default() };
+    open_drives(env, claim(env, group).await?, options).await
 }
 
 /// Also claimed to be looked at: a pool that is being written to has no state to show.
@@ -30,8 +33,11 @@ pub async fn claim(env: &UringEnv, group: &Group) -> Outcome<Vec<RealDrive>> {
     Ok(claimed)
 }
 
-pub async fn open_drives(env: &UringEnv, drives: Vec<RealDrive>, read_only: bool) -> Outcome<Pool> {
-    let options = OpenOptions { read_only, ..OpenOptions::default() };
+pub async fn open_drives(
+    env: &UringEnv,
+    drives: Vec<RealDrive>,
+    options: OpenOptions,
+) -> Outcome<Pool> {
     engine::Pool::open(env, drives, options).await.map_err(|error| explain::open(&error))
 }
 
@@ -92,10 +98,12 @@ impl Request {
     /// The pool a request is about, by name or UUID; `None` for all.
     pub fn pool(&self) -> Option<&str> {
         match self {
-            Request::Status { pool } => pool.as_deref(),
+            Request::Status { pool } | Request::Events { pool, .. } => pool.as_deref(),
             Request::VolumeCreate { pool, .. }
             | Request::VolumeResize { pool, .. }
             | Request::VolumeDelete { pool, .. }
+            | Request::DriveDecide { pool, .. }
+            | Request::DriveFail { pool, .. }
             | Request::Fault { pool, .. }
             | Request::FaultRelease { pool, .. }
             | Request::FaultCounts { pool, .. } => Some(pool),
@@ -105,27 +113,16 @@ impl Request {
 
 /// Carries out a request on the pool it is about.
 pub async fn apply(pool: &Pool, request: &Request) -> Outcome<Answer> {
-    let (volume, result, done) = match request {
-        Request::Status { .. } => return Ok(Answer::Pools(vec![(&pool.status()).into()])),
-        Request::VolumeCreate { volume, size, parity, width, .. } => (
-            volume,
-            pool.volume_create(volume, *size, *parity, *width).await,
-            format!("of {} created", Size(*size)),
-        ),
-        Request::VolumeResize { volume, size, .. } => {
-            let result = pool.volume_resize(volume, *size).await;
-            (volume, result, format!("resized to {}", Size(*size)))
-        }
-        Request::VolumeDelete { volume, .. } => {
-            (volume, pool.volume_delete(volume).await, "deleted".to_owned())
-        }
+    match request {
+        Request::Status { .. } => Ok(Answer::Pools(vec![(&pool.status()).into()])),
+        Request::DriveDecide { drive, decision, .. } => drive::decide(pool, drive, *decision),
+        Request::DriveFail { drive, force, .. } => drive::fail(pool, drive, *force).await,
         Request::Fault { .. } | Request::FaultRelease { .. } | Request::FaultCounts { .. } => {
-            return Err(Failure::usage("faults", "only a server takes them"));
+            Err(Failure::usage("faults", "only a server takes them"))
         }
-    };
-    let object = format!("{}/{volume}", pool.name());
-    match result {
-        Ok(()) => Ok(Answer::Done(format!("volume {object} {done}"))),
-        Err(error) => Err(explain::volume(&object, &error)),
+        Request::Events { .. } => Err(Failure::usage("events", "only a server has them")),
+        Request::VolumeCreate { .. }
+        | Request::VolumeResize { .. }
+        | Request::VolumeDelete { .. } => volume::change(pool, request).await,
     }
 }

@@ -2,31 +2,50 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use io::Nanos;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
 /// Seconds since 1970; zero if the clock is before that.
-#[expect(clippy::disallowed_methods, reason = "this is where the app takes the time of day")]
 pub fn now_secs() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |span| span.as_secs())
+    now_micros() / 1_000_000
 }
 
-/// A point in time as `YYYY-MM-DD hh:mm:ss UTC`; proleptic Gregorian, no leap seconds.
+#[expect(clippy::disallowed_methods, reason = "this is where the app takes the time of day")]
+fn now_micros() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |span| span.as_micros() as u64)
+}
+
+/// Microseconds since 1970 of a moment on an environment's clock, which shows `now`.
+pub fn micros_at(at: Nanos, now: Nanos) -> u64 {
+    now_micros().saturating_sub(now.saturating_sub(at).0 / 1000)
+}
+
+/// A point in time as `YYYY-MM-DD hh:mm:ss UTC`.
 pub fn date(secs: u64) -> String {
-    let (days, rest) = (secs / 86_400, secs % 86_400);
-    // Howard Hinnant's civil_from_days: years begin in March, so that a leap day comes last.
-    let shifted = days + 719_468;
-    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+    timestamp(secs.saturating_mul(1_000_000)).strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
+}
+
+/// A point in time for programs: RFC 3339, in UTC.
+pub fn rfc3339(micros: u64) -> String {
+    timestamp(micros).strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
+}
+
+/// A point in time for people: `YYYY-MM-DD hh:mm:ss.mmm` where this machine is.
+pub fn local(micros: u64) -> String {
+    let here = timestamp(micros).to_zoned(TimeZone::system());
+    here.strftime("%Y-%m-%d %H:%M:%S.%3f").to_string()
+}
+
+/// Times that no calendar has are shown as the last one.
+fn timestamp(micros: u64) -> Timestamp {
+    let micros = i64::try_from(micros).unwrap_or(i64::MAX);
+    Timestamp::from_microsecond(micros).unwrap_or(Timestamp::MAX)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::date;
+    use super::*;
 
     #[test]
     fn dates_are_right_around_leap_days_and_never_overflow() {
@@ -34,6 +53,15 @@ mod tests {
         assert_eq!(date(951_782_399), "2000-02-28 23:59:59 UTC");
         assert_eq!(date(951_782_400), "2000-02-29 00:00:00 UTC");
         assert_eq!(date(1_795_217_876), "2026-11-20 23:37:56 UTC");
-        date(u64::MAX);
+        assert!(date(u64::MAX).starts_with("9999-12-30"));
+        assert_eq!(rfc3339(951_782_400_000_007), "2000-02-29T00:00:00.000007Z");
+    }
+
+    #[test]
+    fn moments_of_a_monotonic_clock_are_moments_of_the_day() {
+        let earlier = micros_at(Nanos::from_secs(90), Nanos::from_secs(100));
+        let later = micros_at(Nanos::from_secs(100), Nanos::from_secs(100));
+        // The second look at the clock is later by what the first took.
+        assert!(later - earlier >= 10_000_000, "{earlier} {later}");
     }
 }

@@ -372,6 +372,8 @@ pub struct PoolStatus {
     pub replicated_percent: u8,
     pub conversion: ConversionPolicy,
     pub journal_fill_percent: u8,
+    /// What the pool was opened with.
+    pub spike_handling: SpikeHandling,
     pub backlog: BacklogStatus,
     /// Drives that may still die before data is lost: parity less the drives gone.
     pub redundancy_margin: u8,

@@ -39,8 +39,8 @@ struct Inner<E: Env> {
     /// Of every volume that was ever held, by id.
     traffic: RefCell<BTreeMap<u32, Rc<Traffic>>>,
     admission: Admission,
-    /// Whether latencies of volumes are recorded.
-    watched: bool,
+    /// What the pool was opened with.
+    spikes: crate::api::SpikeHandling,
     turn: io::sync::Turn,
 }
 

@@ -61,7 +61,10 @@ fn served(args: &Args) -> Outcome<Vec<Listed>> {
     let request = Request::Status { pool: None };
     let answer = match args.drives.is_empty() {
         true => Some(args.control.ask(&request)?),
-        false => args.control.try_ask(&request)?,
+        false => match args.control.try_connect()? {
+            Some(server) => Some(server.ask(&request)?),
+            None => None,
+        },
     };
     match answer {
         None => Ok(Vec::new()),

@@ -1,6 +1,8 @@
 //! The command line. One file per verb: its arguments, then what it does.
 
 pub mod create;
+pub mod drive;
+pub mod events;
 pub mod inspect;
 pub mod list;
 pub mod reach;
@@ -44,6 +46,9 @@ enum Verb {
     Volume(volume::Verb),
     Serve(serve::Args),
     Status(status::Args),
+    Events(events::Args),
+    #[command(subcommand)]
+    Drive(drive::Verb),
     List(list::Args),
     Inspect(inspect::Args),
 }
@@ -55,6 +60,8 @@ impl Cli {
             Verb::Volume(verb) => volume::run(&verb),
             Verb::Serve(args) => serve::run(args),
             Verb::Status(args) => status::run(&args),
+            Verb::Events(args) => events::run(&args),
+            Verb::Drive(verb) => drive::run(&verb),
             Verb::List(args) => list::run(&args),
             Verb::Inspect(args) => inspect::run(&args),
         }

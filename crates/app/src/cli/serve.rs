@@ -12,6 +12,7 @@ use crate::runtime_dir;
 use crate::serve::address::NbdAddress;
 use crate::serve::config::Config;
 use crate::serve::mem_pool::MemPool;
+use crate::serve::spikes::SpikeOptions;
 use crate::serve::{self, Options};
 
 /// Open pools and serve their volumes over NBD, as exports named POOL/VOL
@@ -36,9 +37,12 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Make a pool in memory, for as long as the server runs: NAME:DRIVES:SIZE[:VOL=SIZE]...
-    /// SIZE may be a model without file: model:PRESET,size=SIZE[,fill=fresh|aged][,seed=N]
+    /// SIZE may be a model without file: model:PRESET,size=SIZE[,fill=fresh|aged][,seed=N].
+    /// DRIVES:SIZE may be there several times, for drives of several kinds
     #[arg(long, value_name = "SPEC")]
     mem_pool: Vec<MemPool>,
+    #[command(flatten)]
+    spikes: SpikeOptions,
     /// Let the control socket make drives fail, hang and lie: for tests only (docs/testing.md)
     #[arg(long, hide = true)]
     test_faults: bool,
@@ -67,12 +71,14 @@ pub fn run(args: Args) -> Outcome<Exit> {
 
 fn options(args: Args) -> Outcome<Options> {
     let config = args.config.as_deref().map_or(Ok(Config::default()), Config::read)?;
+    let spikes = args.spikes.or(config.spikes()).handling()?;
     let control = args.control.control.or(config.control);
     let mut options = Options {
         drives: or(args.drives, config.drives),
         mem_pools: or(args.mem_pool, config.mem_pools),
         nbd: or(args.nbd, config.nbd),
         control: control.clone().unwrap_or_else(runtime_dir::control_socket),
+        spikes,
         test_faults: args.test_faults,
     };
     if options.drives.is_empty() && options.mem_pools.is_empty() {

@@ -10,7 +10,7 @@ use crate::pools;
 use crate::render::view::{Health, Pool};
 use crate::render::{human, json, print};
 
-/// Show how pools are: state, reason, action, space, drives, volumes, counters
+/// Show how pools are: state, reason, action, space, drives, volumes, latency, counters
 ///
 /// Asks the server; with --drives it opens a pool that is not being served, read-only.
 /// Exit code 1 if a pool is degraded or failed.
@@ -18,6 +18,7 @@ use crate::render::{human, json, print};
 #[command(after_help = "\
 Examples:
   steadyraid status
+  steadyraid status tank --latency
   steadyraid status tank --json
   steadyraid status --drives /dev/nvme?n1")]
 pub struct Args {
@@ -25,7 +26,10 @@ pub struct Args {
     pool: Option<String>,
     #[command(flatten)]
     reach: Reach,
-    /// A JSON document instead of text
+    /// Also how long each drive took to answer, and its stragglers
+    #[arg(long, conflicts_with = "json")]
+    latency: bool,
+    /// A JSON document with everything, histograms included, instead of text
     #[arg(long)]
     json: bool,
 }
@@ -41,7 +45,8 @@ pub fn run(args: &Args) -> Outcome<Exit> {
     if args.json {
         print(&json::document(&Report { pools }));
     } else {
-        print(&pools.iter().map(human::pool).collect::<Vec<_>>().join("\n"));
+        let reports = pools.iter().map(|pool| human::pool(pool, args.latency));
+        print(&reports.collect::<Vec<_>>().join("\n"));
     }
     Ok(if healthy { Exit::Ok } else { Exit::Negative })
 }

@@ -2,12 +2,13 @@
 
 use std::fmt::Write;
 
+use super::latency;
 use super::table::{Columns, printable};
-use super::view::{Drive, Health, Listed, Pool, Volume};
+use super::view::{Drive, Health, Limits, Listed, Pool, Volume};
 use crate::size::Size;
 
-/// The report on one pool.
-pub fn pool(pool: &Pool) -> String {
+/// The report on one pool; with `latency` also how long its drives took to answer.
+pub fn pool(pool: &Pool, latency: bool) -> String {
     let mut text = String::new();
     let mut line = |label: &str, value: &str| {
         let _ = writeln!(text, "{label:>9}: {}", printable(value));
@@ -24,12 +25,21 @@ pub fn pool(pool: &Pool) -> String {
     line("layout", &pool.layout);
     line("space", &space_line(pool));
     line("drives", &drive_space_line(pool));
+    line("spikes", &spikes_line(pool));
+    line("backlog", &backlog_line(pool));
     line("journal", &format!("{} % full", pool.journal_fill_percent));
     line("memory", &memory_line(pool));
     line("opened", &recovery_line(pool));
     let _ = write!(text, "\n{}", drives(&pool.drives));
     let _ = write!(text, "\n{}", pool_volumes(&pool.volumes));
-    let _ = write!(text, "\n{}", counters(pool));
+    let mut tables = vec![latency::volumes(&pool.volumes)];
+    if latency {
+        tables.push(latency::drives(pool));
+    }
+    tables.push(counters(pool));
+    for table in tables.iter().filter(|table| !table.is_empty()) {
+        let _ = write!(text, "\n{table}");
+    }
     text
 }
 
@@ -69,6 +79,33 @@ fn drive_space_line(pool: &Pool) -> String {
     )
 }
 
+fn spikes_line(pool: &Pool) -> String {
+    let handling = &pool.spike_handling;
+    if handling.mode == "off" {
+        return "off".to_owned();
+    }
+    let threshold = handling.threshold_nanos.map(|nanos| format!("after {}", latency::span(nanos)));
+    format!(
+        "{}; stragglers {}; a spike from {} of them on, until {}",
+        handling.mode,
+        threshold.as_deref().unwrap_or("learned"),
+        handling.enter,
+        handling.leave,
+    )
+}
+
+fn backlog_line(pool: &Pool) -> String {
+    let backlog = &pool.backlog;
+    format!(
+        "{} tuples, {} of them due; {} stripes in limbo; {} to discard; need for space {} %",
+        backlog.tuples,
+        backlog.tuples_due,
+        backlog.limbo_stripes,
+        Size(backlog.discard_pending_bytes),
+        backlog.pressure_permille / 10,
+    )
+}
+
 fn memory_line(pool: &Pool) -> String {
     let memory = &pool.memory;
     let tables = memory.map_bytes + memory.space_bytes + memory.tuple_bytes;
@@ -102,15 +139,27 @@ fn percent(part: u64, whole: u64) -> u64 {
 }
 
 fn drives(drives: &[Drive]) -> String {
-    let heading = ["#", "DRIVE", "STATE", "SIZE", "READ", "WRITTEN", "READ-ERR", "WRITE-ERR"];
-    let mut columns = Columns::new(&heading, &[0, 3, 4, 5, 6, 7]);
+    let heading = [
+        "#",
+        "DRIVE",
+        "STATE",
+        "HEALTH",
+        "SPIKES",
+        "SIZE",
+        "READ",
+        "WRITTEN",
+        "READ-ERR",
+        "WRITE-ERR",
+    ];
+    let mut columns = Columns::new(&heading, &[0, 5, 6, 7, 8, 9]);
     for drive in drives {
         let counters = &drive.counters;
-        let name = if drive.name.is_empty() { &drive.uuid } else { &drive.name };
         columns.row(vec![
             drive.index.to_string(),
-            name.clone(),
+            drive.label(),
             drive.state.clone(),
+            health(drive),
+            spikes(drive),
             Size(drive.size).to_string(),
             Size(counters.read_bytes).to_string(),
             Size(counters.write_bytes).to_string(),
@@ -121,11 +170,31 @@ fn drives(drives: &[Drive]) -> String {
     columns.render(2)
 }
 
+/// What the ladder says, what an operator says, and how it is this moment.
+fn health(drive: &Drive) -> String {
+    if drive.state != "active" {
+        return "-".to_owned();
+    }
+    let decided = match drive.decided.as_str() {
+        "automatic" | "" => "",
+        decided => &format!(", {decided}"),
+    };
+    let now = if drive.spikes.unresponsive { ", slow now" } else { "" };
+    format!("{}{decided}{now}", drive.health)
+}
+
+fn spikes(drive: &Drive) -> String {
+    match drive.spikes.spikes {
+        0 => "-".to_owned(),
+        count => format!("{count} ({})", latency::span(drive.spikes.spike_nanos)),
+    }
+}
+
 fn pool_volumes(volumes: &[Volume]) -> String {
     if volumes.is_empty() {
         return "  no volumes\n".to_owned();
     }
-    let mut columns = Columns::new(&VOLUME_HEADING, &[1, 2]);
+    let mut columns = Columns::new(&VOLUME_HEADING, &[1, 2, 5]);
     volumes.iter().for_each(|volume| columns.row(volume_row(volume, volume.name.clone())));
     columns.render(2)
 }
@@ -135,7 +204,7 @@ pub fn volumes(pools: &[Pool]) -> String {
     if pools.iter().all(|pool| pool.volumes.is_empty()) {
         return "no volumes\n".to_owned();
     }
-    let mut columns = Columns::new(&VOLUME_HEADING, &[1, 2]);
+    let mut columns = Columns::new(&VOLUME_HEADING, &[1, 2, 5]);
     for pool in pools {
         for volume in &pool.volumes {
             columns.row(volume_row(volume, format!("{}/{}", pool.name, volume.name)));
@@ -144,7 +213,7 @@ pub fn volumes(pools: &[Pool]) -> String {
     columns.render(0)
 }
 
-const VOLUME_HEADING: [&str; 4] = ["VOLUME", "SIZE", "USED", "SHAPE"];
+const VOLUME_HEADING: [&str; 6] = ["VOLUME", "SIZE", "USED", "SHAPE", "LIMITS", "THROTTLED"];
 
 fn volume_row(volume: &Volume, name: String) -> Vec<String> {
     vec![
@@ -152,7 +221,17 @@ fn volume_row(volume: &Volume, name: String) -> Vec<String> {
         Size(volume.size).to_string(),
         Size(volume.mapped_bytes).to_string(),
         shape(volume.width, volume.parity),
+        limits(&volume.limits),
+        volume.throttled.to_string(),
     ]
+}
+
+/// `500 IOPS, 100 MiB/s`, or `-` for none.
+pub fn limits(limits: &Limits) -> String {
+    let iops = (limits.iops > 0).then(|| format!("{} IOPS", limits.iops));
+    let bandwidth = (limits.bytes_per_sec > 0).then(|| format!("{}/s", Size(limits.bytes_per_sec)));
+    let parts: Vec<String> = iops.into_iter().chain(bandwidth).collect();
+    if parts.is_empty() { "-".to_owned() } else { parts.join(", ") }
 }
 
 /// `5+1`: data blocks and parity blocks of a stripe.
@@ -161,7 +240,7 @@ pub fn shape(width: u16, parity: u8) -> String {
 }
 
 fn counters(pool: &Pool) -> String {
-    let counters = &pool.counters;
+    let (counters, backlog) = (&pool.counters, &pool.backlog);
     let mut columns = Columns::new(&["SINCE OPENING", "COUNT", "BYTES"], &[1, 2]);
     let mut row = |name: &str, count: u64, bytes: Option<u64>| {
         let bytes = bytes.map_or("-".to_owned(), |bytes| Size(bytes).to_string());
@@ -169,17 +248,25 @@ fn counters(pool: &Pool) -> String {
     };
     row("reads", counters.reads, Some(counters.read_bytes));
     row("  rebuilt from parity", counters.reconstructed_reads, None);
+    row("  redirected", counters.redirected_reads, None);
+    row("  hedged", counters.hedged_reads, None);
     row("writes", counters.writes, Some(counters.write_bytes));
     row("  replicated", counters.replicated_writes, None);
     row("  patches", counters.patch_writes, None);
     row("  whole stripes", counters.stripe_writes, None);
     row("  waits for space", counters.space_waits, None);
+    row("  redirected", counters.redirected_writes, None);
+    row("  hedged", counters.hedged_writes, None);
     row("flushes", counters.flushes, None);
     row("discards", counters.trims, None);
     row("conversions", counters.conversions, None);
     row("stripes compacted", counters.compacted_stripes, Some(counters.relocated_bytes));
     row("blocks merged", counters.merged_blocks, None);
     row("journal blocks", counters.journal_blocks, Some(counters.journal_bytes));
+    row("  hedged", counters.hedged_journal_blocks, None);
+    row("hedges that were first", counters.hedge_wins, None);
+    row("hedges refused by budget", counters.hedges_refused, None);
+    row("pauses of background work", backlog.pauses, Some(backlog.background_bytes));
     row("checkpoints", counters.checkpoints, Some(counters.checkpoint_bytes));
     columns.render(2)
 }

@@ -20,3 +20,12 @@ pub fn document<T: Serialize>(content: &T) -> String {
         Err(error) => unreachable!("views are plain values: {error}"),
     }
 }
+
+/// The same in one line, for streams.
+pub fn line<T: Serialize>(content: &T) -> String {
+    let document = Document { version: VERSION, content };
+    match serde_json::to_string(&document) {
+        Ok(text) => text + "\n",
+        Err(error) => unreachable!("views are plain values: {error}"),
+    }
+}

@@ -3,6 +3,7 @@
 
 pub mod human;
 pub mod json;
+pub mod latency;
 pub mod table;
 pub mod view;
 
@@ -10,11 +11,18 @@ use std::io::{ErrorKind, Write};
 
 /// Writes to standard output. A reader that has gone away (`| head`) is no error.
 pub fn print(text: &str) {
+    let _ = print_on(text);
+}
+
+/// The same for who would go on and on: false if nobody reads any more.
+#[must_use]
+pub fn print_on(text: &str) -> bool {
     let mut out = std::io::stdout().lock();
     let result = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    if let Err(error) = result
+    if let Err(error) = &result
         && error.kind() != ErrorKind::BrokenPipe
     {
         eprintln!("error: standard output: {error}");
     }
+    result.is_ok()
 }

@@ -25,6 +25,10 @@ macro_rules! mirror {
     };
 }
 
+mod tail;
+
+pub use tail::{Backlog, Event, Handling, Latencies, Limits, OperationLatencies, Spikes};
+
 mirror! {
     /// Drive space by what it is used for, in bytes; `used` and `usable` are user bytes.
     Space = engine::SpaceStatus {
@@ -48,6 +52,8 @@ mirror! {
         reconstructed_reads: u64, conversions: u64, compacted_stripes: u64,
         relocated_bytes: u64, merged_blocks: u64, journal_blocks: u64, journal_bytes: u64,
         checkpoints: u64, checkpoint_bytes: u64, space_waits: u64,
+        redirected_writes: u64, redirected_reads: u64, hedged_reads: u64, hedged_writes: u64,
+        hedged_journal_blocks: u64, hedge_wins: u64, hedges_refused: u64,
     }
 }
 
@@ -68,11 +74,21 @@ mirror! {
     }
 }
 
-mirror! {
-    /// A volume; `mapped_bytes` is how much of it holds data.
-    Volume = engine::VolumeInfo {
-        name: String, size: u64, width: u16, parity: u8, mapped_bytes: u64,
-    }
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Volume {
+    pub name: String,
+    pub size: u64,
+    pub width: u16,
+    pub parity: u8,
+    /// How much of it holds data.
+    pub mapped_bytes: u64,
+    #[serde(default)]
+    pub limits: Limits,
+    /// Requests that waited because of the limits.
+    #[serde(default)]
+    pub throttled: u64,
+    #[serde(default)]
+    pub latency: OperationLatencies,
 }
 
 /// How well a pool, or a drive of it, is.
@@ -104,6 +120,16 @@ pub struct Drive {
     pub state: String,
     pub size: u64,
     pub counters: DriveCounters,
+    /// `good`, `avoided` or `suspect`.
+    #[serde(default)]
+    pub health: String,
+    /// What an operator has decided: `automatic`, `sit-out` or `trusted`.
+    #[serde(default)]
+    pub decided: String,
+    #[serde(default)]
+    pub spikes: Spikes,
+    #[serde(default)]
+    pub latency: OperationLatencies,
 }
 
 /// Everything that is known of an open pool.
@@ -136,6 +162,10 @@ pub struct Pool {
     pub counters: Counters,
     pub memory: Memory,
     pub recovery: Recovery,
+    #[serde(default)]
+    pub spike_handling: Handling,
+    #[serde(default)]
+    pub backlog: Backlog,
 }
 
 impl From<&PoolStatus> for Pool {
@@ -163,6 +193,8 @@ impl From<&PoolStatus> for Pool {
             counters: (&status.counters).into(),
             memory: (&status.memory).into(),
             recovery: (&status.recovery).into(),
+            spike_handling: (&status.spike_handling).into(),
+            backlog: (&status.backlog).into(),
         }
     }
 }
@@ -176,6 +208,32 @@ impl From<&engine::DriveStatus> for Drive {
             state: drive.state.to_string(),
             size: drive.size,
             counters: (&drive.counters).into(),
+            health: drive.health.to_string(),
+            decided: drive.decided.to_string(),
+            spikes: (&drive.spikes).into(),
+            latency: (&drive.latency).into(),
+        }
+    }
+}
+
+impl Drive {
+    /// What people call it.
+    pub fn label(&self) -> String {
+        if self.name.is_empty() { self.uuid.clone() } else { self.name.clone() }
+    }
+}
+
+impl From<&engine::VolumeInfo> for Volume {
+    fn from(volume: &engine::VolumeInfo) -> Volume {
+        Volume {
+            name: volume.name.clone(),
+            size: volume.size,
+            width: volume.width,
+            parity: volume.parity,
+            mapped_bytes: volume.mapped_bytes,
+            limits: (&volume.limits).into(),
+            throttled: volume.throttled,
+            latency: (&volume.latency).into(),
         }
     }
 }

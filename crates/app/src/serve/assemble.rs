@@ -1,6 +1,7 @@
 //! From drives to open pools. A pool that can't be opened doesn't keep others from being
 //! served.
 
+use engine::OpenOptions;
 use io::uring::UringEnv;
 
 use super::Options;
@@ -25,7 +26,7 @@ pub async fn pools(
     }
     for group in &groups {
         let opened = match name_is_free(&pools, &group.name) {
-            Ok(()) => open(env, group, wrapper).await,
+            Ok(()) => open(env, group, options, wrapper).await,
             Err(failure) => Err(failure),
         };
         match opened {
@@ -36,16 +37,23 @@ pub async fn pools(
     let mut drives = 0;
     for mem_pool in &options.mem_pools {
         name_is_free(&pools, mem_pool.name())?;
-        pools.push(mem_pool.make(env, drives, wrapper).await?);
+        pools.push(mem_pool.make(env, drives, wrapper, options.spikes).await?);
         drives += mem_pool.drives();
     }
     Ok((!pools.is_empty()).then_some(pools))
 }
 
-async fn open(env: &UringEnv, group: &Group, wrapper: &Wrapper) -> Outcome<Pool> {
+async fn open(
+    env: &UringEnv,
+    group: &Group,
+    options: &Options,
+    wrapper: &Wrapper,
+) -> Outcome<Pool> {
     let claimed = pools::claim(env, group).await?.into_iter();
     let wrapped = group.drives.iter().zip(claimed).map(|(name, drive)| wrapper.named(name, drive));
-    pools::open_drives(env, wrapped.collect::<Outcome<_>>()?, false).await
+    let drives = wrapped.collect::<Outcome<_>>()?;
+    let options = OpenOptions { spikes: options.spikes, ..OpenOptions::default() };
+    pools::open_drives(env, drives, options).await
 }
 
 /// Exports are named POOL/VOL, so two pools of one name can't be told apart.

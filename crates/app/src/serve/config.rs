@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use super::address::NbdAddress;
 use super::mem_pool::MemPool;
+use super::spikes::{Mode, SpikeOptions, StragglerThreshold};
 use crate::drives::name::DriveName;
 use crate::error::{Failure, Outcome};
 
@@ -18,6 +19,11 @@ pub struct Config {
     pub nbd: Vec<NbdAddress>,
     pub control: Option<PathBuf>,
     pub mem_pools: Vec<MemPool>,
+    pub spikes: Option<Mode>,
+    pub straggler_threshold: Option<StragglerThreshold>,
+    pub stragglers_enter: Option<u32>,
+    pub stragglers_leave: Option<u32>,
+    pub spike_slots: Option<u8>,
 }
 
 impl Config {
@@ -26,8 +32,18 @@ impl Config {
             .map_err(|error| Failure::usage(path.display(), format!("can't read it: {error}")))?;
         Config::parse(&text).map_err(|what| {
             Failure::usage(path.display(), what)
-                .hint("docs/cli.md lists the keys: drives, nbd, control, mem-pools")
+                .hint("docs/cli.md lists the keys: each is an option of 'serve'")
         })
+    }
+
+    pub fn spikes(&self) -> SpikeOptions {
+        SpikeOptions {
+            spikes: self.spikes,
+            straggler_threshold: self.straggler_threshold,
+            stragglers_enter: self.stragglers_enter,
+            stragglers_leave: self.stragglers_leave,
+            spike_slots: self.spike_slots,
+        }
     }
 
     fn parse(text: &str) -> Result<Config, String> {
@@ -54,10 +70,12 @@ mod tests {
     fn a_full_file_is_read() {
         let config = Config::parse(
             "drives = ['/dev/a', '/srv/pool']\nnbd = ['tcp:127.0.0.1:10809']\n\
-             control = '/run/c.sock'\nmem-pools = ['demo:4:64M']\n",
+             control = '/run/c.sock'\nmem-pools = ['demo:4:64M']\nspikes = 'watch'\n\
+             straggler-threshold = '2ms'\nstragglers-enter = 5\nspike-slots = 20\n",
         );
         let config = config.expect("well-formed");
         assert_eq!((config.drives.len(), config.nbd.len(), config.mem_pools.len()), (2, 1, 1));
+        assert_eq!((config.spikes, config.stragglers_enter), (Some(Mode::Watch), Some(5)));
         assert_eq!(Config::parse(""), Ok(Config::default()));
     }
 
@@ -69,6 +87,9 @@ mod tests {
             ("drives = 5", "line 1: invalid type"),
             ("drives = [\n", "line "),
             ("mem-pools = ['x']", "line 1: 'x' is not NAME:DRIVES"),
+            ("spikes = 'maybe'", "line 1: unknown variant `maybe`, expected one of `on`"),
+            ("straggler-threshold = 'soon'", "line 1: 'soon' is neither"),
+            ("spike-slots = 256", "line 1: invalid value"),
         ];
         for (text, expected) in cases {
             let error = Config::parse(text).expect_err(text);

@@ -11,6 +11,7 @@ use io::sync::Event;
 use io::uring::UringEnv;
 use io::{Buf, BufMut, Env, Nanos};
 
+use super::events::Followers;
 use super::exports::Catalogue;
 use super::faults;
 use super::wrap::Wrapper;
@@ -37,14 +38,20 @@ pub struct Control {
     env: UringEnv,
     catalogue: Catalogue,
     wrapper: Wrapper,
+    followers: Followers,
     shared: Rc<Shared>,
 }
 
 impl Control {
-    pub fn new(env: UringEnv, catalogue: Catalogue, wrapper: Wrapper) -> Control {
+    pub fn new(
+        env: UringEnv,
+        catalogue: Catalogue,
+        wrapper: Wrapper,
+        followers: Followers,
+    ) -> Control {
         let shared =
             Shared { connections: Cell::new(0), busy: Cell::new(0), changed: Event::new() };
-        Control { env, catalogue, wrapper, shared: Rc::new(shared) }
+        Control { env, catalogue, wrapper, followers, shared: Rc::new(shared) }
     }
 
     /// Completes when no request is being carried out.
@@ -102,21 +109,25 @@ impl Control {
 
     async fn carry_out(&self, line: &[u8]) -> Outcome<Answer> {
         let request = Request::parse(line)?;
-        match request.pool() {
-            None => {
-                let views = self.catalogue.pools().iter().map(|pool| (&pool.status()).into());
-                Ok(Answer::Pools(views.collect()))
+        let pools = match request.pool() {
+            None => self.catalogue.pools(),
+            Some(name) => std::slice::from_ref(self.catalogue.pool(name).ok_or_else(|| {
+                Failure::new(name, "no such pool is served here")
+                    .hint("'steadyraid list' shows what is")
+            })?),
+        };
+        match (&request, pools) {
+            (Request::Status { .. }, _) => {
+                Ok(Answer::Pools(pools.iter().map(|pool| (&pool.status()).into()).collect()))
             }
-            Some(name) => {
-                let pool = self.catalogue.pool(name).ok_or_else(|| {
-                    Failure::new(name, "no such pool is served here")
-                        .hint("'steadyraid list' shows what is")
-                })?;
-                match faults::carry_out(&self.env, &self.wrapper, pool, &request) {
-                    Some(answer) => answer,
-                    None => pools::apply(pool, &request).await,
-                }
+            (Request::Events { after, wait_millis, .. }, _) => {
+                self.followers.events(pools, after, *wait_millis).await
             }
+            (_, [pool]) => match faults::carry_out(&self.env, &self.wrapper, pool, &request) {
+                Some(answer) => answer,
+                None => pools::apply(pool, &request).await,
+            },
+            _ => Err(Failure::usage("control request", "is about one pool, and names none")),
         }
     }
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::wrap::Wrapper;
 use crate::control::{Answer, Request};
 use crate::error::{Failure, Outcome};
-use crate::pools::Pool;
+use crate::pools::{self, Pool};
 
 /// Input/output error.
 const EIO: i32 = 5;
@@ -206,14 +206,8 @@ fn act(
         return Err(Failure::new("faults", "this server takes none")
             .hint("start one with --test-faults, where no data matters"));
     }
-    let named = |info: &&engine::DriveStatus| info.name == drive || info.index.to_string() == drive;
-    let status = pool.status();
-    let name = status.drives.iter().find(named).map(|info| info.name.clone());
-    let faults = name.as_deref().and_then(|name| wrapper.faults(name));
-    let (Some(name), Some(faults)) = (name, faults) else {
-        return Err(Failure::new(drive, "no such drive in this pool")
-            .hint(format!("'steadyraid status {}' lists its drives", pool.name())));
-    };
+    let name = pools::drive::find(pool, drive)?.name;
+    let faults = wrapper.faults(&name).ok_or_else(|| Failure::new(drive, "is not there"))?;
     match request {
         Request::Fault { fault, .. } => {
             let fault = Fault::from(fault);

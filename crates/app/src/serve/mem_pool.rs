@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use engine::CreateSpec;
+use engine::{CreateSpec, OpenOptions, SpikeHandling};
 use io::mem::MemDrive;
 use io::uring::{RealDrive, UringEnv};
 use serde::Deserialize;
@@ -20,15 +20,22 @@ const ALIGN: u32 = 4096;
 /// More drives than a pool may have are refused by the engine, but only after they were made.
 const DRIVES_MAX: u16 = 256;
 
-/// `NAME:DRIVES:SIZE[:VOL=SIZE]...`, where `SIZE` may be `model:PRESET,size=SIZE[,...]`
+/// `NAME:DRIVES:SIZE[:DRIVES:SIZE]...[:VOL=SIZE]...`, where `SIZE` may be
+/// `model:PRESET,size=SIZE[,...]`
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct MemPool {
     name: String,
+    kinds: Vec<Kind>,
+    volumes: Vec<(String, Size)>,
+}
+
+/// Drives that are alike.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Kind {
     drives: u16,
     size: Size,
     model: Option<ModelSpec>,
-    volumes: Vec<(String, Size)>,
 }
 
 impl FromStr for MemPool {
@@ -37,27 +44,42 @@ impl FromStr for MemPool {
     fn from_str(text: &str) -> Result<MemPool, String> {
         let shape =
             || format!("'{text}' is not NAME:DRIVES:SIZE[:VOL=SIZE]..., like demo:6:1G:vm=2G");
-        let mut parts = text.split(':');
-        let (Some(name), Some(drives), Some(size)) = (parts.next(), parts.next(), parts.next())
-        else {
+        let mut parts = text.split(':').peekable();
+        let name = parts.next().ok_or_else(shape)?;
+        let mut kinds = Vec::new();
+        while let Some(drives) = parts.next_if(|part| kinds.is_empty() || !part.contains('=')) {
+            kinds.push(parse_kind(drives, &mut parts, shape)?);
+        }
+        let drives = kinds.iter().fold(0u16, |sum, kind| sum.saturating_add(kind.drives));
+        if drives == 0 {
             return Err(shape());
-        };
-        let drives: u16 = drives.parse().map_err(|_| shape())?;
+        }
         if drives > DRIVES_MAX {
             return Err(format!("{drives} drives are too many: a pool holds at most {DRIVES_MAX}"));
-        }
-        let model = if size == "model" { Some(parse_model(&mut parts, shape)?) } else { None };
-        let size = model.as_ref().map_or_else(|| size.parse(), |model| Ok(model.size))?;
-        if !size.0.is_multiple_of(u64::from(ALIGN)) {
-            return Err(format!("a drive of {} bytes: use a multiple of {ALIGN}", size.0));
         }
         let volume = |part: &str| {
             let (name, size) = part.split_once('=').ok_or_else(shape)?;
             Ok((name.to_owned(), size.parse()?))
         };
         let volumes = parts.map(volume).collect::<Result<_, String>>()?;
-        Ok(MemPool { name: name.to_owned(), drives, size, model, volumes })
+        Ok(MemPool { name: name.to_owned(), kinds, volumes })
     }
+}
+
+/// `DRIVES`, and what follows it up to the next kind or the volumes.
+fn parse_kind<'a>(
+    drives: &str,
+    parts: &mut impl Iterator<Item = &'a str>,
+    shape: impl Fn() -> String,
+) -> Result<Kind, String> {
+    let drives = drives.parse().map_err(|_| shape())?;
+    let size = parts.next().ok_or_else(&shape)?;
+    let model = if size == "model" { Some(parse_model(parts, shape)?) } else { None };
+    let size = model.as_ref().map_or_else(|| size.parse(), |model| Ok(model.size))?;
+    if !size.0.is_multiple_of(u64::from(ALIGN)) {
+        return Err(format!("a drive of {} bytes: use a multiple of {ALIGN}", size.0));
+    }
+    Ok(Kind { drives, size, model })
 }
 
 /// What follows `model:`, up to the volumes.
@@ -83,20 +105,29 @@ impl TryFrom<String> for MemPool {
 
 impl MemPool {
     /// Makes the drives, the pool and its volumes. `first` numbers the drives.
-    pub async fn make(&self, env: &UringEnv, first: u16, wrapper: &Wrapper) -> Outcome<Pool> {
-        let drive = |index: u16| {
-            let name = format!("mem:{}", u32::from(first) + u32::from(index));
-            let drive = MemDrive::new(&name, self.size.0, ALIGN).into();
-            wrapper.wrap(&name, drive, self.model.as_ref().map(|model| (model, name.as_str())))
+    pub async fn make(
+        &self,
+        env: &UringEnv,
+        first: u16,
+        wrapper: &Wrapper,
+        spikes: SpikeHandling,
+    ) -> Outcome<Pool> {
+        let kinds = self.kinds.iter();
+        let kinds = kinds.flat_map(|kind| std::iter::repeat_n(kind, usize::from(kind.drives)));
+        let drive = |(index, kind): (usize, &Kind)| {
+            let name = format!("mem:{}", usize::from(first) + index);
+            let drive = MemDrive::new(&name, kind.size.0, ALIGN).into();
+            wrapper.wrap(&name, drive, kind.model.as_ref().map(|model| (model, name.as_str())))
         };
         let object = format!("pool {}", self.name);
         let spec =
             CreateSpec { created_secs: wall_clock::now_secs(), ..CreateSpec::new(&self.name) };
-        let drives: Vec<RealDrive> = (0..self.drives).map(drive).collect::<Outcome<_>>()?;
+        let drives: Vec<RealDrive> = kinds.enumerate().map(drive).collect::<Outcome<_>>()?;
         engine::create(env, &drives, &spec)
             .await
             .map_err(|error| explain::create(&object, &error))?;
-        let pool = pools::open_drives(env, drives, false).await?;
+        let options = OpenOptions { spikes, ..OpenOptions::default() };
+        let pool = pools::open_drives(env, drives, options).await?;
         for (volume, size) in &self.volumes {
             pool.volume_create(volume, size.0, None, None)
                 .await
@@ -110,7 +141,7 @@ impl MemPool {
     }
 
     pub fn drives(&self) -> u16 {
-        self.drives
+        self.kinds.iter().map(|kind| kind.drives).sum()
     }
 }
 
@@ -120,15 +151,23 @@ mod tests {
 
     #[test]
     fn the_syntax_is_read_and_mistakes_are_refused() {
-        let pool: MemPool = "demo:6:1G:a=2G:b=512".parse().expect("well-formed");
-        assert_eq!((pool.name.as_str(), pool.drives, pool.size), ("demo", 6, Size(1 << 30)));
-        assert_eq!(pool.volumes, [("a".to_owned(), Size(2 << 30)), ("b".to_owned(), Size(512))]);
-        let pool: MemPool = "demo:4:model:hdd-10k,size=1G,seed=3:a=2G".parse().expect("a model");
-        assert_eq!((pool.size, pool.volumes.len()), (Size(1 << 30), 1));
+        let pool = |text: &str| text.parse::<MemPool>().expect(text);
+        let plain = pool("demo:6:1G:a=2G:b=512");
+        let kind = Kind { drives: 6, size: Size(1 << 30), model: None };
+        assert_eq!((plain.name.as_str(), &plain.kinds), ("demo", &vec![kind]));
+        assert_eq!(plain.volumes, [("a".to_owned(), Size(2 << 30)), ("b".to_owned(), Size(512))]);
+        let model = pool("demo:4:model:hdd-10k,size=1G,seed=3:a=2G");
+        assert_eq!((model.kinds[0].size, model.volumes.len()), (Size(1 << 30), 1));
+        let mixed = pool("demo:3:model:hdd-10k,size=1G,seed=3:2:1G:1:model:hdd-10k,size=2G:a=2G");
+        let sizes: Vec<u64> = mixed.kinds.iter().map(|kind| kind.size.0 >> 30).collect();
+        assert_eq!((mixed.drives(), sizes, mixed.volumes.len()), (6, vec![1, 1, 2], 1));
         for bad in ["d:4:model", "d:4:model:hdd-10k", "d:4:model:hdd-10k,size=1G,file=x"] {
             bad.parse::<MemPool>().expect_err(bad);
         }
         for bad in ["", "demo", "demo:6", "demo:x:1G", "demo:6:1G:vol", "demo:6:1000", "d:300:1G"] {
+            bad.parse::<MemPool>().expect_err(bad);
+        }
+        for bad in ["d:0:1G", "d:a=1", "d:3:1G:3", "d:3:1G:a=1G:3:1G", "d:200:1G:200:1G"] {
             bad.parse::<MemPool>().expect_err(bad);
         }
     }

@@ -12,10 +12,12 @@ pub mod address;
 mod assemble;
 pub mod config;
 mod control;
+mod events;
 mod exports;
 pub mod faults;
 pub mod mem_pool;
 mod notify;
+pub mod spikes;
 mod wrap;
 
 use std::cell::Cell;
@@ -23,6 +25,7 @@ use std::path::PathBuf;
 use std::pin::pin;
 use std::rc::Rc;
 
+use engine::SpikeHandling;
 use export::{Limits, Server};
 use futures_util::future::{Either, select};
 use io::net::{Address, Listener, NetError, Stream};
@@ -33,6 +36,7 @@ use io::{Env, Nanos};
 
 use self::address::NbdAddress;
 use self::control::Control;
+use self::events::Followers;
 use self::exports::Catalogue;
 use self::mem_pool::MemPool;
 use self::wrap::Wrapper;
@@ -54,6 +58,7 @@ pub struct Options {
     pub mem_pools: Vec<MemPool>,
     pub nbd: Vec<NbdAddress>,
     pub control: PathBuf,
+    pub spikes: SpikeHandling,
     /// The control socket takes faults for drives.
     pub test_faults: bool,
 }
@@ -71,9 +76,13 @@ pub async fn run(env: &UringEnv, options: &Options) -> Outcome<Exit> {
 
     let catalogue = Catalogue::new(pools);
     let server = Server::new(env.clone(), catalogue.clone(), Limits::default());
-    let control = Control::new(env.clone(), catalogue.clone(), wrapper.clone());
     let stop = Stop::default();
+    let followers = Followers::new(env.clone(), catalogue.pools(), stop.clone());
+    let control = Control::new(env.clone(), catalogue.clone(), wrapper.clone(), followers);
     announce(&catalogue, &nbd, &control_socket);
+    for pool in catalogue.pools() {
+        env.spawn(events::log(pool.clone()));
+    }
     for listener in nbd {
         let (task, server) = (env.clone(), server.clone());
         let take = move |stream| serve_client(&task, &server, stream);
@@ -172,7 +181,7 @@ async fn accept(env: UringEnv, listener: Listener, stop: Stop, take: impl Fn(Str
     }
 }
 
-/// Tells the accepting tasks that it is over.
+/// Tells the accepting tasks, and those who wait for events, that it is over.
 #[derive(Clone, Default)]
 struct Stop {
     told: Rc<Cell<bool>>,
@@ -185,8 +194,12 @@ impl Stop {
         self.event.notify_all();
     }
 
+    fn is_told(&self) -> bool {
+        self.told.get()
+    }
+
     async fn told(&self) {
-        while !self.told.get() {
+        while !self.is_told() {
             self.event.wait().await;
         }
     }

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use crate::bad_input::{
-    CASE, Case, LABEL_LEN, from_the_future, label_offsets, pool, served, without,
+    CASE, Case, Guards, LABEL_LEN, from_the_future, label_offsets, pool, served, without,
 };
 use crate::nbd::Client;
 
@@ -295,7 +295,100 @@ pub const CASES: &[Case] = &[
         says: "tonk: no such pool is served here",
         ..CASE
     },
+    // Drives of a pool that is served.
+    Case {
+        name: "no-such-drive-in-the-pool",
+        why: "Drives are named by number, UUID or name.",
+        world: served,
+        command: &["drive", "sit-out", "tank", "7"],
+        says: "'7': no such drive in this pool",
+        ..CASE
+    },
+    Case {
+        name: "failing-the-last-spare-drive",
+        why: "Failing a drive is for good, so it takes a second thought when nothing is left after it.",
+        world: served,
+        command: &["drive", "fail", "tank", "2"],
+        says: "without it no redundancy is left",
+        ..CASE
+    },
+    Case {
+        name: "failing-a-drive-that-is-needed",
+        why: "Nothing takes away a drive that data can't do without.",
+        world: || {
+            let (scratch, _) = without(&["d2"]);
+            let server = scratch.serve(&["d0", "d1", "d2", "d3"]);
+            (scratch, Guards { _servers: vec![server], ..Guards::default() })
+        },
+        command: &["drive", "fail", "tank", "0", "--force"],
+        says: "is needed: without it data would be lost",
+        ..CASE
+    },
+    Case {
+        name: "deciding-about-a-missing-drive",
+        why: "What is not used can't be led round.",
+        world: || {
+            let (scratch, _) = without(&["d2"]);
+            let server = scratch.serve(&["d0", "d1", "d2", "d3"]);
+            (scratch, Guards { _servers: vec![server], ..Guards::default() })
+        },
+        command: &["drive", "trust", "tank", "2"],
+        says: "is missing: it is not used at all",
+        ..CASE
+    },
+    Case {
+        name: "drive-verb-without-server",
+        why: "Decisions about drives are the server's, and end with it.",
+        world: pool,
+        command: &["drive", "sit-out", "tank", "0"],
+        says: "no server is running here",
+        ..CASE
+    },
+    Case {
+        name: "events-without-server",
+        why: "Events are what a server remembers.",
+        world: pool,
+        command: &["events", "--follow"],
+        says: "no server is running here",
+        ..CASE
+    },
     // Serving.
+    Case {
+        name: "unknown-spike-mode",
+        why: "There are four ways to handle spikes.",
+        world: pool,
+        command: &["serve", "--spikes", "maybe", "."],
+        exit: 2,
+        says: "invalid value 'maybe' for '--spikes",
+        ..CASE
+    },
+    Case {
+        name: "threshold-that-is-no-time",
+        why: "A number without a unit could be anything.",
+        world: pool,
+        command: &["serve", "--straggler-threshold", "2", "."],
+        exit: 2,
+        says: "'2' is neither 'learned' nor a time like 500us or 2ms",
+        ..CASE
+    },
+    Case {
+        name: "spike-that-never-ends",
+        why: "A spike begins with more stragglers than it ends with.",
+        world: pool,
+        command: &["serve", "--stragglers-enter", "3", "--stragglers-leave", "3", "."],
+        exit: 2,
+        says: "3 is not less than --stragglers-enter",
+        ..CASE
+    },
+    Case {
+        name: "threshold-of-nothing",
+        why: "An option that would do nothing is a mistake.",
+        world: pool,
+        command: &["serve", "--spikes", "off", "--spike-slots", "20", "."],
+        exit: 2,
+        says: "stragglers are not counted at all",
+        ..CASE
+    },
     Case {
         name: "nothing-to-serve",
         why: "Drives are never guessed.",

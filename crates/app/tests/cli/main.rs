@@ -4,6 +4,8 @@ mod bad_input;
 mod cases_create;
 mod cases_pool;
 mod create;
+mod drive;
+mod events;
 mod inspect;
 mod list;
 mod modelled;

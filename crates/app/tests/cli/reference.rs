@@ -3,7 +3,7 @@
 
 use crate::support::{Scratch, check_page};
 
-const VERBS: [&[&str]; 11] = [
+const VERBS: [&[&str]; 17] = [
     &[],
     &["create"],
     &["volume"],
@@ -13,6 +13,12 @@ const VERBS: [&[&str]; 11] = [
     &["volume", "delete"],
     &["serve"],
     &["status"],
+    &["events"],
+    &["drive"],
+    &["drive", "sit-out"],
+    &["drive", "trust"],
+    &["drive", "auto"],
+    &["drive", "fail"],
     &["list"],
     &["inspect"],
 ];

@@ -136,6 +136,28 @@ fn a_configuration_file_says_the_same_as_flags() {
 }
 
 #[test]
+fn spike_handling_is_chosen_by_flags_and_by_the_file() {
+    let scratch = Scratch::with_pool();
+    let text = "drives = ['.']\nspikes = 'watch'\nstraggler-threshold = '5ms'\n";
+    fs::write(scratch.path("steadyraid.toml"), text).expect("written");
+    let handling = |options: &[&str]| {
+        let server = scratch.serve(&[&["--config", "steadyraid.toml"], options].concat());
+        let status = scratch.run(&["status", "--json"]).expect(0).json();
+        server.stop();
+        let handling = status["pools"][0]["spike_handling"].clone();
+        (handling["mode"].clone(), handling["threshold_nanos"].clone())
+    };
+    assert_eq!(handling(&[]), ("watch".into(), 5_000_000.into()));
+    assert_eq!(handling(&["--spikes", "paper"]), ("paper".into(), 5_000_000.into()));
+    let learned = ["--spikes", "on", "--straggler-threshold", "learned"];
+    assert_eq!(handling(&learned), ("on".into(), Value::Null));
+    fs::write(scratch.path("steadyraid.toml"), "drives = ['.']\n").expect("written");
+    assert_eq!(handling(&[]), ("on".into(), Value::Null));
+    assert_eq!(handling(&["--spikes", "paper"]), ("paper".into(), 2_000_000.into()));
+    assert_eq!(handling(&["--spikes", "off"]).0, "off");
+}
+
+#[test]
 fn the_service_manager_is_told() {
     let scratch = Scratch::with_pool();
     let path = scratch.path("notify.sock");

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use serde_json::Value;
+
 use crate::nbd::Client;
 use crate::support::Scratch;
 
@@ -67,4 +69,38 @@ fn counters_move_with_the_work() {
     let written = |drive: &serde_json::Value| drive["counters"]["write_bytes"].as_u64();
     let sum: u64 = pool["drives"].as_array().expect("a list").iter().filter_map(written).sum();
     assert!(sum >= 2 * 65536, "both copies of a block, at least: {sum}");
+}
+
+#[test]
+fn latency_of_drives_is_shown_on_demand_and_buckets_in_json() {
+    let scratch = Scratch::with_pool();
+    let _server = scratch.serve(&["."]);
+    let mut client = Client::open(&scratch.path("run/nbd.sock"), "tank/vm");
+    (0..16).for_each(|at| client.write(at << 16, &[7; 65536], 0));
+    client.read(0, 4096);
+    let short = scratch.run(&["status"]).expect(0).says("HEALTH").says("VOLUME LATENCY");
+    assert!(!short.out.contains("DRIVE LATENCY"), "{}", short.out);
+    let long = scratch.run(&["status", "--latency"]).expect(0);
+    long.says("DRIVE LATENCY").says("STRAGGLER AFTER").says("P99.9 ");
+    scratch.run(&["status", "--latency", "--json"]).expect(2);
+
+    let pool = &scratch.run(&["status", "--json"]).expect(0).json()["pools"][0];
+    let check = |latency: &Value, what: &str| {
+        let latency = &latency["writes"];
+        let count = latency["count"].as_u64().expect(what);
+        let buckets = latency["buckets"].as_array().expect(what);
+        let sum: u64 = buckets.iter().filter_map(|bucket| bucket[1].as_u64()).sum();
+        assert!(count > 0 && sum == count, "{what}: {latency}");
+        let quantiles = ["p50_nanos", "p99_nanos", "p999_nanos", "p9999_nanos", "max_nanos"];
+        let quantiles = quantiles.map(|name| latency[name].as_u64().expect(name));
+        assert!(quantiles[0] > 0 && quantiles.is_sorted(), "{what}: {latency}");
+    };
+    check(&pool["volumes"][0]["latency"], "the volume");
+    assert_eq!(pool["volumes"][0]["latency"]["writes"]["count"], 16);
+    assert_eq!(pool["volumes"][0]["latency"]["reads"]["count"], 1);
+    check(&pool["drives"][0]["latency"], "a drive");
+    let drive = &pool["drives"][0];
+    assert_eq!((&drive["health"], &drive["decided"]), (&"good".into(), &"automatic".into()));
+    assert!(drive["spikes"]["threshold_nanos"].as_u64() > Some(0), "{drive}");
+    assert_eq!(pool["backlog"]["pressure_permille"], 0);
 }

@@ -84,10 +84,10 @@ impl<E: Env> Pool<E> {
             shard.start_background();
         }
         shard.start_ladder();
-        Ok(Pool::from_shard(shard, report, options.spikes.detect))
+        Ok(Pool::from_shard(shard, report, options.spikes))
     }
 
-    fn from_shard(shard: Rc<Shard<E>>, recovery: RecoveryReport, watched: bool) -> Pool<E> {
+    fn from_shard(shard: Rc<Shard<E>>, recovery: RecoveryReport, spikes: SpikeHandling) -> Pool<E> {
         let admission = Admission::new(shard.geometry.drives);
         Pool {
             inner: Rc::new(Inner {
@@ -97,7 +97,7 @@ impl<E: Env> Pool<E> {
                 handles: RefCell::default(),
                 traffic: RefCell::default(),
                 admission,
-                watched,
+                spikes,
                 turn: Turn::new(),
             }),
         }

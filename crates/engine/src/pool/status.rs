@@ -37,6 +37,7 @@ impl<E: Env> Pool<E> {
             replicated_percent: state.settings.replicated_percent,
             conversion: state.settings.conversion,
             journal_fill_percent: shard.journal.stats().fill_percent,
+            spike_handling: self.inner.spikes,
             backlog: self.backlog(),
             redundancy_margin: most.saturating_sub(gone) as u8,
         }

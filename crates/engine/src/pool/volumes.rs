@@ -223,7 +223,7 @@ impl<E: Env> Volume<E> {
     fn new(inner: Rc<Inner<E>>, record: &VolumeRecord) -> Volume<E> {
         let id = record.id;
         *inner.handles.borrow_mut().entry(id.0).or_default() += 1;
-        let new = || Rc::new(Traffic::new(id, inner.watched, record.limits));
+        let new = || Rc::new(Traffic::new(id, inner.spikes.detect, record.limits));
         let traffic = inner.traffic.borrow_mut().entry(id.0).or_insert_with(new).clone();
         Volume { inner, id, traffic }
     }

@@ -1,0 +1,86 @@
+//! What operators decide about drives.
+
+use engine::{DriveOverride, DriveState, DriveStatus};
+
+use super::Pool;
+use crate::control::{Answer, Decision};
+use crate::error::{Failure, Outcome};
+
+impl From<Decision> for DriveOverride {
+    fn from(decision: Decision) -> DriveOverride {
+        match decision {
+            Decision::SitOut => DriveOverride::SitOut,
+            Decision::Trust => DriveOverride::Trusted,
+            Decision::Auto => DriveOverride::Automatic,
+        }
+    }
+}
+
+/// The drive of this index, UUID or name. An index comes first: it names no other drive.
+pub fn find(pool: &Pool, drive: &str) -> Outcome<DriveStatus> {
+    let mut drives = pool.status().drives;
+    let place = |is: fn(&DriveStatus) -> String| drives.iter().position(|info| is(info) == drive);
+    let found = place(|info| info.index.to_string())
+        .or_else(|| place(|info| info.uuid.to_string()))
+        .or_else(|| place(|info| info.name.clone()).filter(|_| !drive.is_empty()));
+    found.map(|place| drives.swap_remove(place)).ok_or_else(|| {
+        Failure::new(format!("'{drive}'"), "no such drive in this pool")
+            .hint(format!("'steadyraid status {}' lists its drives", pool.name()))
+    })
+}
+
+/// What a drive is called in answers.
+fn object(pool: &Pool, drive: &DriveStatus) -> String {
+    let name = if drive.name.is_empty() { drive.uuid.to_string() } else { drive.name.clone() };
+    format!("pool {}: drive {} ({name})", pool.name(), drive.index)
+}
+
+fn check_active(object: &str, drive: &DriveStatus) -> Outcome<()> {
+    if drive.state == DriveState::Active {
+        return Ok(());
+    }
+    Err(Failure::new(object, format!("is {}: it is not used at all", drive.state)))
+}
+
+pub fn decide(pool: &Pool, drive: &str, decision: Decision) -> Outcome<Answer> {
+    let drive = find(pool, drive)?;
+    let object = object(pool, &drive);
+    check_active(&object, &drive)?;
+    pool.drive_decide(drive.index, decision.into())
+        .map_err(|error| Failure::new(&object, error))?;
+    let now = match decision {
+        Decision::SitOut => "sits out: requests are led round it until 'drive auto'",
+        Decision::Trust => "is trusted: it is used whatever its latency, until 'drive auto'",
+        Decision::Auto => "is judged by its latency again",
+    };
+    Ok(Answer::Done(format!("{object} {now}")))
+}
+
+pub async fn fail(pool: &Pool, drive: &str, force: bool) -> Outcome<Answer> {
+    let drive = find(pool, drive)?;
+    let object = object(pool, &drive);
+    check_active(&object, &drive)?;
+    match pool.status().redundancy_margin {
+        0 => {
+            return Err(Failure::new(&object, "is needed: without it data would be lost").hint(
+                "no redundancy is left in this pool; 'drive sit-out' leads requests round a slow \
+                 drive, and --force does not help here",
+            ));
+        }
+        1 if !force => {
+            let what = "without it no redundancy is left: data would be lost with the next drive";
+            return Err(Failure::new(&object, what).hint(
+                "there is no way back, a failed drive misses every write from then on; 'drive \
+                 sit-out' leads requests round it and keeps it whole; --force fails it",
+            ));
+        }
+        _ => {}
+    }
+    pool.drive_fail(drive.index, "failed by an operator", false)
+        .await
+        .map_err(|error| Failure::new(&object, error))?;
+    let left = pool.status().redundancy_margin;
+    Ok(Answer::Done(format!(
+        "{object} is failed and not taken back; {left} more may die before data is lost"
+    )))
+}
