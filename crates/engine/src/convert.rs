@@ -80,8 +80,8 @@ impl<E: Env> Shard<E> {
         Ok(freed)
     }
 
-    /// Parity of a batch, some stripes at a time. The batch is the least recently accessed; those of
-    /// it whose drives have least to do come first.
+    /// Parity of a batch, some stripes at a time. The batch is the least recently accessed; those
+    /// of it whose drives have least to do come first.
     async fn write_parities<'a>(
         &self,
         tuples: &'a Chosen,

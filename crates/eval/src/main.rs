@@ -1,17 +1,15 @@
-//! Experiments and benchmarks, their tables and numbers.
+//! `eval`: one verb for each experiment.
 //!
 //! `eval engine` the engine alone, no transport; `eval space` overwriting a full volume for a
 //! long time; `eval recovery` metadata size and opening after a kill; `eval model` how fast
 //! modelled drives are; `eval detector` the spike detector against an oracle.
 
-mod detector;
-mod engine_speed;
-mod load;
-mod model_speed;
-mod recovery;
-mod space;
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use eval::{
+    conversion, detector, engine_speed, model_speed, pressure, recovery, space, spikes, tail,
+};
 
 #[derive(Parser)]
 #[command(about = "SteadyRAID benchmarks")]
@@ -32,19 +30,45 @@ enum Experiment {
     Model(model_speed::Options),
     /// The spike detector against an oracle: precision, recall, reaction time
     Detector(detector::Options),
+    /// Latency with one slow drive in the array, and without (virtual time)
+    Tail(tail::Options),
+    /// The slowest 1 % with and without redirection, FusionRAID Table 6 (virtual time)
+    Spikes(spikes::Options),
+    /// What conversion costs and gives, FusionRAID Figure 13 (virtual time)
+    Conversion(conversion::Options),
+    /// A pool nearly full under a sustained load, second by second (virtual time)
+    Pressure(pressure::Options),
 }
 
-fn main() {
-    match Arguments::parse().experiment {
-        Experiment::Engine(options) => engine_speed::run(&options),
-        Experiment::Space(options) => space::run(&options),
-        Experiment::Recovery(options) => recovery::run(&options),
-        Experiment::Model(options) => model_speed::run(&options),
-        Experiment::Detector(options) => {
-            if let Err(error) = detector::run(&options) {
-                eprintln!("eval detector: {error}");
-                std::process::exit(1);
-            }
+fn main() -> ExitCode {
+    let done = match Arguments::parse().experiment {
+        Experiment::Engine(options) => {
+            engine_speed::run(&options);
+            Ok(())
+        }
+        Experiment::Space(options) => {
+            space::run(&options);
+            Ok(())
+        }
+        Experiment::Recovery(options) => {
+            recovery::run(&options);
+            Ok(())
+        }
+        Experiment::Model(options) => {
+            model_speed::run(&options);
+            Ok(())
+        }
+        Experiment::Detector(options) => detector::run(&options).map_err(|e| e.to_string()),
+        Experiment::Tail(options) => tail::run(&options),
+        Experiment::Spikes(options) => spikes::run(&options),
+        Experiment::Conversion(options) => conversion::run(&options),
+        Experiment::Pressure(options) => pressure::run(&options),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("eval: {error}");
+            ExitCode::FAILURE
         }
     }
 }

@@ -188,7 +188,8 @@ mod tests {
             let requests = vec![(0, bytes); 500];
             let went = run(&mut Limiter::new(0, rate), &requests);
             let sum = u128::from(bytes) * 500 * NANOS_PER_SEC;
-            let room = (u128::from(rate) * u128::from(BURST)).max(u128::from(bytes) * NANOS_PER_SEC);
+            let whole = u128::from(bytes) * NANOS_PER_SEC;
+            let room = (u128::from(rate) * u128::from(BURST)).max(whole);
             let least = sum.saturating_sub(room).div_ceil(u128::from(rate));
             // What is larger than the burst waits for a full bucket, each time for less than a
             // nanosecond too long.

@@ -113,7 +113,8 @@ impl Machine {
     }
 
     pub async fn open_read_only(&self) -> Result<Pool<VirtEnv>, OpenError> {
-        let options = OpenOptions { read_only: true, spikes: self.spikes };
+        let options =
+            OpenOptions { read_only: true, spikes: self.spikes, ..OpenOptions::default() };
         Pool::open(&self.env, self.drives(), options).await
     }
 

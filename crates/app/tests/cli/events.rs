@@ -178,7 +178,11 @@ fn requests_that_make_no_sense_get_an_error() {
     decide(&scratch, "sit-out", "demo");
     let after = json!({"nosuch": 1, "demo": u64::MAX});
     assert_eq!(ask(&json!({"request": "events", "after": after}))["events"], json!([]));
-    let decide = |drive: &str, decision: &str| json!({"request": "drive-decide", "pool": "demo", "drive": drive, "decision": decision});
+    let decide = |drive: &str, decision: &str| {
+        json!({
+            "request": "drive-decide", "pool": "demo", "drive": drive, "decision": decision
+        })
+    };
     let wrong = [
         json!({"request": "events", "after": [1]}),
         json!({"request": "events", "after": {"demo": -1}}),

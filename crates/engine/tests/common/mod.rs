@@ -23,11 +23,14 @@ pub trait World {
     fn drives(&self) -> Vec<<Self::Env as Env>::Drive>;
 }
 
+/// Makes the model of a drive from its seed.
+pub type MakeModel = Box<dyn Fn(u64) -> Box<dyn Model>>;
+
 pub struct Virtual {
     env: VirtEnv,
     pub disks: Vec<Disk>,
     /// Makes a model of the time that a drive of so many bytes takes.
-    pub model: Option<Box<dyn Fn(u64) -> Box<dyn Model>>>,
+    pub model: Option<MakeModel>,
 }
 
 impl Virtual {

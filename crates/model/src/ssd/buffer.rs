@@ -21,7 +21,7 @@ struct Record {
     done: bool,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct WriteBuffer {
     pub config: config::Buffer,
     capacity: u32,

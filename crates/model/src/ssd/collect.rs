@@ -32,7 +32,7 @@ struct Victim {
     valid: u32,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Collector {
     running: bool,
     /// Must go on until `high`.

@@ -24,7 +24,7 @@ pub enum Event {
 }
 
 /// Bounded by what can be under way: two events a die, one a command, two timers.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Events {
     heap: BinaryHeap<Reverse<(u64, u64, Event)>>,
     made: u64,

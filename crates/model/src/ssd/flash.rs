@@ -83,7 +83,7 @@ struct Running {
 /// After so many the operation ends undisturbed, so that it ends at all.
 const SUSPENSIONS_MAX: u32 = 8;
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Die {
     /// By [`Class`]. Bounded by the commands and copies in flight.
     queues: [VecDeque<Operation>; 3],
@@ -114,7 +114,7 @@ impl Die {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Flash {
     timing: Timing,
     shape: Shape,

@@ -33,7 +33,7 @@ pub enum Hold {
     Log = 4,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Interface {
     config: config::Host,
     slots: Vec<Slot>,

@@ -48,8 +48,8 @@ use host::Interface;
 use shape::Shape;
 use writes::{Log, WaitingWrites};
 
-/// One modelled SSD.
-#[derive(Debug)]
+/// One modelled SSD. A clone goes on from the same moment, in its own way.
+#[derive(Clone, Debug)]
 pub struct Ssd {
     config: Config,
     shape: Shape,

@@ -19,7 +19,7 @@ use super::host::Hold;
 const PROGRAMS_PER_DIE: u32 = 2;
 
 /// Writes that wait: for a place in the flash if there is no buffer, for room in it if there is.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct WaitingWrites {
     /// By pool: parts of writes (slot, first unit, units) that need a place. Bounded by the
     /// commands in flight.
@@ -50,7 +50,7 @@ impl WaitingWrites {
 }
 
 /// The log of changes of the map.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Log {
     config: config::MapLog,
     entries: u32,

@@ -1,0 +1,111 @@
+//! What slow requests waited for: in virtual time, the drive's operation that ended at the same
+//! instant as the request.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use io::virt::{ModelPort, VirtEnv};
+use io::{Buf, Drive, DriveError, Durability, Env, Geometry, Nanos, Operation};
+
+/// One operation of a drive, when it is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    pub drive: usize,
+    pub operation: Operation,
+    pub offset: u64,
+    pub begin: Nanos,
+    pub end: Nanos,
+    /// The drive collected garbage at its beginning or its end.
+    pub collecting: bool,
+}
+
+/// The operations that ended at the present instant.
+#[derive(Clone)]
+pub struct Watch {
+    env: VirtEnv,
+    ended: Rc<RefCell<Vec<Ended>>>,
+}
+
+impl Watch {
+    pub fn new(env: &VirtEnv) -> Watch {
+        Watch { env: env.clone(), ended: Rc::default() }
+    }
+
+    fn note(&self, ended: Ended) {
+        let mut list = self.ended.borrow_mut();
+        if list.last().is_some_and(|last| last.end < ended.end) {
+            list.clear();
+        }
+        list.push(ended);
+    }
+
+    /// The longest of the operations that ended now and began at `begin` or later. Several drives
+    /// seldom end something in the same nanosecond.
+    pub fn last(&self, begin: Nanos) -> Option<Ended> {
+        let now = self.env.now();
+        let list = self.ended.borrow();
+        let candidates = list.iter().filter(|ended| ended.end == now && ended.begin >= begin);
+        candidates.min_by_key(|ended| ended.begin).copied()
+    }
+}
+
+/// A drive whose operations are noted.
+#[derive(Clone)]
+pub struct Watched<D: Drive> {
+    watch: Watch,
+    index: usize,
+    drive: D,
+    port: ModelPort,
+}
+
+impl<D: Drive> Watched<D> {
+    pub fn new(watch: &Watch, index: usize, drive: D, port: ModelPort) -> Watched<D> {
+        Watched { watch: watch.clone(), index, drive, port }
+    }
+
+    fn is_collecting(&self) -> bool {
+        self.port.with_model(|_, model| model.is_collecting())
+    }
+
+    async fn timed<T>(
+        &self,
+        operation: Operation,
+        offset: u64,
+        inner: impl Future<Output = Result<T, DriveError>>,
+    ) -> Result<T, DriveError> {
+        let begin = self.watch.env.now();
+        let collecting = self.is_collecting();
+        let result = inner.await;
+        let end = self.watch.env.now();
+        let collecting = collecting || self.is_collecting();
+        let drive = self.index;
+        self.watch.note(Ended { drive, operation, offset, begin, end, collecting });
+        result
+    }
+}
+
+impl<D: Drive> Drive for Watched<D> {
+    fn geometry(&self) -> Geometry {
+        self.drive.geometry()
+    }
+
+    fn name(&self) -> String {
+        self.drive.name()
+    }
+
+    async fn read(&self, offset: u64, len: usize) -> Result<Buf, DriveError> {
+        self.timed(Operation::Read, offset, self.drive.read(offset, len)).await
+    }
+
+    async fn write(&self, offset: u64, data: Buf, how: Durability) -> Result<(), DriveError> {
+        self.timed(Operation::Write, offset, self.drive.write(offset, data, how)).await
+    }
+
+    async fn flush(&self) -> Result<(), DriveError> {
+        self.timed(Operation::Flush, 0, self.drive.flush()).await
+    }
+
+    async fn discard(&self, offset: u64, len: u64) -> Result<(), DriveError> {
+        self.timed(Operation::Discard, offset, self.drive.discard(offset, len)).await
+    }
+}

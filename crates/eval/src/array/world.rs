@@ -1,0 +1,180 @@
+//! Modelled drives at rest, and the worlds that are woken from them, each like the other.
+//!
+//! Making an aged drive and filling a pool take longer than most measurements; so both are done
+//! once, and every measurement starts from a copy.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use io::faulty::Faults;
+use io::model::{Command, Completion, Model, ModelCounters, Tag};
+use io::rng::mix;
+use io::virt::{Disk, ModelPort, VirtDrive, VirtEnv};
+use io::{AnyDrive, Env, Faulty, Geometry, Nanos};
+use model::presets::Preset;
+use model::ssd::{Fill, Snapshot, Ssd};
+
+use super::watch::{Watch, Watched};
+
+/// What drives, and how many.
+#[derive(Clone, Copy, Debug)]
+pub struct Shelf {
+    pub preset: Preset,
+    pub fill: Fill,
+    pub drive_bytes: u64,
+    pub drives: usize,
+    pub seed: u64,
+}
+
+/// Drives with nothing under way.
+pub struct Rest {
+    at: Nanos,
+    disks: Vec<Disk>,
+    ssds: Vec<Ssd>,
+}
+
+impl Rest {
+    /// Drives that hold nothing of ours: each aged or written on its own.
+    pub fn of(shelf: &Shelf) -> Result<Rest, String> {
+        let config = shelf.preset.ssd_config(shelf.drive_bytes);
+        let config = config.ok_or("experiments with arrays want SSDs")?;
+        let config = model::ssd::Config { fill: shelf.fill, ..config };
+        let snapshot = Snapshot::new(config, shelf.seed).map_err(|error| error.to_string())?;
+        let seeds = (0..shelf.drives as u64).map(|at| mix(shelf.seed ^ mix(at + 1)));
+        let ssds: Vec<Ssd> = seeds.map(|seed| Ssd::from_snapshot(&snapshot, seed)).collect();
+        let disk = |(at, ssd): (usize, &Ssd)| {
+            Disk::with_geometry(format!("d{at}"), ssd.geometry(), shelf.seed).with_zeroes_dropped()
+        };
+        let disks = ssds.iter().enumerate().map(disk).collect();
+        Ok(Rest { at: Nanos::ZERO, disks, ssds })
+    }
+
+    /// A world that goes on where these drives were put to rest.
+    pub fn wake(&self, seed: u64) -> World {
+        let env = VirtEnv::fifo(seed);
+        env.block_on(env.sleep_until(self.at));
+        let watch = Watch::new(&env);
+        let members = self.disks.iter().zip(&self.ssds).enumerate().map(|(at, (disk, ssd))| {
+            let ssd = Rc::new(RefCell::new(ssd.clone()));
+            let port = ModelPort::new(&env, Box::new(Handle(ssd.clone())));
+            let disk = disk.fork();
+            let drive = VirtDrive::attach(&env, &disk, port.clone());
+            let faults = Faults::new(mix(seed ^ at as u64));
+            let faulty = Faulty::new(&env, drive, &faults);
+            let drive = AnyDrive::new(Watched::new(&watch, at, faulty, port.clone()));
+            Member { disk, ssd, port, faults, drive: drive.into() }
+        });
+        let members = members.collect();
+        World { env, watch, members }
+    }
+}
+
+struct Member {
+    disk: Disk,
+    ssd: Rc<RefCell<Ssd>>,
+    port: ModelPort,
+    faults: Faults,
+    drive: VirtDrive,
+}
+
+/// A machine with its drives.
+pub struct World {
+    pub env: VirtEnv,
+    pub watch: Watch,
+    members: Vec<Member>,
+}
+
+impl World {
+    pub fn drives(&self) -> Vec<VirtDrive> {
+        self.members.iter().map(|member| member.drive.clone()).collect()
+    }
+
+    /// What can go wrong with a drive.
+    pub fn faults(&self, drive: usize) -> &Faults {
+        &self.members[drive].faults
+    }
+
+    /// What each drive has done.
+    pub fn each_counters(&self) -> Vec<ModelCounters> {
+        let counters = |member: &Member| member.port.with_model(|_, model| model.counters());
+        self.members.iter().map(counters).collect()
+    }
+
+    /// What all drives have done together.
+    pub fn counters(&self) -> ModelCounters {
+        let each = self.each_counters().into_iter();
+        each.fold(ModelCounters::default(), |sum, one| ModelCounters {
+            submitted: sum.submitted + one.submitted,
+            completed: sum.completed + one.completed,
+            host_read_bytes: sum.host_read_bytes + one.host_read_bytes,
+            host_write_bytes: sum.host_write_bytes + one.host_write_bytes,
+            trimmed_bytes: sum.trimmed_bytes + one.trimmed_bytes,
+            flash_write_bytes: sum.flash_write_bytes + one.flash_write_bytes,
+            moved_bytes: sum.moved_bytes + one.moved_bytes,
+            flash_read_bytes: sum.flash_read_bytes + one.flash_read_bytes,
+            erases: sum.erases + one.erases,
+            collections: sum.collections + one.collections,
+            buffer_flushes: sum.buffer_flushes + one.buffer_flushes,
+        })
+    }
+
+    /// Ends the machine; its drives stay as they are. Nothing may be under way.
+    pub fn rest(self) -> Rest {
+        let at = self.env.now();
+        let ssds = self.members.iter().map(|member| {
+            member.port.with_model(|_, model| assert_eq!(model.in_flight(), 0, "not at rest"));
+            member.ssd.borrow().clone()
+        });
+        let ssds = ssds.collect();
+        let disks = self.members.iter().map(|member| member.disk.fork()).collect();
+        Rest { at, disks, ssds }
+    }
+}
+
+impl Drop for World {
+    /// Tasks hold the world they live in.
+    fn drop(&mut self) {
+        self.env.crash();
+    }
+}
+
+/// A model that two hold: the drive that asks it, and the world that copies it.
+struct Handle(Rc<RefCell<Ssd>>);
+
+impl Model for Handle {
+    fn geometry(&self) -> Geometry {
+        self.0.borrow().geometry()
+    }
+
+    fn submit(&mut self, now: Nanos, tag: Tag, command: Command) {
+        self.0.borrow_mut().submit(now, tag, command);
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        self.0.borrow().next_event()
+    }
+
+    fn advance(&mut self, now: Nanos, done: &mut Vec<Completion>) {
+        self.0.borrow_mut().advance(now, done);
+    }
+
+    fn in_flight(&self) -> usize {
+        self.0.borrow().in_flight()
+    }
+
+    fn power_cycle(&mut self, now: Nanos) {
+        self.0.borrow_mut().power_cycle(now);
+    }
+
+    fn counters(&self) -> ModelCounters {
+        self.0.borrow().counters()
+    }
+
+    fn is_collecting(&self) -> bool {
+        self.0.borrow().is_collecting()
+    }
+
+    fn force_collection(&mut self, now: Nanos, on: bool) {
+        self.0.borrow_mut().force_collection(now, on);
+    }
+}

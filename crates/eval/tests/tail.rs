@@ -1,0 +1,52 @@
+//! What is promised of a slow drive, where virtual time makes it exact.
+
+use eval::array::System;
+use eval::array::fusion::Shape;
+use eval::array::load::Arrivals;
+use eval::array::stand::Stand;
+use eval::tail::{Bound, Cell, Kind, Member, Table, Timing};
+use io::Nanos;
+use model::presets::Preset;
+
+fn drives() -> Stand {
+    // One part in twenty full: enough to read from, quickly made.
+    let shape = Shape { volume_percent: 5, ..Shape::new(5) };
+    Stand::new(Preset::DcSata, Preset::DcSata.sizes().0, 8, &shape, 1).expect("a pool of 8 drives")
+}
+
+fn cell(system: System, kind: Kind, member: Member) -> Cell {
+    let timing = Timing { warmup: Nanos::from_millis(500), measured: Nanos::from_secs(3) };
+    let (drives, arrivals) = (8, Arrivals::Poisson);
+    Cell { drives, kind, bytes: 4096, arrivals, rate: 4_000, timing, member, system, seed: 1 }
+}
+
+fn ratios(drives: &Stand, system: System, kind: Kind, member: Member) -> Table {
+    let mut table = Table::default();
+    for member in [Member::Fine, member] {
+        table.add(&cell(system, kind, member).run(drives));
+    }
+    table
+}
+
+#[test]
+fn the_same_seed_gives_the_same_table() {
+    let drives = drives();
+    let run = || ratios(&drives, System::Fusion, Kind::Mixed, Member::Delayed(10)).json();
+    assert_eq!(run(), run());
+    let other = Cell { seed: 2, ..cell(System::Fusion, Kind::Mixed, Member::Fine) };
+    let first = cell(System::Fusion, Kind::Mixed, Member::Fine).run(&drives);
+    assert_ne!(other.run(&drives).latencies, first.latencies);
+}
+
+#[test]
+fn an_array_without_detours_shows_that_a_drive_hangs() {
+    let drives = drives();
+    for system in [System::Raid5, System::Raid10, System::FusionNd] {
+        for kind in [Kind::Read, Kind::Write] {
+            let table = ratios(&drives, system, kind, Member::Hang);
+            let row = &table.rows[1];
+            assert!(!Bound::PROMISED.holds(row), "{system} {kind}: {row:?}");
+            assert!(row.p999 > 900_000_000, "{system} {kind}: {} ns", row.p999);
+        }
+    }
+}
