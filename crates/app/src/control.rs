@@ -59,6 +59,14 @@ pub enum Request {
         pool: String,
         volume: String,
     },
+    VolumeLimit {
+        pool: String,
+        volume: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        iops: Option<u64>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        bytes_per_sec: Option<u64>,
+    },
     /// What an operator decides about a drive. Drives are named by index, UUID or name.
     DriveDecide {
         pool: String,

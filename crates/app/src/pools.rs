@@ -102,6 +102,7 @@ impl Request {
             Request::VolumeCreate { pool, .. }
             | Request::VolumeResize { pool, .. }
             | Request::VolumeDelete { pool, .. }
+            | Request::VolumeLimit { pool, .. }
             | Request::DriveDecide { pool, .. }
             | Request::DriveFail { pool, .. }
             | Request::Fault { pool, .. }
@@ -123,6 +124,7 @@ pub async fn apply(pool: &Pool, request: &Request) -> Outcome<Answer> {
         Request::Events { .. } => Err(Failure::usage("events", "only a server has them")),
         Request::VolumeCreate { .. }
         | Request::VolumeResize { .. }
-        | Request::VolumeDelete { .. } => volume::change(pool, request).await,
+        | Request::VolumeDelete { .. }
+        | Request::VolumeLimit { .. } => volume::change(pool, request).await,
     }
 }

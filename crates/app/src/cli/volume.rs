@@ -1,4 +1,4 @@
-//! `volume create | list | resize | delete`.
+//! `volume create | list | resize | limit | delete`.
 
 use std::str::FromStr;
 
@@ -14,7 +14,7 @@ use crate::pools;
 use crate::render::{human, json, print, view};
 use crate::size::Size;
 
-/// Make, list, resize and delete volumes
+/// Make, list, resize, limit and delete volumes
 ///
 /// Asks the server, and takes effect at once; with --drives it acts on a pool that is not
 /// being served.
@@ -24,11 +24,13 @@ Examples:
   steadyraid volume create tank/vm1 500G
   steadyraid volume list tank
   steadyraid volume resize tank/vm1 1T
+  steadyraid volume limit tank/vm1 --iops 5000
   steadyraid volume delete tank/vm1 --drives /dev/nvme?n1")]
 pub enum Verb {
     Create(CreateArgs),
     List(ListArgs),
     Resize(ResizeArgs),
+    Limit(LimitArgs),
     Delete(DeleteArgs),
 }
 
@@ -81,6 +83,43 @@ pub struct ResizeArgs {
     reach: Reach,
 }
 
+/// Bound the requests and bytes a second of a volume. Without limits volumes share the pool
+///
+/// A limit that is not given stays as it is.
+#[derive(clap::Args, Debug)]
+#[command(group = clap::ArgGroup::new("limit").required(true).multiple(true), after_help = "\
+Examples:
+  steadyraid volume limit tank/vm1 --iops 5000 --bandwidth 200M/s
+  steadyraid volume limit tank/vm1 --none")]
+pub struct LimitArgs {
+    #[arg(value_name = "POOL/VOL")]
+    volume: VolumePath,
+    /// Requests a second; 0 for no limit
+    #[arg(long, value_name = "N", group = "limit")]
+    iops: Option<u64>,
+    /// Bytes a second, read and written together, as SIZE or SIZE/s; 0 for no limit
+    #[arg(long, value_name = "SIZE/s", group = "limit")]
+    bandwidth: Option<Bandwidth>,
+    /// Take the volume's limits away
+    #[arg(long, group = "limit", conflicts_with_all = ["iops", "bandwidth"])]
+    none: bool,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+/// Bytes a second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bandwidth(u64);
+
+impl FromStr for Bandwidth {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Bandwidth, String> {
+        let size: Size = text.strip_suffix("/s").unwrap_or(text).parse()?;
+        Ok(Bandwidth(size.0))
+    }
+}
+
 /// Delete a volume and all its data. Refused while a client is connected to it
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
@@ -125,6 +164,14 @@ pub fn run(verb: &Verb) -> Outcome<Exit> {
         Verb::Resize(args) => {
             let VolumePath { pool, volume } = args.volume.clone();
             change(&args.reach, &Request::VolumeResize { pool, volume, size: args.size.0 })
+        }
+        Verb::Limit(args) => {
+            let VolumePath { pool, volume } = args.volume.clone();
+            let none = args.none.then_some(0);
+            let iops = args.iops.or(none);
+            let bytes_per_sec = args.bandwidth.map(|bandwidth| bandwidth.0).or(none);
+            let request = Request::VolumeLimit { pool, volume, iops, bytes_per_sec };
+            change(&args.reach, &request)
         }
         Verb::Delete(args) => {
             let VolumePath { pool, volume } = args.volume.clone();
@@ -173,4 +220,19 @@ fn list(args: &ListArgs) -> Outcome<Exit> {
 
 fn listed(pool: &view::Pool) -> impl Iterator<Item = Listed<'_>> {
     pool.volumes.iter().map(|volume| Listed { pool: &pool.name, volume })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bandwidth_is_a_size_a_second() {
+        let bandwidth = |text: &str| text.parse::<Bandwidth>().ok();
+        assert_eq!(bandwidth("200M/s"), Some(Bandwidth(200 << 20)));
+        assert_eq!(bandwidth("1GiB"), Some(Bandwidth(1 << 30)));
+        for bad in ["", "/s", "fast", "200M/h", "200Mb/s", "-1"] {
+            assert_eq!(bandwidth(bad), None, "{bad}");
+        }
+    }
 }

@@ -1,9 +1,12 @@
 //! Verbs on volumes.
 
+use engine::{VolumeError, VolumeLimits};
+
 use super::Pool;
 use crate::control::{Answer, Request};
 use crate::error::Outcome;
 use crate::explain;
+use crate::render::human;
 use crate::size::Size;
 
 /// Carries out a request that is about a volume.
@@ -20,6 +23,9 @@ pub async fn change(pool: &Pool, request: &Request) -> Outcome<Answer> {
         Request::VolumeDelete { volume, .. } => {
             (volume, pool.volume_delete(volume).await.map(|()| "deleted".to_owned()))
         }
+        Request::VolumeLimit { volume, iops, bytes_per_sec, .. } => {
+            (volume, limit(pool, volume, *iops, *bytes_per_sec).await)
+        }
         _ => unreachable!("no request about a volume: {request:?}"),
     };
     let object = format!("{}/{volume}", pool.name());
@@ -27,4 +33,24 @@ pub async fn change(pool: &Pool, request: &Request) -> Outcome<Answer> {
         Ok(done) => Ok(Answer::Done(format!("volume {object} {done}"))),
         Err(error) => Err(explain::volume(&object, &error)),
     }
+}
+
+/// What is not given stays as it is.
+async fn limit(
+    pool: &Pool,
+    volume: &str,
+    iops: Option<u64>,
+    bytes_per_sec: Option<u64>,
+) -> Result<String, VolumeError> {
+    let found = pool.volumes().into_iter().find(|info| info.name == volume);
+    let old = found.ok_or_else(|| VolumeError::NotFound(volume.to_owned()))?.limits;
+    let limits = VolumeLimits {
+        iops: iops.unwrap_or(old.iops),
+        bytes_per_sec: bytes_per_sec.unwrap_or(old.bytes_per_sec),
+    };
+    pool.volume_limit(volume, limits).await?;
+    Ok(match limits {
+        VolumeLimits { iops: 0, bytes_per_sec: 0 } => "has no limits".to_owned(),
+        limits => format!("limited to {}", human::limits(&(&limits).into())),
+    })
 }

@@ -306,7 +306,7 @@ pub const CASES: &[Case] = &[
     },
     Case {
         name: "failing-the-last-spare-drive",
-        why: "Failing a drive is for good: think twice when nothing is left after it.",
+        why: "Failing a drive is for good: it takes a second thought when nothing is left after it.",
         world: served,
         command: &["drive", "fail", "tank", "2"],
         says: "without it no redundancy is left",
@@ -350,6 +350,41 @@ pub const CASES: &[Case] = &[
         world: pool,
         command: &["events", "--follow"],
         says: "no server is running here",
+        ..CASE
+    },
+    Case {
+        name: "limit-of-what",
+        why: "A limit has a number.",
+        world: pool,
+        command: &["volume", "limit", "tank/vm", "--drives", "."],
+        exit: 2,
+        says: "required arguments were not provided",
+        ..CASE
+    },
+    Case {
+        name: "limit-and-none",
+        why: "A volume can't have limits and none.",
+        world: pool,
+        command: &["volume", "limit", "tank/vm", "--iops", "100", "--none", "--drives", "."],
+        exit: 2,
+        says: "cannot be used with",
+        ..CASE
+    },
+    Case {
+        name: "limit-that-is-no-rate",
+        why: "Bandwidth is a size a second.",
+        world: pool,
+        command: &["volume", "limit", "tank/vm", "--bandwidth", "10MB/h", "--drives", "."],
+        exit: 2,
+        says: "invalid value '10MB/h' for '--bandwidth",
+        ..CASE
+    },
+    Case {
+        name: "limit-of-unknown-volume",
+        why: "A typing mistake.",
+        world: served,
+        command: &["volume", "limit", "tank/vn", "--iops", "100"],
+        says: "tank/vn: no such volume",
         ..CASE
     },
     // Serving.

@@ -45,7 +45,9 @@ fn events_are_told_once_they_happen_as_text_and_as_json() {
         assert!(year.is_some_and(|year: u32| year > 2020), "{event}");
     }
     let later = scratch.run(&["events", "demo", "--json", "--since", "1"]).expect(0);
-    assert_eq!(documents(&later.out), told[1..]);
+    let sequences: Vec<Value> =
+        documents(&later.out).iter().map(|event| event["sequence"].clone()).collect();
+    assert_eq!(sequences, [2]);
     server.stop();
 }
 
@@ -196,6 +198,8 @@ fn requests_that_make_no_sense_get_an_error() {
         decide("00", "sit-out"),
         decide("mem:4", "auto"),
         decide("0", "automatic"),
+        json!({"request": "volume-limit", "pool": "demo", "volume": "nosuch", "iops": u64::MAX}),
+        json!({"request": "volume-limit", "pool": "demo", "volume": "nosuch", "iops": 0.5}),
     ];
     for request in wrong {
         let answer = ask(&request);

@@ -3,13 +3,14 @@
 
 use crate::support::{Scratch, check_page};
 
-const VERBS: [&[&str]; 17] = [
+const VERBS: [&[&str]; 18] = [
     &[],
     &["create"],
     &["volume"],
     &["volume", "create"],
     &["volume", "list"],
     &["volume", "resize"],
+    &["volume", "limit"],
     &["volume", "delete"],
     &["serve"],
     &["status"],

@@ -1,4 +1,4 @@
-//! `volume create | list | resize | delete`, on drives and through a server.
+//! `volume create | list | resize | limit | delete`, on drives and through a server.
 
 use crate::nbd::Client;
 use crate::support::Scratch;
@@ -53,4 +53,27 @@ fn a_pool_may_be_named_by_its_uuid() {
     scratch.run(&["volume", "resize", &volume, "96M", "--drives", "."]).expect(0);
     let _server = scratch.serve(&["."]);
     scratch.run(&["volume", "resize", &volume, "64M"]).expect(0).says("tank/vm resized");
+}
+
+#[test]
+fn limits_are_set_one_by_one_and_taken_away() {
+    let scratch = Scratch::with_pool();
+    let server = scratch.serve(&["."]);
+    let limits = || {
+        let list = scratch.run(&["volume", "list", "--json"]).expect(0).json();
+        let limits = &list["volumes"][0]["limits"];
+        (limits["iops"].as_u64(), limits["bytes_per_sec"].as_u64())
+    };
+    let limit = |options: &[&str]| {
+        scratch.run(&[&["volume", "limit", "tank/vm"], options].concat()).expect(0)
+    };
+    assert_eq!(limits(), (Some(0), Some(0)));
+    limit(&["--iops", "5000"]).says("volume tank/vm limited to 5000 IOPS\n");
+    limit(&["--bandwidth", "200M/s"]).says("limited to 5000 IOPS, 200 MiB/s");
+    assert_eq!(limits(), (Some(5000), Some(200 << 20)));
+    scratch.run(&["volume", "list"]).expect(0).says("5000 IOPS, 200 MiB/s");
+    limit(&["--iops", "0"]).says("limited to 200 MiB/s");
+    limit(&["--none"]).says("volume tank/vm has no limits");
+    assert_eq!(limits(), (Some(0), Some(0)));
+    server.stop();
 }
