@@ -126,7 +126,7 @@ impl<E: Env> Shard<E> {
                 // The data is there: another place would not make the journal quicker.
                 Outcome::Late if running.iter().any(|attempt| attempt.sent.is_some()) => {}
                 Outcome::Late if running.len() > WRITE_HEDGES_MAX => patience.give_up(),
-                Outcome::Late if !patience.may_hedge() => {
+                Outcome::Late if !patience.may_hedge(1) => {
                     self.count(|counters| counters.hedges_refused += 1);
                 }
                 Outcome::Late => {

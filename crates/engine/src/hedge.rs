@@ -54,8 +54,9 @@ impl<'a, E: Env> Patience<'a, E> {
     }
 
     /// Late, and may it be sent another way? Asked once for each [`Outcome::Late`].
-    pub fn may_hedge(&self) -> bool {
-        self.monitor.spend(self.env.recent().0 - self.begin)
+    /// `cost`: of the other way, in requests.
+    pub fn may_hedge(&self, cost: usize) -> bool {
+        self.monitor.spend(self.env.recent().0 - self.begin, cost)
     }
 
     /// The drive has not answered something for at least as long as this request is on its way.

@@ -118,9 +118,10 @@ impl Monitor {
         self.budget.set(budget);
     }
 
-    pub fn spend(&self, age: u64) -> bool {
+    /// May something that has waited for `age` (ns) be done at the cost of so many requests?
+    pub fn spend(&self, age: u64, cost: usize) -> bool {
         let mut budget = self.budget.get();
-        let allowed = budget.spend(age);
+        let allowed = budget.spend(age, cost as u32);
         self.budget.set(budget);
         allowed
     }

@@ -73,7 +73,7 @@ impl<E: Env> Shard<E> {
                     }
                 }
                 Outcome::Late if rest.len() == 0 => patience.give_up(),
-                Outcome::Late if patience.may_hedge() => {
+                Outcome::Late if patience.may_hedge(cost(source, rest.as_slice()[0])) => {
                     self.count(|counters| counters.hedged_reads += 1);
                     let next = rest.next().expect("just counted");
                     running.push(self.start(source, next, first, len));
@@ -97,12 +97,22 @@ impl<E: Env> Shard<E> {
             source.copies.iter().map(|&at| Kind::Copy(at)).collect();
         if let [only] = source.copies[..] {
             ways.push(Kind::Rebuild);
-            if self.array.monitor.is_shunned(only.drive) && self.is_rebuilt_quickly(source) {
+            if self.array.monitor.is_shunned(only.drive) && self.may_rebuild(source) {
                 ways.swap(0, 1);
                 self.count(|counters| counters.redirected_reads += 1);
             }
         }
         ways
+    }
+
+    /// Whether going round the block's drive costs less than waiting for it: the others must be
+    /// quick. Each rebuilt block costs several reads: in an overload, in which some drive is always
+    /// behind, that must stay a small share.
+    fn may_rebuild(&self, source: &Source) -> bool {
+        let monitor = &self.array.monitor;
+        let sits_out = monitor.watch(source.copies[0].drive).borrow().sits_out();
+        self.is_rebuilt_quickly(source)
+            && (sits_out || monitor.spend(0, cost(source, Kind::Rebuild)))
     }
 
     fn is_rebuilt_quickly(&self, source: &Source) -> bool {
@@ -160,6 +170,14 @@ impl<E: Env> Shard<E> {
                 class.parity()
             )),
         }
+    }
+}
+
+/// Reads that a way costs.
+fn cost(source: &Source, kind: Kind) -> usize {
+    match kind {
+        Kind::Copy(_) => 1,
+        Kind::Rebuild => source.class.data(),
     }
 }
 

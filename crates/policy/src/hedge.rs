@@ -42,11 +42,12 @@ impl Budget {
         self.hundredths = (self.hundredths + SHARE_PERCENT).min(SAVED_MAX * 100);
     }
 
-    /// May a request that has waited for `age` (ns) be sent a second way?
-    pub fn spend(&mut self, age: u64) -> bool {
-        let allowed = self.hundredths >= 100 || age >= BEYOND_BUDGET;
+    /// May a request that has waited for `age` (ns) be sent a second way that costs as much as
+    /// `cost` requests? Rebuilding a block reads one from each of the drives it is spread over.
+    pub fn spend(&mut self, age: u64, cost: u32) -> bool {
+        let allowed = self.hundredths >= cost * 100 || age >= BEYOND_BUDGET;
         if allowed {
-            self.hundredths = self.hundredths.saturating_sub(100);
+            self.hundredths = self.hundredths.saturating_sub(cost * 100);
         }
         allowed
     }
@@ -62,17 +63,24 @@ mod tests {
         let mut sent_twice = 0;
         for _ in 0..10_000 {
             budget.earn();
-            sent_twice += u32::from(budget.spend(0));
+            sent_twice += u32::from(budget.spend(0, 1));
         }
         assert!((1_000..=1_000 + SAVED_MAX).contains(&sent_twice), "{sent_twice}");
+        let rebuilt: u32 = (0..12_000)
+            .map(|_| {
+                budget.earn();
+                u32::from(budget.spend(0, 6))
+            })
+            .sum();
+        assert_eq!(rebuilt, 200, "six times the cost, a sixth as often");
     }
 
     #[test]
     fn who_has_waited_long_is_not_refused() {
         let mut budget = Budget::default();
-        while budget.spend(0) {}
-        assert!(budget.spend(BEYOND_BUDGET));
-        assert!(!budget.spend(BEYOND_BUDGET - 1));
+        while budget.spend(0, 1) {}
+        assert!(budget.spend(BEYOND_BUDGET, 6));
+        assert!(!budget.spend(BEYOND_BUDGET - 1, 1));
     }
 
     #[test]

@@ -306,7 +306,7 @@ pub const CASES: &[Case] = &[
     },
     Case {
         name: "failing-the-last-spare-drive",
-        why: "Failing a drive is for good: it takes a second thought when nothing is left after it.",
+        why: "Failing a drive is for good: think twice when nothing is left after it.",
         world: served,
         command: &["drive", "fail", "tank", "2"],
         says: "without it no redundancy is left",
