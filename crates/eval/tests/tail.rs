@@ -43,6 +43,10 @@ fn an_array_without_detours_shows_that_a_drive_hangs() {
     let drives = drives();
     for system in [System::Raid5, System::Raid10, System::FusionNd] {
         for kind in [Kind::Read, Kind::Write] {
+            // Reads go to the mirror with less to do, which a drive that hangs never is.
+            if (system, kind) == (System::Raid10, Kind::Read) {
+                continue;
+            }
             let table = ratios(&drives, system, kind, Member::Hang);
             let row = &table.rows[1];
             assert!(!Bound::PROMISED.holds(row), "{system} {kind}: {row:?}");
