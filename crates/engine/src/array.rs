@@ -201,11 +201,7 @@ impl<D: Drive> Array<D> {
         len: u64,
     ) -> Result<(), DriveError> {
         let drive = self.handle(index, Operation::Discard)?;
-        let member = self.member(index);
-        member.outstanding.set(member.outstanding.get() + 1);
-        let result = drive.discard(offset, len).await;
-        member.outstanding.set(member.outstanding.get() - 1);
-        result
+        self.answer(index, Operation::Discard, drive.discard(offset, len)).await
     }
 
     /// The drive is not used any more.

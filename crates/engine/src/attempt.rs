@@ -18,7 +18,7 @@ use std::task::{Context, Poll};
 use format::{Place, Record, StripeId};
 use io::Env;
 use layout::DriveIndex;
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 use crate::api::RequestError;
 use crate::hedge::{Outcome, Patience, Way, Ways};
@@ -50,6 +50,8 @@ pub enum Sent {
 
 /// A write on its way to one place.
 pub struct Attempt {
+    /// Which of its request's attempts it is, from 1; the record of a later one comes later.
+    pub number: usize,
     pub taken: Taken,
     pub drives: Avoid,
     pub record: Record,
@@ -82,6 +84,22 @@ impl Future for Attempt {
     }
 }
 
+/// The attempts of one request.
+#[derive(Default)]
+struct Attempts {
+    running: Ways<Attempt>,
+    /// Journal blocks of the records of those that failed.
+    failed: SmallVec<[u64; 1]>,
+    begun: usize,
+}
+
+impl Attempts {
+    fn begin(&mut self, attempt: Attempt) {
+        self.begun += 1;
+        self.running.push(Attempt { number: self.begun, ..attempt });
+    }
+}
+
 /// The attempt that holds the data, and those that don't matter any more.
 pub struct Won {
     pub taken: Taken,
@@ -100,27 +118,53 @@ impl<E: Env> Shard<E> {
         mut take: impl FnMut(&Avoid) -> Option<Taken>,
         send: impl Fn(Taken) -> Attempt,
     ) -> Result<Won, RequestError> {
+        let mut attempts = Attempts::default();
+        let won = self.attempt(&mut attempts, &mut take, &send).await;
+        let at = won.inspect_err(|_| {
+            attempts.running.drain(..).for_each(|attempt| self.leave_attempt(attempt));
+        })?;
+        self.win(attempts, at, fua).await
+    }
+
+    /// Until one of the attempts has stored the data: its index among those that run.
+    async fn attempt(
+        &self,
+        attempts: &mut Attempts,
+        take: &mut impl FnMut(&Avoid) -> Option<Taken>,
+        send: &impl Fn(Taken) -> Attempt,
+    ) -> Result<usize, RequestError> {
         let monitor = &self.array.monitor;
         let mut patience = Patience::new(&self.env, monitor, monitor.write_patience());
         let taken = self.wait_for_space(|| take(&Avoid::new())).await?;
-        let mut running: Ways<Attempt> = smallvec![send(taken)];
-        let mut failed: SmallVec<[u64; 1]> = SmallVec::new();
+        attempts.begin(send(taken));
         loop {
-            match patience.first(&mut running).await {
-                Outcome::Over(at, Sent::All) => {
-                    return self.win(running, at, failed, fua).await;
-                }
-                Outcome::Over(at, _) => {
-                    let attempt = running.remove(at);
-                    self.give_up(attempt.taken);
-                    failed.push(attempt.sequence);
+            let running = &mut attempts.running;
+            match patience.first(running).await {
+                Outcome::Over(at, Sent::All) => return Ok(at),
+                Outcome::Over(at, sent) => {
                     self.record_failures().await?;
-                    if failed.len() >= ATTEMPTS_MAX {
+                    if attempts.failed.len() + 1 >= ATTEMPTS_MAX {
                         return Err(self.fail("a write could not be stored on enough drives"));
                     }
-                    if running.is_empty() {
+                    let is_last = running.len() == 1;
+                    let elsewhere = if is_last { take(&Avoid::new()) } else { None };
+                    // Waiting for space now could be waiting for ourselves: what died since the
+                    // record of this attempt can't be freed before the attempt is settled. Data
+                    // with a copy less, in a place known to lack a drive, is as safe as what lay
+                    // there before the drive was lost (world 10653).
+                    if is_last && elsewhere.is_none() && sent == Sent::Some {
+                        return Ok(at);
+                    }
+                    let attempt = running.remove(at);
+                    self.give_up(attempt.taken);
+                    attempts.failed.push(attempt.sequence);
+                    if let Some(taken) = elsewhere {
+                        attempts.begin(send(taken));
+                    } else if is_last {
+                        let failed = attempts.failed.drain(..);
+                        failed.for_each(|sequence| self.journal.data_done(sequence));
                         let taken = self.wait_for_space(|| take(&Avoid::new())).await?;
-                        running.push(send(taken));
+                        attempts.begin(send(taken));
                     }
                 }
                 // The data is there: another place would not make the journal quicker.
@@ -135,29 +179,25 @@ impl<E: Env> Shard<E> {
                     // Nobody waits for space to be quicker.
                     if let Some(taken) = take(&drives.filter(silent).collect()) {
                         self.count(|counters| counters.hedged_writes += 1);
-                        running.push(send(taken));
+                        attempts.begin(send(taken));
                     }
                 }
             }
         }
     }
 
-    async fn win(
-        &self,
-        mut running: Ways<Attempt>,
-        at: usize,
-        failed: SmallVec<[u64; 1]>,
-        fua: bool,
-    ) -> Result<Won, RequestError> {
-        let newest = at + 1 == running.len();
+    async fn win(&self, attempts: Attempts, at: usize, fua: bool) -> Result<Won, RequestError> {
+        let Attempts { mut running, failed, begun } = attempts;
         let attempt = running.remove(at);
         self.count(|counters| counters.hedge_wins += u64::from(at > 0));
         let mut won =
             Won { taken: attempt.taken, sequence: attempt.sequence, late: running, failed };
-        if !newest {
+        // A later one may still run, or have failed (world 10860): its record is in the journal.
+        if attempt.number < begun {
             won.sequence = self.journal.append_with_data(&attempt.record);
             won.failed.push(attempt.sequence);
             if fua && !self.journal.commit(won.sequence).await {
+                won.late.into_iter().for_each(|attempt| self.leave_attempt(attempt));
                 return Err(self.fail("the journal can't be written to any drive"));
             }
         }

@@ -95,6 +95,7 @@ impl<E: Env> Shard<E> {
                 break;
             }
             self.tell_pressure();
+            self.trim_spare();
             // A failed step has set `failure`, or will be tried again at the next tick.
             let _ = self.make_space().await;
         }
@@ -132,13 +133,18 @@ impl<E: Env> Shard<E> {
             }
         }
         self.flush_limbo().await?;
-        let mut state = self.state.borrow_mut();
-        if !state.space.zone_is_empty(zone) {
+        let emptied = || self.state.borrow_mut().space.zone_emptied(zone, self.journal.latest());
+        let Some(spoken_of) = emptied() else { return Ok(false) };
+        // What a record says of a place depends on the zone's class. As long as replay may begin
+        // with records of what the zone held, it keeps the class that they mean (world 10365).
+        if !self.journal.is_forgotten(spoken_of) && self.journal.settled() >= spoken_of {
+            self.write_checkpoint(false).await?;
+        }
+        if !self.journal.is_forgotten(spoken_of) || emptied().is_none() {
             return Ok(false);
         }
         self.journal.append(&Record::Zone { zone, class: None });
-        state.space.zone_release(zone);
-        drop(state);
+        self.state.borrow_mut().space.zone_release(zone);
         self.space_freed.notify_all();
         Ok(true)
     }

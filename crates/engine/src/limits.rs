@@ -139,6 +139,10 @@ pub const PROBE_INTERVAL: Nanos = Nanos::from_millis(50);
 pub const LEFTOVERS_PATIENCE: Nanos = Nanos::from_secs(5);
 /// Spare slots of a class; with more, slow ones are used: 256 MiB of each copy at 64 KiB a block.
 pub const SPARE_MAX: usize = 4096;
+/// Tuples of a class whose spare slots are kept when nobody writes, or somebody waits for space.
+pub const SPARE_TUPLES_AT_REST: usize = 4;
+/// So long after the last request nobody writes: longer than most drives are slow.
+pub const SPARE_IDLE: Nanos = Nanos::from_secs(1);
 /// Requests of volumes under way at once, for each drive; what comes beyond waits for its turn.
 /// It costs a single volume nothing: 32 is all that a SATA drive queues, and a shard that does
 /// a million requests a second on drives that take 100 us has 100 of them under way.

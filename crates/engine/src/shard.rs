@@ -24,8 +24,8 @@ use crate::geometry::{BlockAddress, Class, PoolGeometry};
 use crate::journal::Journal;
 use crate::label::Labels;
 use crate::limits::{
-    PACKED_SLOTS_OPEN, PATCH_BUDGET_BYTES, RESERVE_STRIPES, SPARE_BUILDS_MAX, SPARE_LOOKS_MAX,
-    SPARE_MAX, TUPLE_CANDIDATES,
+    PACKED_SLOTS_OPEN, PATCH_BUDGET_BYTES, RESERVE_STRIPES, SPARE_BUILDS_MAX, SPARE_IDLE,
+    SPARE_LOOKS_MAX, SPARE_MAX, SPARE_TUPLES_AT_REST, TUPLE_CANDIDATES,
 };
 use crate::locks::RangeLocks;
 use crate::map::{BlockMap, Deltas};
@@ -356,15 +356,36 @@ impl<E: Env> Shard<E> {
     /// Takes back every slot that was not written yet, so that the tuples of a class come to
     /// rest.
     pub fn seal_open(&self, class: ClassId) {
+        self.seal_spare(class, 0);
         let mut state = self.state.borrow_mut();
-        let spare = std::mem::take(&mut state.open.entry(class).or_default().spare);
-        for (key, _) in spare {
+        for lane in 0..PACKED_SLOTS_OPEN {
+            self.close_packed(&mut state, class, lane);
+        }
+    }
+
+    /// Takes back spare slots, the longest passed over first, until `keep` are left.
+    fn seal_spare(&self, class: ClassId, keep: usize) {
+        let mut state = self.state.borrow_mut();
+        let spare = &mut state.open.entry(class).or_default().spare;
+        let excess = spare.len().saturating_sub(keep);
+        let taken: Vec<(TupleKey, usize)> = spare.drain(..excess).collect();
+        for (key, _) in taken {
             let tuple = state.space.tuple_mut(key).expect("spare slots belong to tuples");
             tuple.unhanded -= 1;
             state.space.tuple_check_dead(key, self.journal.latest(), self.reads.close());
         }
-        for lane in 0..PACKED_SLOTS_OPEN {
-            self.close_packed(&mut state, class, lane);
+    }
+
+    /// Slots passed over because of slow drives are kept for when these recover. With nobody
+    /// writing, or somebody waiting for space, they are kept no longer.
+    pub fn trim_spare(&self) {
+        let idle = self.pacer.foreground.idle_nanos(self.env.now()) >= SPARE_IDLE.0;
+        if !idle && self.waiting.get() == 0 {
+            return;
+        }
+        let classes: Vec<Rc<Class>> = self.state.borrow().space.classes().cloned().collect();
+        for class in classes {
+            self.seal_spare(class.id, SPARE_TUPLES_AT_REST * class.data());
         }
     }
 
@@ -404,13 +425,7 @@ impl<E: Env> Shard<E> {
     }
 
     fn add_zone(&self, state: &mut State, class: &Rc<Class>) {
-        let next = state.space.zone_next().or_else(|| {
-            let idle = state.space.zone_idle(class.id)?;
-            self.journal.append(&Record::Zone { zone: idle, class: None });
-            state.space.zone_release(idle);
-            Some(idle)
-        });
-        if let Some(zone) = next {
+        if let Some(zone) = state.space.zone_next() {
             self.journal.append(&Record::Zone { zone, class: Some(class.id) });
             state.space.zone_assign(zone, class.id);
         }

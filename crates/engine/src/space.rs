@@ -89,6 +89,8 @@ struct Zone {
     free: Vec<u32>,
     /// Being emptied for another class: nothing new is put there.
     draining: bool,
+    /// When it was first seen to be empty: the newest journal block that may speak of what it held.
+    emptied: Option<u64>,
 }
 
 /// Free space of one class.
@@ -190,6 +192,7 @@ impl Space {
             live: Counters::new(stripes, largest),
             free: (0..stripes as u32).collect(),
             draining: false,
+            emptied: None,
             class,
         });
         let space = &mut self.classes[usize::from(id.0)];
@@ -201,15 +204,6 @@ impl Space {
     /// The lowest unassigned zone, which the caller then assigns (and journals).
     pub fn zone_next(&self) -> Option<u32> {
         self.unassigned.last().copied()
-    }
-
-    /// A zone that holds nothing and could serve another class.
-    pub fn zone_idle(&self, not: ClassId) -> Option<u32> {
-        let idle = |zone: &Option<Zone>| {
-            zone.as_ref()
-                .is_some_and(|zone| zone.class.id != not && zone.free.len() == zone.kinds.len())
-        };
-        self.zones.iter().position(idle).map(|zone| zone as u32)
     }
 
     pub fn zone_release(&mut self, zone: u32) {
@@ -228,13 +222,13 @@ impl Space {
     }
 
     /// The zone of another class that is easiest to empty, if that class can spare it: it must
-    /// have room for what moves.
+    /// have room for what moves. One that holds nothing can always be spared.
     pub fn zone_to_drain(&self, not: ClassId) -> Option<u32> {
         let spare = |zone: &Zone| {
             let used = (zone.kinds.len() - zone.free.len()) as u64;
             let elsewhere =
                 self.classes[usize::from(zone.class.id.0)].free - zone.free.len() as u64;
-            zone.class.id != not && elsewhere > used / 2 + 1
+            zone.class.id != not && (used == 0 || elsewhere > used / 2 + 1)
         };
         let candidates = self.zones.iter().enumerate().filter_map(|(number, zone)| {
             let zone = zone.as_ref().filter(|zone| spare(zone))?;
@@ -259,9 +253,12 @@ impl Space {
         space.free -= found.free.len() as u64;
     }
 
-    pub fn zone_is_empty(&self, zone: u32) -> bool {
-        let found = self.zone(zone);
-        found.free.len() == found.kinds.len()
+    /// Whether a zone holds nothing: the newest journal block that may speak of what it held.
+    /// `latest`: the newest block there is.
+    pub fn zone_emptied(&mut self, zone: u32, latest: u64) -> Option<u64> {
+        let found = self.zones[zone as usize].as_mut().expect("assigned");
+        let empty = found.draining && found.free.len() == found.kinds.len();
+        empty.then(|| *found.emptied.get_or_insert(latest))
     }
 
     /// What still lies in a zone: RAID stripes, and tuples with a stripe in it (made busy).

@@ -198,7 +198,7 @@ impl<E: Env> Shard<E> {
             }
         });
         let commit = self.commit_beside(sequence, fua);
-        Attempt { taken, drives, record, sequence, writes, commit, sent: None }
+        Attempt { number: 0, taken, drives, record, sequence, writes, commit, sent: None }
     }
 
     fn commit_beside(&self, sequence: u64, fua: bool) -> Option<Way<bool>> {
@@ -301,7 +301,7 @@ impl<E: Env> Shard<E> {
         });
         let commit = self.commit_beside(sequence, fua);
         let taken = Taken::Stripe(stripe);
-        Attempt { taken, drives, record, sequence, writes, commit, sent: None }
+        Attempt { number: 0, taken, drives, record, sequence, writes, commit, sent: None }
     }
 
     pub(crate) fn inactive_members(&self, class: &Class, stripe: StripeId) -> usize {

@@ -57,6 +57,8 @@ struct State {
     /// Blocks `first..=open`, those before are durable.
     blocks: VecDeque<BlockState>,
     first: u64,
+    /// Replay would begin here.
+    start: u64,
     /// All blocks up to here are written.
     written: u64,
     /// All blocks up to here are durable.
@@ -136,6 +138,7 @@ impl<E: Env> Journal<E> {
             open: next,
             blocks: VecDeque::from([BlockState::default()]),
             first: next,
+            start: next,
             written: next - 1,
             durable: next - 1,
             published: next - 1,
@@ -465,9 +468,15 @@ impl<E: Env> Journal<E> {
         }
     }
 
+    /// Whether replay will not come across a block any more.
+    pub fn is_forgotten(&self, sequence: u64) -> bool {
+        sequence < self.state.borrow().start
+    }
+
     /// A checkpoint holds everything before block `start`: its space can be used again.
     pub fn forget_before(&self, start: u64) {
         let mut state = self.state.borrow_mut();
+        state.start = state.start.max(start);
         state.rings.iter_mut().for_each(|ring| ring.forget_before(start));
         drop(state);
         self.room.notify_all();
