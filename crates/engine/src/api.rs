@@ -298,6 +298,8 @@ pub struct Counters {
     pub writes: u64,
     pub write_bytes: u64,
     pub flushes: u64,
+    /// Those that did not wait for a drive that hung.
+    pub spared_flushes: u64,
     pub trims: u64,
     pub replicated_writes: u64,
     pub patch_writes: u64,

@@ -5,14 +5,16 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
+use std::ops::Range;
 use std::pin::{Pin, pin};
 use std::task::Poll;
 
 use format::Uuid;
 use futures_util::future::join_all;
 use io::sync::{Event, EventWait};
-use io::{Buf, Drive, DriveError, DriveErrorKind, Durability, Operation};
+use io::{Buf, Drive, DriveError, DriveErrorKind, Durability, Operation, PAGE};
 use layout::DriveIndex;
+use rustc_hash::FxHashSet;
 
 use crate::api::{DriveCounters, DriveState, SpikeHandling};
 use crate::hedge::Leftovers;
@@ -47,6 +49,11 @@ pub struct Array<D> {
     failures: Cell<u64>,
     recorded: Cell<u64>,
     pub failed_event: Event,
+    /// A drive has ended a flush.
+    pub flush_over: Event,
+    /// Pages that a crash left older than they should be, and that may not be mended: nobody is
+    /// given what lies there.
+    stale: RefCell<FxHashSet<(DriveIndex, u64)>>,
 }
 
 impl<D: Drive> Array<D> {
@@ -80,6 +87,8 @@ impl<D: Drive> Array<D> {
             failures: Cell::new(0),
             recorded: Cell::new(0),
             failed_event: Event::new(),
+            flush_over: Event::new(),
+            stale: RefCell::default(),
         }
     }
 
@@ -157,6 +166,10 @@ impl<D: Drive> Array<D> {
         len: usize,
     ) -> Result<Buf, DriveError> {
         let drive = self.handle(index, Operation::Read)?;
+        if self.is_stale(index, offset, len) {
+            let kind = DriveErrorKind::Stale;
+            return Err(DriveError { operation: Operation::Read, offset, len: len as u64, kind });
+        }
         let member = self.member(index);
         let result = self.answer(index, Operation::Read, drive.read(offset, len)).await;
         let mut counters = member.counters.get();
@@ -191,6 +204,16 @@ impl<D: Drive> Array<D> {
             self.fail(index, &error.to_string());
         }
         result
+    }
+
+    /// Nobody is to read this: it is older than what was to be written there.
+    pub fn distrust(&self, index: DriveIndex, offset: u64, len: usize) {
+        self.stale.borrow_mut().extend(pages(offset, len).map(|page| (index, page)));
+    }
+
+    fn is_stale(&self, index: DriveIndex, offset: u64, len: usize) -> bool {
+        let stale = self.stale.borrow();
+        !stale.is_empty() && pages(offset, len).any(|page| stale.contains(&(index, page)))
     }
 
     /// Tells a drive that a range holds nothing.
@@ -244,36 +267,65 @@ impl<D: Drive> Array<D> {
         self.is_active(index) && member.flushed.get() < member.completed.get()
     }
 
+    /// Drives with something in their caches, and how many cached writes a flush has to cover.
+    pub fn dirty(&self) -> impl Iterator<Item = (DriveIndex, u64)> {
+        let written = |index| (index, self.member(index).completed.get());
+        self.indexes().filter(|&index| self.is_dirty(index)).map(written)
+    }
+
+    /// So many cached writes are durable, or the drive is gone.
+    pub fn is_flushed(&self, index: DriveIndex, written: u64) -> bool {
+        !self.is_active(index) || self.member(index).flushed.get() >= written
+    }
+
     /// Flushes one drive, sharing a running flush where that covers what is asked.
     async fn flush(&self, index: DriveIndex) {
         let member = self.member(index);
         let target = member.completed.get();
-        while member.flushed.get() < target && self.is_active(index) {
-            if member.flushing.get().is_some() {
-                member.flush_done.wait().await;
-                continue;
+        while !self.is_flushed(index, target) {
+            match self.claim_flush(index) {
+                Some(covered) => self.run_flush(index, covered).await,
+                None => member.flush_done.wait().await,
             }
-            let covered = member.completed.get();
-            member.flushing.set(Some(covered));
-            let result = match self.handle(index, Operation::Flush) {
-                Ok(drive) => self.answer(index, Operation::Flush, drive.flush()).await,
-                Err(error) => Err(error),
-            };
-            member.flushing.set(None);
-            let mut counters = member.counters.get();
-            counters.flushes += 1;
-            member.counters.set(counters);
-            match result {
-                Ok(()) => member.flushed.set(covered),
-                Err(error) => self.fail(index, &error.to_string()),
-            }
-            member.flush_done.notify_all();
         }
+    }
+
+    /// The right to flush a drive, which must be used: `None` while somebody has it.
+    pub fn claim_flush(&self, index: DriveIndex) -> Option<u64> {
+        let member = self.member(index);
+        if member.flushing.get().is_some() {
+            return None;
+        }
+        let covered = member.completed.get();
+        member.flushing.set(Some(covered));
+        Some(covered)
+    }
+
+    pub async fn run_flush(&self, index: DriveIndex, covered: u64) {
+        let member = self.member(index);
+        let result = match self.handle(index, Operation::Flush) {
+            Ok(drive) => self.answer(index, Operation::Flush, drive.flush()).await,
+            Err(error) => Err(error),
+        };
+        member.flushing.set(None);
+        let mut counters = member.counters.get();
+        counters.flushes += 1;
+        member.counters.set(counters);
+        match result {
+            Ok(()) => member.flushed.set(covered),
+            Err(error) => self.fail(index, &error.to_string()),
+        }
+        member.flush_done.notify_all();
+        self.flush_over.notify_all();
     }
 
     pub fn is_any_dirty(&self) -> bool {
         self.indexes().any(|index| self.is_dirty(index))
     }
+}
+
+fn pages(offset: u64, len: usize) -> Range<u64> {
+    offset / PAGE as u64..(offset + len as u64).div_ceil(PAGE as u64)
 }
 
 fn removed(operation: Operation) -> DriveError {

@@ -17,6 +17,7 @@ mod compact;
 mod convert;
 mod discard;
 mod events;
+mod flush;
 mod foreground;
 mod geometry;
 mod hedge;

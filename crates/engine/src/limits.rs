@@ -117,6 +117,11 @@ pub const LATENCY_MAX: Nanos = Nanos::from_secs(600);
 pub const LATENCY_DIGITS: u8 = 2;
 /// Spikes of one drive between two looks at them: a look comes fifty times a second.
 pub const SPIKES_UNTOLD_MAX: usize = 64;
+/// A drive that has not answered for so long hangs, and clients' flushes do without it: consumer
+/// SSDs take tenths of a second to flush a full cache.
+pub const FLUSH_PATIENCE: Nanos = Nanos::from_secs(1);
+/// A flush looks so often whether the drives it waits for hang.
+pub const FLUSH_LOOK: Nanos = Nanos::from_millis(20);
 /// Further places a write may be sent to because the first is late. Each costs a whole write; a
 /// second drive that stops within the same milliseconds is rare enough to wait for.
 pub const WRITE_HEDGES_MAX: usize = 2;

@@ -106,7 +106,7 @@ impl<E: Env> Pool<E> {
 
     /// Flushes everything that was acknowledged. For tests and tools; clients flush volumes.
     pub async fn flush(&self) -> Result<(), RequestError> {
-        self.shard().flush().await
+        self.shard().flush_for_client().await
     }
 
     /// Writes a checkpoint now. For tests and benchmarks; the engine does so by itself.

@@ -490,58 +490,7 @@ impl<E: Env> Shard<E> {
         }
     }
 
-    /// Frees dead stripes whose death is durable and unobserved.
-    pub fn release_limbo(&self) -> usize {
-        let mut state = self.state.borrow_mut();
-        // Not merely durable: recovery must know it, or it would miss the data of records whose
-        // places hold something else by then, and drop them (and what was moved from there).
-        let early = planted::is(Bug::FreeBeforeDurable);
-        let published = if early { self.journal.latest() } else { self.journal.published() };
-        let freed = state.space.release_limbo(published, self.reads.oldest());
-        drop(state);
-        self.discards.note(&freed);
-        if !freed.is_empty() {
-            self.space_freed.notify_all();
-        }
-        freed.len()
-    }
-
-    // ---- flushing and failing
-
-    /// Everything acknowledged before this call is durable after it: the journal is committed
-    /// and the drives are flushed, side by side.
-    pub async fn flush(&self) -> Result<(), RequestError> {
-        self.check_usable()?;
-        let settled = self.journal.settled();
-        let skip = planted::is(Bug::SkipJournalFlush);
-        let sealed = if skip { settled } else { self.journal.seal() };
-        let settled = settled.max(self.journal.settled().min(sealed));
-        let (committed, ()) =
-            futures_util::future::join(self.journal.commit(sealed), self.array.flush_dirty()).await;
-        if !committed {
-            return Err(self.fail("the journal can't be written to any drive"));
-        }
-        self.record_failures().await?;
-        let late = planted::is(Bug::SettleLate);
-        self.journal.note_durable(if late { self.journal.settled() } else { settled });
-        self.release_limbo();
-        Ok(())
-    }
-
-    /// Flushes so that what is dead becomes free. Returns how many stripes that made.
-    pub async fn flush_limbo(&self) -> Result<usize, RequestError> {
-        // As long as a read may have seen the oldest of it no flush helps, and each would fill the
-        // journal with blocks that say nothing.
-        if self.state.borrow().space.limbo_is_seen(self.reads.oldest()) {
-            return Ok(0);
-        }
-        self.journal.reserve().await;
-        self.flush().await?;
-        if !self.journal.publish().await {
-            return Err(self.fail("the journal can't be written to any drive"));
-        }
-        Ok(self.release_limbo())
-    }
+    // ---- failing
 
     pub fn check_usable(&self) -> Result<(), RequestError> {
         if let Some(reason) = &*self.failure.borrow() {

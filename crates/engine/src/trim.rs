@@ -39,7 +39,7 @@ impl<E: Env> Shard<E> {
             }
         }
         self.work.notify_all();
-        if fua { self.flush().await } else { Ok(()) }
+        if fua { self.flush_for_client().await } else { Ok(()) }
     }
 
     async fn trim_part(&self, volume: VolumeId, block: u64, range: SectorRange) {
@@ -104,7 +104,7 @@ impl<E: Env> Shard<E> {
             self.write(volume, at, Buf::zeroed(bytes as usize), false).await?;
             at += bytes;
         }
-        if fua { self.flush().await } else { Ok(()) }
+        if fua { self.flush_for_client().await } else { Ok(()) }
     }
 
     /// Which parts of the range hold data, neighbours joined. Covers the range from its start,

@@ -87,6 +87,8 @@ pub enum DriveErrorKind {
     OutOfRange,
     /// The drive is gone.
     Removed,
+    /// The drive did not keep what was last written there.
+    Stale,
 }
 
 /// A failed operation on a drive, with all that is needed to report it.
@@ -108,6 +110,7 @@ impl fmt::Display for DriveError {
             DriveErrorKind::Short => f.write_str("the drive moved fewer bytes than asked"),
             DriveErrorKind::OutOfRange => f.write_str("outside the drive or not aligned"),
             DriveErrorKind::Removed => f.write_str("the drive is gone"),
+            DriveErrorKind::Stale => f.write_str("a crash took what was last written there"),
         }
     }
 }

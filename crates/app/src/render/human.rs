@@ -258,6 +258,7 @@ fn counters(pool: &Pool) -> String {
     row("  redirected", counters.redirected_writes, None);
     row("  hedged", counters.hedged_writes, None);
     row("flushes", counters.flushes, None);
+    row("  without a drive that hung", counters.spared_flushes, None);
     row("discards", counters.trims, None);
     row("conversions", counters.conversions, None);
     row("stripes compacted", counters.compacted_stripes, Some(counters.relocated_bytes));

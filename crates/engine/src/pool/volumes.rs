@@ -135,7 +135,7 @@ impl<E: Env> Pool<E> {
             state.volumes.get_mut(&volume.id).expect("just found").size = size;
             state.config_dirty = true;
         }
-        shard.flush().await?;
+        shard.flush_for_client().await?;
         Ok(())
     }
 
@@ -176,7 +176,7 @@ impl<E: Env> Pool<E> {
         if let Some(traffic) = self.inner.traffic.borrow().get(&volume.id.0) {
             traffic.limit(limits);
         }
-        shard.flush().await?;
+        shard.flush_for_client().await?;
         Ok(())
     }
 
@@ -293,7 +293,7 @@ impl<E: Env> Volume<E> {
     pub async fn flush(&self) -> Result<(), RequestError> {
         self.inner.shard.count(|counters| counters.flushes += 1);
         let begin = self.begin();
-        let result = self.inner.shard.flush().await;
+        let result = self.inner.shard.flush_for_client().await;
         self.end(Kind::Flush, begin, &result);
         result
     }

@@ -1,7 +1,7 @@
 //! Did the data of a record arrive? What of it is missing or torn is made whole from the rest.
 
 use futures_util::future::join_all;
-use io::{Buf, BufMut, Drive, Durability};
+use io::{Buf, BufMut, Drive, DriveError, DriveErrorKind, Durability, Operation};
 use layout::StripeShape;
 
 use super::{Recovery, Verdict};
@@ -27,19 +27,18 @@ impl<D: Drive> Recovery<'_, D> {
             return (if torn { Verdict::Dropped } else { Verdict::Trusted }, 1, 0);
         };
         let mut healed = 0;
-        let heals = !self.read_only && !planted::is(Bug::KeepTornCopy);
         for (at, copy) in places.iter().zip(&copies) {
-            if !copy.as_ref().is_ok_and(good) && heals && self.array.is_active(at.drive) {
-                let heal = self.array.write(at.drive, at.offset, data.clone(), Durability::Cached);
-                healed += u64::from(heal.await.is_ok());
+            if !copy.as_ref().is_ok_and(good) && !planted::is(Bug::KeepTornCopy) {
+                healed += self.heal(at, &data).await;
             }
         }
         (Verdict::Trusted, 1, healed)
     }
 
-    /// A stripe is good if every block that can be read is what was written. If more are missing
-    /// than parity makes up for, reads of those fail. Others that can't be read just now may never
-    /// have been written: they are written again.
+    /// A stripe is good if no more blocks are wrong, or can't be read, than parity makes up for.
+    /// Those are made whole from the rest: a drive that hung while the others were flushed may have
+    /// lost its block. If only too many can't be read, nothing says that the others are not what was
+    /// written, and reads of those fail.
     pub(super) async fn verify_stripe(
         &self,
         members: &[BlockAddress],
@@ -48,27 +47,45 @@ impl<D: Drive> Recovery<'_, D> {
     ) -> (Verdict, u64, u64) {
         let len = self.geometry.block_size as usize;
         let read = |at: &BlockAddress| self.array.read(at.drive, at.offset, len);
-        let blocks = join_all(members.iter().map(read)).await;
-        let matches = |(block, crc): (&Buf, &u32)| crc32c::crc32c(block) == *crc;
-        let readable = blocks.iter().zip(crcs).filter_map(|(b, c)| Some((b.as_ref().ok()?, c)));
-        if !readable.into_iter().all(matches) {
-            return (Verdict::Dropped, 1, 0);
+        let mut blocks = join_all(members.iter().map(read)).await;
+        let unreadable = blocks.iter().filter(|block| block.is_err()).count();
+        for (block, &crc) in blocks.iter_mut().zip(crcs) {
+            if block.as_ref().is_ok_and(|bytes| crc32c::crc32c(bytes) != crc) {
+                *block = Err(DriveError {
+                    operation: Operation::Read,
+                    offset: 0,
+                    len: len as u64,
+                    kind: DriveErrorKind::Stale,
+                });
+            }
+        }
+        let missing: Vec<usize> = (0..blocks.len()).filter(|&at| blocks[at].is_err()).collect();
+        if missing.len() > usize::from(shape.parity) {
+            let wrong = missing.len() > unreadable;
+            return (if wrong { Verdict::Dropped } else { Verdict::Trusted }, 1, 0);
         }
         let views: Vec<Option<&[u8]>> = blocks.iter().map(|block| block.as_deref().ok()).collect();
         let mut healed = 0;
-        for (position, at) in members.iter().enumerate() {
-            let absent = self.read_only || !self.array.is_active(at.drive);
-            if views[position].is_some() || absent {
-                continue;
-            }
+        for position in missing {
             let mut bytes = BufMut::with_len(len);
             let mut wanted = [(position, &mut bytes[..])];
-            if layout::parity::reconstruct(shape, &views, &mut wanted).is_ok() {
-                let heal =
-                    self.array.write(at.drive, at.offset, bytes.freeze(), Durability::Cached);
-                healed += u64::from(heal.await.is_ok());
-            }
+            let rebuilt = layout::parity::reconstruct(shape, &views, &mut wanted);
+            rebuilt.expect("no more are missing than parity makes up for");
+            healed += self.heal(&members[position], &bytes.freeze()).await;
         }
         (Verdict::Trusted, 1, healed)
+    }
+
+    /// Writes what should be there; where nothing may be written, nobody is to read what is.
+    async fn heal(&self, at: &BlockAddress, data: &Buf) -> u64 {
+        if self.read_only {
+            self.array.distrust(at.drive, at.offset, data.len());
+            return 0;
+        }
+        if !self.array.is_active(at.drive) {
+            return 0;
+        }
+        let write = self.array.write(at.drive, at.offset, data.clone(), Durability::Cached);
+        u64::from(write.await.is_ok())
     }
 }

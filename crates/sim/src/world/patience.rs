@@ -31,11 +31,11 @@ impl Patience {
     pub const LONG_HANGS: Patience =
         Patience { lost: Nanos::from_secs(300), ..Patience::all(Nanos::from_secs(150)) };
     /// The promise of flat tails: as many drives as the parity bears may hang for a minute, be
-    /// slow throughout or hesitate, and requests go round them. A flush needs them all: it waits
-    /// until the ladder gives up the drive, 30 s and what it takes to say so.
+    /// slow throughout or hesitate, and requests go round them. A flush waits for a second before
+    /// it does, and may have to wait for another one that slow drives hold up.
     pub const FLAT: Patience = Patience {
         reads_and_writes: Nanos::from_secs(1),
-        flushes: Nanos::from_secs(35),
+        flushes: Nanos::from_secs(3),
         lost: Nanos::from_secs(60),
     };
 
