@@ -7,6 +7,9 @@
 //!                                                    s1 counts as settled once s2 is durable
 //! ```
 //!
+//! A full stripe for which there is no place without slow drives goes to replicated slots instead,
+//! which need fewer drives (FusionRAID §4.3: the least bad, never fail).
+//!
 //! The record of the place that the map gets is always the newest of the request: if an earlier
 //! attempt wins after all, its record is appended once more. So replaying the journal ends where
 //! the map does, whichever copies a crash leaves.
@@ -21,6 +24,7 @@ use layout::DriveIndex;
 use smallvec::SmallVec;
 
 use crate::api::RequestError;
+use crate::geometry::BlockAddress;
 use crate::hedge::{Outcome, Patience, Way, Ways};
 use crate::limits::WRITE_HEDGES_MAX;
 use crate::shard::Shard;
@@ -33,14 +37,26 @@ const ATTEMPTS_MAX: usize = 8;
 /// Drives that a new attempt had better not use.
 pub type Avoid = SmallVec<[DriveIndex; 8]>;
 
+/// A place for the copies of one block, or of a part of it.
+#[derive(Clone, Debug)]
+pub struct Slot {
+    pub key: TupleKey,
+    pub place: Place,
+    pub targets: SmallVec<[BlockAddress; 3]>,
+}
+
+/// Slots of a request: one for each block.
+pub type Slots = SmallVec<[Slot; 1]>;
+
 /// The place of an attempt.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Taken {
-    Slot { key: TupleKey, place: Place },
+    Slots(Slots),
     Stripe(StripeId),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// From the best to the worst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sent {
     All,
     /// Readable, but less redundant than it should be.
@@ -48,15 +64,18 @@ pub enum Sent {
     Nothing,
 }
 
+/// Numbers of journal blocks, ascending.
+pub type Sequences = SmallVec<[u64; 1]>;
+
 /// A write on its way to one place.
 pub struct Attempt {
     /// Which of its request's attempts it is, from 1; the record of a later one comes later.
     pub number: usize,
     pub taken: Taken,
     pub drives: Avoid,
-    pub record: Record,
-    /// Journal block of the record.
-    pub sequence: u64,
+    pub records: SmallVec<[Record; 1]>,
+    /// Journal blocks of the records.
+    pub sequences: Sequences,
     pub writes: Way<Sent>,
     /// With FUA: the journal block's way to its drives.
     pub commit: Option<Way<bool>>,
@@ -89,7 +108,8 @@ impl Future for Attempt {
 struct Attempts {
     running: Ways<Attempt>,
     /// Journal blocks of the records of those that failed.
-    failed: SmallVec<[u64; 1]>,
+    failed: Sequences,
+    failures: usize,
     begun: usize,
 }
 
@@ -103,10 +123,15 @@ impl Attempts {
 /// The attempt that holds the data, and those that don't matter any more.
 pub struct Won {
     pub taken: Taken,
-    sequence: u64,
+    sequences: Sequences,
     late: Ways<Attempt>,
     /// Records of attempts that failed.
-    failed: SmallVec<[u64; 1]>,
+    failed: Sequences,
+}
+
+/// The newest of an attempt's journal blocks.
+pub fn newest(sequences: &[u64]) -> u64 {
+    *sequences.last().expect("every attempt has a record")
 }
 
 impl<E: Env> Shard<E> {
@@ -143,7 +168,8 @@ impl<E: Env> Shard<E> {
                 Outcome::Over(at, Sent::All) => return Ok(at),
                 Outcome::Over(at, sent) => {
                     self.record_failures().await?;
-                    if attempts.failed.len() + 1 >= ATTEMPTS_MAX {
+                    attempts.failures += 1;
+                    if attempts.failures >= ATTEMPTS_MAX {
                         return Err(self.fail("a write could not be stored on enough drives"));
                     }
                     let is_last = running.len() == 1;
@@ -156,8 +182,8 @@ impl<E: Env> Shard<E> {
                         return Ok(at);
                     }
                     let attempt = running.remove(at);
-                    self.give_up(attempt.taken);
-                    attempts.failed.push(attempt.sequence);
+                    self.give_up(&attempt.taken);
+                    attempts.failed.extend(attempt.sequences);
                     if let Some(taken) = elsewhere {
                         attempts.begin(send(taken));
                     } else if is_last {
@@ -187,16 +213,16 @@ impl<E: Env> Shard<E> {
     }
 
     async fn win(&self, attempts: Attempts, at: usize, fua: bool) -> Result<Won, RequestError> {
-        let Attempts { mut running, failed, begun } = attempts;
+        let Attempts { mut running, failed, begun, .. } = attempts;
         let attempt = running.remove(at);
         self.count(|counters| counters.hedge_wins += u64::from(at > 0));
         let mut won =
-            Won { taken: attempt.taken, sequence: attempt.sequence, late: running, failed };
+            Won { taken: attempt.taken, sequences: attempt.sequences, late: running, failed };
         // A later one may still run, or have failed (world 10860): its record is in the journal.
         if attempt.number < begun {
-            won.sequence = self.journal.append_with_data(&attempt.record);
-            won.failed.push(attempt.sequence);
-            if fua && !self.journal.commit(won.sequence).await {
+            let again = attempt.records.iter().map(|record| self.journal.append_with_data(record));
+            won.failed.extend(std::mem::replace(&mut won.sequences, again.collect()));
+            if fua && !self.journal.commit(newest(&won.sequences)).await {
                 won.late.into_iter().for_each(|attempt| self.leave_attempt(attempt));
                 return Err(self.fail("the journal can't be written to any drive"));
             }
@@ -206,10 +232,10 @@ impl<E: Env> Shard<E> {
 
     /// The map has what was stored: the journal need not be asked for it any more.
     pub fn settle(&self, won: Won) {
-        self.journal.data_done(won.sequence);
-        let late = won.late.iter().map(|attempt| attempt.sequence);
-        for sequence in won.failed.iter().copied().chain(late) {
-            self.journal.data_superseded(sequence, won.sequence);
+        won.sequences.iter().for_each(|&sequence| self.journal.data_done(sequence));
+        let late = won.late.iter().flat_map(|attempt| attempt.sequences.iter());
+        for &sequence in won.failed.iter().chain(late) {
+            self.journal.data_superseded(sequence, newest(&won.sequences));
         }
         for attempt in won.late {
             self.leave_attempt(attempt);
@@ -223,17 +249,21 @@ impl<E: Env> Shard<E> {
             if attempt.sent.is_none() {
                 attempt.writes.await;
             }
-            shard.give_up(attempt.taken);
+            shard.give_up(&attempt.taken);
         });
     }
 
     /// Nothing that was written there counts.
-    fn give_up(&self, taken: Taken) {
+    pub fn give_up(&self, taken: &Taken) {
         let (latest, generation) = (self.journal.latest(), self.reads.close());
         let mut state = self.state.borrow_mut();
         match taken {
-            Taken::Slot { key, .. } => state.space.tuple_write_done(key, latest, generation),
-            Taken::Stripe(stripe) => state.space.abandon_stripe(stripe, latest, generation),
+            Taken::Slots(slots) => {
+                for slot in slots {
+                    state.space.tuple_write_done(slot.key, latest, generation);
+                }
+            }
+            Taken::Stripe(stripe) => state.space.abandon_stripe(*stripe, latest, generation),
         }
         if state.space.limbo_len() > 0 {
             self.work.notify_all();

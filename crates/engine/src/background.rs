@@ -125,6 +125,7 @@ impl<E: Env> Shard<E> {
         self.state.borrow_mut().space.zone_drain(zone);
         self.seal_open(owner.id);
         let (stripes, tuples) = self.state.borrow_mut().space.zone_contents(zone);
+        let held = self.state.borrow().space.zone_held(zone);
         self.vacate_stripes(&owner, &[&tuples[..], &stripes].concat()).await?;
         {
             let mut state = self.state.borrow_mut();
@@ -134,7 +135,16 @@ impl<E: Env> Shard<E> {
         }
         self.flush_limbo().await?;
         let emptied = || self.state.borrow_mut().space.zone_emptied(zone, self.journal.latest());
-        let Some(spoken_of) = emptied() else { return Ok(false) };
+        let Some(spoken_of) = emptied() else {
+            // With nowhere to move the rest to, its class needs what is free in it (world 30415).
+            let mut state = self.state.borrow_mut();
+            if state.space.zone_held(zone) >= held {
+                state.space.zone_keep(zone);
+                drop(state);
+                self.space_freed.notify_all();
+            }
+            return Ok(false);
+        };
         // What a record says of a place depends on the zone's class. As long as replay may begin
         // with records of what the zone held, it keeps the class that they mean (world 10365).
         if !self.journal.is_forgotten(spoken_of) && self.journal.settled() >= spoken_of {
@@ -152,8 +162,10 @@ impl<E: Env> Shard<E> {
     fn choose_drain(&self, starved: ClassId) -> Option<(u32, Rc<Class>)> {
         let state = self.state.borrow();
         let short = state.space.free_stripes(starved) <= RESERVE_STRIPES;
+        let needed = state.volumes.values().any(|volume| volume.class == starved);
         let begun = state.space.zone_draining();
-        let zone = begun.or_else(|| state.space.zone_to_drain(starved).filter(|_| short))?;
+        let wanted = || state.space.zone_to_drain(starved).filter(|_| short && needed);
+        let zone = begun.or_else(wanted)?;
         Some((zone, state.space.class_of_zone(zone)?.clone()))
     }
 

@@ -291,7 +291,8 @@ impl<E: Env> Shard<E> {
         let mut stripes = Vec::with_capacity(wanted);
         for flushed in [false, true] {
             while stripes.len() < wanted {
-                let Some(stripe) = self.take_stripe(class, Claim::Background, &Avoid::new()) else {
+                let (claim, avoid) = (Claim::Background, Avoid::new());
+                let Some(stripe) = self.take_stripe(class, claim, &avoid, false) else {
                     break;
                 };
                 stripes.push(stripe);

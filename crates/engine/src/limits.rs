@@ -128,7 +128,7 @@ pub const WRITE_HEDGES_MAX: usize = 2;
 /// Spare slots passed over because of a slow drive before the least bad is taken.
 pub const SPARE_LOOKS_MAX: usize = 32;
 /// Tuples built in search of a slot without a slow drive.
-pub const SPARE_BUILDS_MAX: usize = 2;
+pub const SPARE_BUILDS_MAX: usize = 8;
 /// Free stripes drawn in search of one without a slow drive: with 7 of 8 drives in each, one of
 /// eight is free of any given drive, and 16 draws find one in 88 of 100 cases.
 pub const STRIPE_CANDIDATES: usize = 16;

@@ -193,7 +193,10 @@ impl<E: Env> Shard<E> {
             tuple.filled[slot] = pages;
             return Some(self.spot(&state, class, key, slot, 0));
         }
-        let lane = self.choose_lane(&mut state, class, hash, pages, avoid);
+        let (lane, quick) = self.choose_lane(&mut state, class, hash, pages, avoid);
+        if !quick {
+            self.replace_lane(&mut state, class, lane, claim, avoid);
+        }
         let packed = self.packed_slot(&mut state, class, lane, pages, claim, avoid)?;
         let tuple = state.space.tuple_mut(packed.key).expect("packed slots belong to tuples");
         if !planted::is(Bug::ForgetPatch) {
@@ -203,12 +206,17 @@ impl<E: Env> Shard<E> {
     }
 
     /// Drives that a write had better go round (FusionRAID §4.3).
-    fn is_shunned(&self, drive: layout::DriveIndex, avoid: &Avoid) -> bool {
+    pub fn is_shunned(&self, drive: layout::DriveIndex, avoid: &Avoid) -> bool {
         self.array.is_slow(drive) || avoid.contains(&drive)
     }
 
+    /// Whether there is any drive to go round.
+    pub fn has_slow(&self, avoid: &Avoid) -> bool {
+        self.array.active().into_iter().any(|drive| self.is_shunned(drive, avoid))
+    }
+
     /// The lane of the hash, unless its slot has a slow drive: then the next one with a slot that
-    /// has none, or failing that one whose slot is to be replaced anyway.
+    /// has none, or one whose slot is to be replaced anyway. Says whether there is one.
     fn choose_lane(
         &self,
         state: &mut State,
@@ -216,7 +224,7 @@ impl<E: Env> Shard<E> {
         hash: u64,
         pages: u16,
         avoid: &Avoid,
-    ) -> usize {
+    ) -> (usize, bool) {
         state.open.entry(class.id).or_default();
         let room = self.geometry.block_pages();
         let first = (hash % PACKED_SLOTS_OPEN as u64) as usize;
@@ -232,10 +240,34 @@ impl<E: Env> Shard<E> {
         // No slot in it: a new one is taken, which will be chosen with care.
         let good = |lane: usize| fits(lane).is_none_or(|packed| is_quick(&packed));
         if good(first) {
-            return first;
+            return (first, true);
         }
         self.count(|counters| counters.redirected_writes += 1);
-        lanes().find(|&lane| good(lane)).unwrap_or(first)
+        let found = lanes().find(|&lane| good(lane));
+        (found.unwrap_or(first), found.is_some())
+    }
+
+    /// Gives a lane a new slot if there is one without slow drives.
+    fn replace_lane(
+        &self,
+        state: &mut State,
+        class: &Rc<Class>,
+        lane: usize,
+        claim: Claim,
+        avoid: &Avoid,
+    ) {
+        let Some((key, slot)) = self.take_slot(state, class, claim, avoid) else { return };
+        let spot = self.spot(state, class, key, slot, 0);
+        let tuple = state.space.tuple_mut(key).expect("just taken");
+        if spot.targets.iter().any(|at| self.is_shunned(at.drive, avoid)) {
+            tuple.unhanded += 1;
+            state.open.entry(class.id).or_default().spare.push_back((key, slot));
+            return;
+        }
+        tuple.packing += 1;
+        self.close_packed(state, class.id, lane);
+        let open = state.open.entry(class.id).or_default();
+        open.packed[lane] = Some(PackedSlot { key, slot, next_page: 0 });
     }
 
     fn packed_slot(
@@ -397,13 +429,20 @@ impl<E: Env> Shard<E> {
         avoid: &Avoid,
     ) -> Option<()> {
         self.ensure_free(state, class, claim)?;
-        let mut draw = |below: usize| (self.env.random() % below as u64) as usize;
         let slow = |drive| self.is_shunned(drive, avoid);
-        let key = state.space.build_tuple(class.id, &mut draw, &slow).or_else(|| {
-            // The few free stripes of the class's own zones may not match, however often drawn.
-            self.add_zone(state, class);
-            state.space.build_tuple(class.id, &mut draw, &slow)
-        })?;
+        let passed = self.array.active().into_iter().filter(|&drive| slow(drive)).count();
+        let quick = passed > 0 && self.array.len() - passed >= class.copies();
+        let build = |state: &mut State, quick| {
+            let mut draw = |below: usize| (self.env.random() % below as u64) as usize;
+            state.space.build_tuple(class.id, &mut draw, &slow, quick)
+        };
+        let built = build(state, quick).or_else(|| {
+            // The few free stripes of the class's own zones may not match, however often drawn, or
+            // all be on the slow drive.
+            let again = self.add_zone(state, class).then(|| build(state, quick)).flatten();
+            again.or_else(|| if quick { build(state, false) } else { None })
+        });
+        let key = built?;
         let tuple = state.space.tuple(key).expect("just built");
         let record = Record::Tuple { stripes: tuple.stripes.to_vec(), slots: tuple.slots.to_vec() };
         let slots = tuple.slots.len();
@@ -424,11 +463,12 @@ impl<E: Env> Shard<E> {
         (state.space.free_stripes(class.id) > reserve).then_some(())
     }
 
-    fn add_zone(&self, state: &mut State, class: &Rc<Class>) {
-        if let Some(zone) = state.space.zone_next() {
-            self.journal.append(&Record::Zone { zone, class: Some(class.id) });
-            state.space.zone_assign(zone, class.id);
-        }
+    /// True if there was one.
+    fn add_zone(&self, state: &mut State, class: &Rc<Class>) -> bool {
+        let Some(zone) = state.space.zone_next() else { return false };
+        self.journal.append(&Record::Zone { zone, class: Some(class.id) });
+        state.space.zone_assign(zone, class.id);
+        true
     }
 
     fn spot(
@@ -454,19 +494,34 @@ impl<E: Env> Shard<E> {
     }
 
     /// A free stripe for a full-stripe write, if possible without slow drives and those to
-    /// `avoid`.
-    pub fn take_stripe(&self, class: &Rc<Class>, claim: Claim, avoid: &Avoid) -> Option<StripeId> {
+    /// `avoid`; with `quick` not otherwise.
+    pub fn take_stripe(
+        &self,
+        class: &Rc<Class>,
+        claim: Claim,
+        avoid: &Avoid,
+        quick: bool,
+    ) -> Option<StripeId> {
         let mut state = self.state.borrow_mut();
         self.ensure_free(&mut state, class, claim)?;
-        let mut draw = |below: usize| (self.env.random() % below as u64) as usize;
         let shunned = |drive| self.is_shunned(drive, avoid);
-        let quick = state.space.take_stripe(class.id, &mut draw, &shunned, 0);
-        let (stripe, passed) = quick.or_else(|| {
+        let slow = self.array.active().into_iter().filter(|&drive| shunned(drive)).count();
+        // Whether there are stripes without them, free or not.
+        let wide = self.array.len() - slow >= class.width();
+        if quick && !wide {
+            return None;
+        }
+        let look = |state: &mut State, slow_max: usize| {
+            let mut draw = |below: usize| (self.env.random() % below as u64) as usize;
+            state.space.take_stripe(class.id, &mut draw, &shunned, slow_max)
+        };
+        let found = look(&mut state, 0).or_else(|| {
             // What the class's own zones still have free may all be on the slow drive.
-            self.add_zone(&mut state, class);
-            let quick = state.space.take_stripe(class.id, &mut draw, &shunned, 0);
-            quick.or_else(|| state.space.take_stripe(class.id, &mut draw, &shunned, usize::MAX))
-        })?;
+            let added = wide && slow > 0 && self.add_zone(&mut state, class);
+            added.then(|| look(&mut state, 0)).flatten()
+        });
+        let any = found.or_else(|| if quick { None } else { look(&mut state, usize::MAX) });
+        let (stripe, passed) = any?;
         self.count(|counters| counters.redirected_writes += u64::from(passed));
         Some(stripe)
     }

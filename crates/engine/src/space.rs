@@ -228,7 +228,14 @@ impl Space {
             let used = (zone.kinds.len() - zone.free.len()) as u64;
             let elsewhere =
                 self.classes[usize::from(zone.class.id.0)].free - zone.free.len() as u64;
-            zone.class.id != not && (used == 0 || elsewhere > used / 2 + 1)
+            let stripe = zone.class.data() as u64 * u64::from(self.geometry.block_sectors());
+            let live = |index| u64::from(zone.live.get(index as u32));
+            // What moves is packed, but seldom without a gap.
+            let fits = || {
+                let moves = (0..zone.kinds.len()).map(live).sum::<u64>().div_ceil(stripe);
+                elsewhere > moves + moves / 8 + 1
+            };
+            zone.class.id != not && (used == 0 || elsewhere > used / 2 + 1 && fits())
         };
         let candidates = self.zones.iter().enumerate().filter_map(|(number, zone)| {
             let zone = zone.as_ref().filter(|zone| spare(zone))?;
@@ -251,6 +258,26 @@ impl Space {
         let space = &mut self.classes[usize::from(found.class.id.0)];
         space.zones_with_free.retain(|&other| other != zone);
         space.free -= found.free.len() as u64;
+    }
+
+    /// Stripes of a zone that hold something, or did and are not free yet.
+    pub fn zone_held(&self, zone: u32) -> usize {
+        let found = self.zone(zone);
+        found.kinds.len() - found.free.len()
+    }
+
+    /// A zone is not emptied after all.
+    pub fn zone_keep(&mut self, zone: u32) {
+        let found = self.zones[zone as usize].as_mut().expect("assigned");
+        if !std::mem::replace(&mut found.draining, false) {
+            return;
+        }
+        found.emptied = None;
+        let space = &mut self.classes[usize::from(found.class.id.0)];
+        space.free += found.free.len() as u64;
+        if !found.free.is_empty() {
+            space.zones_with_free.push(zone);
+        }
     }
 
     /// Whether a zone holds nothing: the newest journal block that may speak of what it held.

@@ -5,28 +5,35 @@
 //!                                     └─ FUA only: commit the journal block ───────┘
 //! ```
 
-use std::cell::Cell;
-use std::ops::Range;
 use std::rc::Rc;
 
 use format::{Place, Record, SectorRange, StripeId, VolumeId};
 use futures_util::future::{join, join_all};
-use io::{Buf, BufMut, Durability, Env, Nanos, PAGE};
+use io::{Buf, BufMut, Drive, Durability, Env, Nanos, PAGE};
 use policy::scheme::fusion::{Part, Shape, split_write};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use crate::api::RequestError;
-use crate::attempt::{Attempt, Avoid, Sent, Taken};
+use crate::array::Array;
+use crate::attempt::{Attempt, Avoid, Sent, Sequences, Slot, Slots, Taken, newest};
 use crate::geometry::{BlockAddress, Class};
 use crate::hedge::Way;
+use crate::limits::RESERVE_STRIPES;
 use crate::map::{Deltas, Pieces};
 use crate::planted::{self, Bug};
 use crate::shard::{Claim, Shard, VolumeRecord};
 
 const SECTOR: u64 = 512;
 
-/// Where the copies of a write go.
-type Targets = SmallVec<[BlockAddress; 3]>;
+/// What is to be stored in one slot, or as one block of a stripe.
+struct Piece {
+    volume: VolumeId,
+    block: u64,
+    range: SectorRange,
+    /// Whole pages.
+    data: Buf,
+    crc: u32,
+}
 
 /// One part of a request on its way.
 struct Target<'a> {
@@ -119,29 +126,20 @@ impl<E: Env> Shard<E> {
         let Target { volume, class, block, range } = &target;
         let data = whole_pages(data, range.start);
         let crc = crc32c::crc32c(&data);
-        let pages = (data.len() / PAGE) as u16;
+        let piece = [Piece { volume: volume.id, block: *block, range: *range, data, crc }];
         self.journal.reserve().await;
         let _lock = self.locks.lock(volume.id, *block, *range).await;
         let _admission = self.admit(volume.id, class, *block, *range)?;
-        // Where the copies of the place that was taken last go.
-        let targets: Cell<Targets> = Cell::default();
         let take = |avoid: &Avoid| {
-            let spot = self.take_spot(class, pages, *block, Claim::Foreground, avoid)?;
-            let sector = spot.sector + range.start % 8;
-            let place = Place { flbn: spot.flbn, replicated: true, sector };
-            targets.set(spot.targets);
-            Some(Taken::Slot { key: spot.key, place })
+            let slot = self.take_slot_for(class, &piece[0], avoid)?;
+            Some(Taken::Slots(smallvec![slot]))
         };
         let send = |taken: Taken| {
-            let Taken::Slot { place, .. } = taken else {
-                unreachable!("replicated writes take slots")
-            };
-            let record =
-                Record::Write { volume: volume.id, block: *block, range: *range, place, crc };
-            self.send(taken, targets.take(), data.clone(), record, fua)
+            let Taken::Slots(slots) = taken else { unreachable!("replicated writes take slots") };
+            self.send(slots, &piece, fua)
         };
         let won = self.store(fua, take, send).await?;
-        self.finish_replicated(&target, won.taken);
+        self.finish(&won.taken, class, &piece);
         // Only now: a checkpoint may forget the record once the map has what it says.
         self.settle(won);
         let whole = range.len == self.geometry.block_sectors();
@@ -152,53 +150,65 @@ impl<E: Env> Shard<E> {
         Ok(())
     }
 
-    /// The data has arrived: the map changes, the tuple has one write less on its way.
-    fn finish_replicated(&self, target: &Target<'_>, taken: Taken) {
-        let Taken::Slot { key, place } = taken else {
-            unreachable!("replicated writes take slots")
-        };
-        let mut state = self.state.borrow_mut();
-        let (volume, block) = (target.volume.id, target.block);
-        let mut deltas = Deltas::default();
-        state.map.set(volume, block, target.range, Some(place), &mut deltas);
-        self.apply_deltas(&mut state, &deltas);
-        state.space.touch(key);
-        let generation = self.reads.close();
-        state.space.tuple_write_done(key, self.journal.latest(), generation);
+    fn take_slot_for(&self, class: &Rc<Class>, piece: &Piece, avoid: &Avoid) -> Option<Slot> {
+        let pages = (piece.data.len() / PAGE) as u16;
+        let spot = self.take_spot(class, pages, piece.block, Claim::Foreground, avoid)?;
+        let sector = spot.sector + piece.range.start % 8;
+        let place = Place { flbn: spot.flbn, replicated: true, sector };
+        Some(Slot { key: spot.key, place, targets: spot.targets })
     }
 
-    /// Sends one buffer to several places; with `fua` the journal goes beside it.
-    fn send(
-        &self,
-        taken: Taken,
-        targets: Targets,
-        data: Buf,
-        record: Record,
-        fua: bool,
-    ) -> Attempt {
-        let durability = durability(fua);
-        let sequence = self.journal.append_with_data(&record);
-        let drives = targets.iter().map(|at| at.drive).collect();
-        let array = self.array.clone();
-        let writes = Box::pin(async move {
-            let write =
-                |at: &BlockAddress| array.write(at.drive, at.offset, data.clone(), durability);
-            // A member that is gone already doesn't count: the write is as redundant as it can be.
-            let wanted = targets.iter().filter(|at| array.is_active(at.drive)).count();
-            let stored = if let [first, second] = &targets[..] {
-                let (first, second) = join(write(first), write(second)).await;
-                usize::from(first.is_ok()) + usize::from(second.is_ok())
-            } else {
-                join_all(targets.iter().map(write)).await.iter().filter(|done| done.is_ok()).count()
+    /// The data has arrived: the map changes, space knows.
+    fn finish(&self, taken: &Taken, class: &Class, pieces: &[Piece]) {
+        let mut state = self.state.borrow_mut();
+        let mut deltas = Deltas::default();
+        for (at, piece) in pieces.iter().enumerate() {
+            let place = match taken {
+                Taken::Slots(slots) => slots[at].place,
+                Taken::Stripe(stripe) => {
+                    let flbn = self.geometry.flbn(class, *stripe, at);
+                    Place { flbn, replicated: false, sector: 0 }
+                }
             };
-            match stored {
-                0 => Sent::Nothing,
-                stored if stored >= wanted => Sent::All,
-                _ => Sent::Some,
+            state.map.set(piece.volume, piece.block, piece.range, Some(place), &mut deltas);
+        }
+        self.apply_deltas(&mut state, &deltas);
+        let (latest, generation) = (self.journal.latest(), self.reads.close());
+        match taken {
+            Taken::Slots(slots) => {
+                for slot in slots {
+                    state.space.touch(slot.key);
+                    state.space.tuple_write_done(slot.key, latest, generation);
+                }
             }
+            Taken::Stripe(stripe) => state.space.stripe_written(*stripe, latest, generation),
+        }
+    }
+
+    /// Sends each piece to the places of its slot; with `fua` the journal goes beside it.
+    fn send(&self, slots: Slots, pieces: &[Piece], fua: bool) -> Attempt {
+        let durability = durability(fua);
+        let record = |(slot, piece): (&Slot, &Piece)| {
+            let Piece { volume, block, range, crc, .. } = *piece;
+            Record::Write { volume, block, range, place: slot.place, crc }
+        };
+        let records: SmallVec<[Record; 1]> = slots.iter().zip(pieces).map(record).collect();
+        let sequences: Sequences =
+            records.iter().map(|record| self.journal.append_with_data(record)).collect();
+        let drives = slots.iter().flat_map(|slot| &slot.targets).map(|at| at.drive).collect();
+        let array = self.array.clone();
+        let taken = Taken::Slots(slots.clone());
+        let data: SmallVec<[Buf; 1]> = pieces.iter().map(|piece| piece.data.clone()).collect();
+        let writes: Way<Sent> = Box::pin(async move {
+            if let ([slot], [data]) = (&slots[..], &data[..]) {
+                return send_copies(&array, &slot.targets, data, durability).await;
+            }
+            let send = |(slot, data)| send_copies(&array, slot, data, durability);
+            let sent = join_all(slots.iter().map(|slot| &slot.targets[..]).zip(&data).map(send));
+            sent.await.into_iter().max().expect("no write is empty")
         });
-        let commit = self.commit_beside(sequence, fua);
-        Attempt { number: 0, taken, drives, record, sequence, writes, commit, sent: None }
+        let commit = self.commit_beside(newest(&sequences), fua);
+        Attempt { number: 0, taken, drives, records, sequences, writes, commit, sent: None }
     }
 
     fn commit_beside(&self, sequence: u64, fua: bool) -> Option<Way<bool>> {
@@ -240,36 +250,57 @@ impl<E: Env> Shard<E> {
         let owners: Vec<Option<(VolumeId, u64)>> = (0..class.data() as u64)
             .map(|at| (at < u64::from(count)).then_some((volume.id, first + at)))
             .collect();
-        let blocks: Rc<[Buf]> = blocks.into();
-        let take = |avoid: &Avoid| {
-            let stripe = self.take_stripe(class, Claim::Foreground, avoid)?;
-            Some(Taken::Stripe(stripe))
+        let piece = |at: usize| Piece {
+            volume: volume.id,
+            block: first + at as u64,
+            range: whole,
+            data: blocks[at].clone(),
+            crc: crcs[at],
         };
-        let send = |taken: Taken| {
-            let Taken::Stripe(stripe) = taken else { unreachable!("stripe writes take stripes") };
-            let record = Record::Stripe { stripe, blocks: owners.clone(), crcs: crcs.clone() };
-            self.send_stripe(class, stripe, blocks.clone(), record, fua)
+        let pieces: Vec<Piece> = (0..usize::from(count)).map(piece).collect();
+        let blocks: Rc<[Buf]> = blocks.into();
+        let take = |avoid: &Avoid| self.take_for_stripe(class, &pieces, avoid);
+        let send = |taken: Taken| match taken {
+            Taken::Stripe(stripe) => {
+                let record = Record::Stripe { stripe, blocks: owners.clone(), crcs: crcs.clone() };
+                self.send_stripe(class, stripe, blocks.clone(), record, fua)
+            }
+            Taken::Slots(slots) => self.send(slots, &pieces, fua),
         };
         let won = self.store(fua, take, send).await?;
-        let Taken::Stripe(stripe) = won.taken else { unreachable!("stripe writes take stripes") };
-        self.finish_stripe(volume.id, class, stripe, first..first + u64::from(count));
+        self.finish(&won.taken, class, &pieces);
+        let is_stripe = matches!(won.taken, Taken::Stripe(_));
         self.settle(won);
-        self.count(|counters| counters.stripe_writes += 1);
+        self.count(|counters| {
+            counters.stripe_writes += u64::from(is_stripe);
+            counters.replicated_writes += if is_stripe { 0 } else { u64::from(count) };
+        });
         Ok(())
     }
 
-    /// The stripe is on its drives: the map and space say so.
-    fn finish_stripe(&self, volume: VolumeId, class: &Class, stripe: StripeId, blocks: Range<u64>) {
-        let mut state = self.state.borrow_mut();
-        let whole = SectorRange { start: 0, len: self.geometry.block_sectors() };
-        let mut deltas = Deltas::default();
-        for (position, block) in blocks.enumerate() {
-            let flbn = self.geometry.flbn(class, stripe, position);
-            let place = Some(Place { flbn, replicated: false, sector: 0 });
-            state.map.set(volume, block, whole, place, &mut deltas);
+    /// A stripe without slow drives, or slots without them, or any stripe. Another attempt gets no
+    /// stripe that is as slow as the first.
+    fn take_for_stripe(&self, class: &Rc<Class>, pieces: &[Piece], avoid: &Avoid) -> Option<Taken> {
+        if let Some(stripe) = self.take_stripe(class, Claim::Foreground, avoid, true) {
+            return Some(Taken::Stripe(stripe));
         }
-        self.apply_deltas(&mut state, &deltas);
-        state.space.stripe_written(stripe, self.journal.latest(), self.reads.close());
+        if !self.has_slow(avoid) {
+            return None;
+        }
+        let mut slots = Slots::new();
+        for piece in pieces {
+            let slot = self.take_slot_for(class, piece, avoid);
+            let quick = slot.as_ref().is_some_and(|slot| {
+                !slot.targets.iter().any(|at| self.is_shunned(at.drive, avoid))
+            });
+            slots.extend(slot);
+            if !quick {
+                self.give_up(&Taken::Slots(slots));
+                let any = self.take_stripe(class, Claim::Foreground, avoid, false);
+                return any.filter(|_| avoid.is_empty()).map(Taken::Stripe);
+            }
+        }
+        Some(Taken::Slots(slots))
     }
 
     /// Writes all blocks of a stripe.
@@ -301,7 +332,8 @@ impl<E: Env> Shard<E> {
         });
         let commit = self.commit_beside(sequence, fua);
         let taken = Taken::Stripe(stripe);
-        Attempt { number: 0, taken, drives, record, sequence, writes, commit, sent: None }
+        let (records, sequences) = (smallvec![record], smallvec![sequence]);
+        Attempt { number: 0, taken, drives, records, sequences, writes, commit, sent: None }
     }
 
     pub(crate) fn inactive_members(&self, class: &Class, stripe: StripeId) -> usize {
@@ -350,7 +382,19 @@ impl<E: Env> Shard<E> {
     /// Sectors of drive space that live data may take as RAID stripes: all but the replicated
     /// area, which is also the room that compaction works in.
     pub fn footprint_max(&self, state: &crate::shard::State, class: &Class) -> u64 {
-        crate::pool::footprint_max(&self.geometry, class, state.settings.replicated_percent)
+        let most =
+            crate::pool::footprint_max(&self.geometry, class, state.settings.replicated_percent);
+        // Space goes from class to class in whole zones: each of the others may keep one that is
+        // nearly empty, and room to compact the rest in (world 30377).
+        let room = |other: &Class| {
+            let reserve = 2 * RESERVE_STRIPES * other.width() as u64;
+            (u64::from(self.geometry.zone_blocks) * self.geometry.drives as u64 + reserve)
+                * u64::from(self.geometry.block_sectors())
+        };
+        let others = state.space.classes().filter(|other| {
+            other.id != class.id && state.volumes.values().any(|volume| volume.class == other.id)
+        });
+        most.saturating_sub(others.map(|other| room(other)).sum())
     }
 
     /// Slows writes in proportion to the shortage of free stripes, so that there is no cliff.
@@ -388,6 +432,29 @@ struct Admission<'a, E: Env> {
 impl<E: Env> Drop for Admission<'_, E> {
     fn drop(&mut self) {
         self.shard.state.borrow_mut().space.promised -= self.growth;
+    }
+}
+
+/// One buffer to several places.
+async fn send_copies<D: Drive>(
+    array: &Array<D>,
+    targets: &[BlockAddress],
+    data: &Buf,
+    durability: Durability,
+) -> Sent {
+    let write = |at: &BlockAddress| array.write(at.drive, at.offset, data.clone(), durability);
+    // A member that is gone already doesn't count: the write is as redundant as it can be.
+    let wanted = targets.iter().filter(|at| array.is_active(at.drive)).count();
+    let stored = if let [first, second] = targets {
+        let (first, second) = join(write(first), write(second)).await;
+        usize::from(first.is_ok()) + usize::from(second.is_ok())
+    } else {
+        join_all(targets.iter().map(write)).await.iter().filter(|done| done.is_ok()).count()
+    };
+    match stored {
+        0 => Sent::Nothing,
+        stored if stored >= wanted => Sent::All,
+        _ => Sent::Some,
     }
 }
 

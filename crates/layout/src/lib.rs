@@ -22,4 +22,6 @@ mod permuted;
 pub use balance::Balance;
 pub use error::LayoutError;
 pub use geometry::{DRIVES_MAX, DRIVES_MIN, DriveIndex, Layout, LayoutKind, StripeShape};
-pub use pairing::{COPIES_MAX, Slot, choose_stripes, common_drives, match_slots};
+pub use pairing::{
+    COPIES_MAX, Slot, choose_stripes, choose_stripes_where, common_drives, match_slots,
+};

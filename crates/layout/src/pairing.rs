@@ -199,6 +199,17 @@ pub fn choose_stripes<S: AsRef<[DriveIndex]>>(
     copies: usize,
     data: usize,
 ) -> Option<Vec<usize>> {
+    choose_stripes_where(candidates, copies, data, |_, _| true)
+}
+
+/// The same, of the choices that `is_wanted`, which is given the drives of the data positions of the
+/// chosen stripes and how these are matched.
+pub fn choose_stripes_where<S: AsRef<[DriveIndex]>>(
+    candidates: &[S],
+    copies: usize,
+    data: usize,
+    is_wanted: impl Fn(&[&[DriveIndex]], &[Slot]) -> bool,
+) -> Option<Vec<usize>> {
     let sets: Vec<DriveSet> = candidates.iter().map(|c| DriveSet::of(c.as_ref())).collect();
     let mut choices: Vec<(usize, Vec<usize>)> = combinations(candidates.len(), copies)
         .into_iter()
@@ -207,7 +218,7 @@ pub fn choose_stripes<S: AsRef<[DriveIndex]>>(
     choices.sort();
     let matches = |choice: &[usize]| {
         let stripes: Vec<_> = choice.iter().map(|i| &candidates[*i].as_ref()[..data]).collect();
-        match_slots(&stripes).is_some()
+        match_slots(&stripes).is_some_and(|slots| is_wanted(&stripes, &slots))
     };
     choices.into_iter().map(|(_, choice)| choice).find(|choice| matches(choice))
 }

@@ -72,7 +72,8 @@ fn slots_lie_on_different_drives_in_every_layout() {
                 let wanted = TUPLE_CANDIDATES[usize::from(parity) - 1] as u64;
                 // As long as there is plenty to choose from, there is a tuple.
                 while space.has_free_in_zones(ID) >= (stripes / 2).max(wanted) {
-                    let built = space.build_tuple(ID, &mut |below| rng.index(below), &|_| false);
+                    let built =
+                        space.build_tuple(ID, &mut |below| rng.index(below), &|_| false, false);
                     let key = built.unwrap_or_else(|| panic!("no tuple of {shape} on {drives}"));
                     check_slots(&space, key);
                 }
@@ -96,8 +97,9 @@ fn chosen_stripes_share_fewer_drives_than_random_ones() {
         };
         let (mut chosen, mut random) = (0, 0);
         for _ in 0..300 {
-            let key =
-                space.build_tuple(ID, &mut |below| rng.index(below), &|_| false).expect("room");
+            let key = space
+                .build_tuple(ID, &mut |below| rng.index(below), &|_| false, false)
+                .expect("room");
             chosen += shared(&space.tuple(key).expect("built").stripes.clone());
             let any = |rng: &mut Rng| StripeId {
                 zone: rng.below(40) as u32,
@@ -322,7 +324,8 @@ impl Model {
 
     fn build(&mut self) {
         let (space, rng) = (&mut self.space, &mut self.rng);
-        let Some(key) = space.build_tuple(ID, &mut |below| rng.index(below), &|_| false) else {
+        let Some(key) = space.build_tuple(ID, &mut |below| rng.index(below), &|_| false, false)
+        else {
             return;
         };
         check_slots(space, key);

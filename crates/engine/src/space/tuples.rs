@@ -1,7 +1,7 @@
 //! Tuples of the replicated area: built, accessed, ended (FusionRAID §4.2).
 
 use format::{ClassId, StripeId};
-use layout::{DriveIndex, choose_stripes};
+use layout::{DriveIndex, Slot, choose_stripes, choose_stripes_where};
 use smallvec::SmallVec;
 
 use super::{Draw, Kind, Space};
@@ -11,15 +11,16 @@ use crate::tuple::{Tuple, TupleKey};
 
 impl Space {
     /// Builds a tuple from free stripes (FusionRAID §4.2: random choices, fewest common
-    /// drives, cycling around those), rather of stripes without slow drives (§4.3). `None`: not
-    /// enough free stripes.
+    /// drives, cycling around those), rather of stripes without slow drives (§4.3), or else with a
+    /// slot without; if `quick`, not otherwise. `None`: not enough of those are free.
     pub fn build_tuple(
         &mut self,
         id: ClassId,
         draw: Draw,
         is_slow: &dyn Fn(DriveIndex) -> bool,
+        quick: bool,
     ) -> Option<TupleKey> {
-        (0..TUPLE_ATTEMPTS).find_map(|_| self.try_tuple(id, draw, is_slow))
+        (0..TUPLE_ATTEMPTS).find_map(|_| self.try_tuple(id, draw, is_slow, quick))
     }
 
     fn try_tuple(
@@ -27,12 +28,25 @@ impl Space {
         id: ClassId,
         draw: Draw,
         is_slow: &dyn Fn(DriveIndex) -> bool,
+        quick: bool,
     ) -> Option<TupleKey> {
         let class = self.class(id).clone();
+        let (copies, data) = (class.copies(), class.data());
         let wanted = TUPLE_CANDIDATES[class.parity() - 1];
-        let drawn = self.draw_stripes(id, wanted, draw, is_slow);
+        let (drawn, without) = self.draw_stripes(id, wanted, draw, is_slow);
         let drives: Vec<Vec<DriveIndex>> = drawn.iter().map(|&s| class.drives(s)).collect();
-        let chosen = choose_stripes(&drives, class.copies(), class.data());
+        let has_quick_slot = |stripes: &[&[DriveIndex]], slots: &[Slot]| {
+            let position = |slot: usize, copy: usize| match copy {
+                0 => slot,
+                _ => usize::from(slots[slot][copy]),
+            };
+            let at = |slot, copy| stripes[copy][position(slot, copy)];
+            (0..slots.len()).any(|slot| (0..copies).all(|copy| !is_slow(at(slot, copy))))
+        };
+        // Rather with drives in common than with a slow one.
+        let chosen = choose_stripes(&drives[..without], copies, data)
+            .or_else(|| choose_stripes_where(&drives, copies, data, has_quick_slot))
+            .or_else(|| if quick { None } else { choose_stripes(&drives, copies, data) });
         let Some(chosen) = chosen else {
             drawn.into_iter().for_each(|stripe| self.give_back(stripe));
             return None;
@@ -45,14 +59,15 @@ impl Space {
         Some(stripes[0])
     }
 
-    /// `wanted` free stripes, as many of them without slow drives as a bounded search finds.
+    /// `wanted` free stripes, as many of them without slow drives as a bounded search finds: so
+    /// many, and they come first.
     fn draw_stripes(
         &mut self,
         id: ClassId,
         wanted: usize,
         draw: Draw,
         is_slow: &dyn Fn(DriveIndex) -> bool,
-    ) -> SmallVec<[StripeId; 6]> {
+    ) -> (SmallVec<[StripeId; 6]>, usize) {
         let class = self.class(id).clone();
         let (mut quick, mut slow) = (SmallVec::new(), SmallVec::<[StripeId; 6]>::new());
         while quick.len() < wanted && quick.len() + slow.len() < wanted + STRIPE_CANDIDATES {
@@ -61,11 +76,12 @@ impl Space {
             let is_slow = (0..class.width()).any(|at| is_slow(class.drive(stripe, at)));
             if is_slow { slow.push(stripe) } else { quick.push(stripe) }
         }
+        let without = quick.len();
         while quick.len() < wanted && !slow.is_empty() {
             quick.push(slow.remove(0));
         }
         slow.into_iter().for_each(|stripe| self.give_back(stripe));
-        quick
+        (quick, without)
     }
 
     fn match_slots(&self, class: &Class, stripes: &[StripeId]) -> Box<[[u8; 2]]> {
@@ -75,7 +91,7 @@ impl Space {
         let drives: Vec<Vec<DriveIndex>> = stripes.iter().map(data).collect();
         let views: Vec<&[DriveIndex]> = drives.iter().map(Vec::as_slice).collect();
         let matched = layout::match_slots(&views).expect("choose_stripes checks for a matching");
-        let third = |slot: &layout::Slot| if stripes.len() == 3 { slot[2] } else { 0 };
+        let third = |slot: &Slot| if stripes.len() == 3 { slot[2] } else { 0 };
         matched.iter().map(|slot| [slot[1], third(slot)]).collect()
     }
 
