@@ -126,7 +126,7 @@ pub const FLUSH_LOOK: Nanos = Nanos::from_millis(20);
 /// second drive that stops within the same milliseconds is rare enough to wait for.
 pub const WRITE_HEDGES_MAX: usize = 2;
 /// Spare slots passed over because of a slow drive before the least bad is taken.
-pub const SPARE_LOOKS_MAX: usize = 32;
+pub const SPARE_LOOKS_MAX: usize = 128;
 /// Tuples built in search of a slot without a slow drive.
 pub const SPARE_BUILDS_MAX: usize = 8;
 /// Free stripes drawn in search of one without a slow drive: with 7 of 8 drives in each, one of

@@ -205,9 +205,9 @@ impl<E: Env> Shard<E> {
         Some(self.spot(&state, class, packed.key, packed.slot, packed.next_page))
     }
 
-    /// Drives that a write had better go round (FusionRAID §4.3).
+    /// Drives that a write had better go round (FusionRAID §4.3). Lost ones hold nobody up.
     pub fn is_shunned(&self, drive: layout::DriveIndex, avoid: &Avoid) -> bool {
-        self.array.is_slow(drive) || avoid.contains(&drive)
+        self.array.is_active(drive) && (self.array.is_slow(drive) || avoid.contains(&drive))
     }
 
     /// Whether there is any drive to go round.

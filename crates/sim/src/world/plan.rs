@@ -251,11 +251,13 @@ impl Plan {
         volumes.unwrap_or(1).min(self.spec.parity)
     }
 
-    /// Requests stay quick whatever happens in the world: spikes are gone round, and at no time
-    /// more drives misbehave than the parity bears.
+    /// Requests stay quick whatever happens in the world: spikes are gone round, at no time more
+    /// drives misbehave than the parity bears, and there is space: what dies is not used again until
+    /// every drive has flushed.
     pub fn is_flat(&self) -> bool {
         let Tails { spikes, limited, any_may_hesitate, .. } = self.tails;
-        spikes == SpikeHandling::default() && !limited && !any_may_hesitate && !self.modelled
+        let roomy = self.fill == Fill::Calm && !self.modelled;
+        spikes == SpikeHandling::default() && roomy && !limited && !any_may_hesitate
     }
 
     /// One line about the world.

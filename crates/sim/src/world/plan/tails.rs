@@ -20,9 +20,9 @@ const SLOW_PERCENT: u32 = 1000;
 const AT_ONCE: u32 = u32::MAX;
 /// Hangs begin within this time of a session.
 const SPAN: Nanos = Nanos::from_secs(1);
-/// What dies while a drive hangs is not used again until it answers: pools have room for that much
-/// more on each drive.
-const ROOM: u64 = 40 << 20;
+/// What dies while a drive hangs is not used again until it answers: pools that are not to
+/// be full have so much more room on each drive.
+const ROOM: u64 = 100 << 20;
 /// Longest pauses of clients between requests, in microseconds: with the longest, a session lasts
 /// as long as the ladder takes to the top.
 const THINK: [u64; 5] = [0, 400, 20_000, 100_000, 500_000];
@@ -30,7 +30,9 @@ const THINK: [u64; 5] = [0, 400, 20_000, 100_000, 500_000];
 pub(super) fn draw(seed: u64) -> Plan {
     let mut rng = Rng::new(mix(seed) ^ 0x7a115);
     let mut plan = swarm::draw_base(&mut rng, seed, Generation::Tails, false);
-    plan.drive_bytes += ROOM;
+    if plan.fill == Fill::Calm {
+        plan.drive_bytes += ROOM;
+    }
     plan.tails.competing = plan.fill == Fill::Pressure && rng.chance(1, 2);
     swarm::draw_volumes(&mut plan, &mut rng, false);
     swarm::draw_victims(&mut plan, &mut rng);
