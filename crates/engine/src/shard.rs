@@ -430,8 +430,9 @@ impl<E: Env> Shard<E> {
     ) -> Option<()> {
         self.ensure_free(state, class, claim)?;
         let slow = |drive| self.is_shunned(drive, avoid);
-        let passed = self.array.active().into_iter().filter(|&drive| slow(drive)).count();
-        let quick = passed > 0 && self.array.len() - passed >= class.copies();
+        let active = self.array.active();
+        let passed = active.iter().filter(|&&drive| slow(drive)).count();
+        let quick = passed > 0 && active.len() - passed >= class.copies();
         let build = |state: &mut State, quick| {
             let mut draw = |below: usize| (self.env.random() % below as u64) as usize;
             state.space.build_tuple(class.id, &mut draw, &slow, quick)

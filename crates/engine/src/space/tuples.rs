@@ -12,7 +12,7 @@ use crate::tuple::{Tuple, TupleKey};
 impl Space {
     /// Builds a tuple from free stripes (FusionRAID §4.2: random choices, fewest common
     /// drives, cycling around those), rather of stripes without slow drives (§4.3), or else with a
-    /// slot without; if `quick`, not otherwise. `None`: not enough of those are free.
+    /// slot without, nor lost ones; if `quick`, not otherwise. `None`: not enough of those are free.
     pub fn build_tuple(
         &mut self,
         id: ClassId,
@@ -41,10 +41,11 @@ impl Space {
                 _ => usize::from(slots[slot][copy]),
             };
             let at = |slot, copy| stripes[copy][position(slot, copy)];
-            (0..slots.len()).any(|slot| (0..copies).all(|copy| !is_slow(at(slot, copy))))
+            let is_good = |drive| !is_slow(drive) && !self.is_avoided(drive);
+            (0..slots.len()).any(|slot| (0..copies).all(|copy| is_good(at(slot, copy))))
         };
         // Rather with drives in common than with a slow one.
-        let chosen = choose_stripes(&drives[..without], copies, data)
+        let chosen = choose_stripes_where(&drives[..without], copies, data, has_quick_slot)
             .or_else(|| choose_stripes_where(&drives, copies, data, has_quick_slot))
             .or_else(|| if quick { None } else { choose_stripes(&drives, copies, data) });
         let Some(chosen) = chosen else {
