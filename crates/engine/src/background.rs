@@ -199,9 +199,22 @@ impl<E: Env> Shard<E> {
                 if !gained && self.state.borrow().space.limbo_len() > 0 {
                     return Ok(self.flush_limbo().await? > 0);
                 }
+                if !gained && facts.starved && facts.free > facts.reserve {
+                    self.exchange_stripe(class).await?;
+                }
                 Ok(gained)
             }
         }
+    }
+
+    /// Somebody waits although stripes are free: those may all have their data on one drive, and
+    /// make no tuple. Moves a full stripe there, so that its place is free instead (world 31403).
+    async fn exchange_stripe(&self, class: &Rc<Class>) -> Result<(), RequestError> {
+        let draw = self.env.random();
+        let stripe = self.state.borrow().space.any_raid_stripe(class.id, draw);
+        let Some(stripe) = stripe else { return Ok(()) };
+        self.vacate_stripes(class, &[stripe]).await?;
+        self.flush_limbo().await.map(|_| ())
     }
 
     /// Merges blocks in too many pieces, and under memory pressure any patched blocks.

@@ -110,7 +110,8 @@ impl<E: Env> Shard<E> {
             for &(drive, _) in &dirty {
                 self.start_flush(drive);
             }
-            let hung = dirty.iter().all(|&(drive, _)| self.hangs(drive));
+            let hangs = |&(drive, _): &(DriveIndex, u64)| self.is_silent_for(drive, FLUSH_PATIENCE);
+            let hung = dirty.iter().all(hangs);
             // A drive may have been lost meanwhile.
             if hung && dirty.len() <= spared.min(self.may_hang()) {
                 return true;
@@ -126,11 +127,6 @@ impl<E: Env> Shard<E> {
         let array = self.array.clone();
         let run = async move { array.run_flush(drive, covered).await };
         self.array.leftovers.leave(&self.env, run);
-    }
-
-    fn hangs(&self, drive: DriveIndex) -> bool {
-        let oldest = self.array.monitor.watch(drive).borrow().oldest();
-        oldest.is_some_and(|oldest| self.env.now().0.saturating_sub(oldest) >= FLUSH_PATIENCE.0)
     }
 
     /// Frees dead stripes whose death is durable and unobserved.

@@ -117,6 +117,8 @@ pub const LATENCY_MAX: Nanos = Nanos::from_secs(600);
 pub const LATENCY_DIGITS: u8 = 2;
 /// Spikes of one drive between two looks at them: a look comes fifty times a second.
 pub const SPIKES_UNTOLD_MAX: usize = 64;
+/// Among slow drives, one that has not answered for so long is the worst: the ladder's first step.
+pub const HANG_AFTER: Nanos = Nanos::from_millis(100);
 /// A drive that has not answered for so long hangs, and clients' flushes do without it: consumer
 /// SSDs take tenths of a second to flush a full cache.
 pub const FLUSH_PATIENCE: Nanos = Nanos::from_secs(1);

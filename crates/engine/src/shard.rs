@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::{Rc, Weak};
 
 use format::{ClassId, Record, StripeId, VolumeId};
-use io::Env;
 use io::sync::{Event, Turn};
+use io::{Env, Nanos};
 use smallvec::SmallVec;
 
 use crate::api::{
@@ -24,8 +24,8 @@ use crate::geometry::{BlockAddress, Class, PoolGeometry};
 use crate::journal::Journal;
 use crate::label::Labels;
 use crate::limits::{
-    PACKED_SLOTS_OPEN, PATCH_BUDGET_BYTES, RESERVE_STRIPES, SPARE_BUILDS_MAX, SPARE_IDLE,
-    SPARE_LOOKS_MAX, SPARE_MAX, SPARE_TUPLES_AT_REST, TUPLE_CANDIDATES,
+    HANG_AFTER, PACKED_SLOTS_OPEN, PATCH_BUDGET_BYTES, RESERVE_STRIPES, SPARE_BUILDS_MAX,
+    SPARE_IDLE, SPARE_LOOKS_MAX, SPARE_MAX, SPARE_TUPLES_AT_REST, TUPLE_CANDIDATES,
 };
 use crate::locks::RangeLocks;
 use crate::map::{BlockMap, Deltas};
@@ -207,12 +207,30 @@ impl<E: Env> Shard<E> {
 
     /// Drives that a write had better go round (FusionRAID §4.3). Lost ones hold nobody up.
     pub fn is_shunned(&self, drive: layout::DriveIndex, avoid: &Avoid) -> bool {
-        self.array.is_active(drive) && (self.array.is_slow(drive) || avoid.contains(&drive))
+        let slow = |drive| {
+            self.array.is_slow(drive)
+                && (self.has_quick_drives() || self.is_silent_for(drive, HANG_AFTER))
+        };
+        self.array.is_active(drive) && (avoid.contains(&drive) || slow(drive))
     }
 
     /// Whether there is any drive to go round.
     pub fn has_slow(&self, avoid: &Avoid) -> bool {
         self.array.active().into_iter().any(|drive| self.is_shunned(drive, avoid))
+    }
+
+    /// Enough drives are quick for the copies of a block. If not, slow ones are better than those
+    /// that hang.
+    fn has_quick_drives(&self) -> bool {
+        let active = self.array.active();
+        let quick = active.into_iter().filter(|&drive| !self.array.is_slow(drive)).count();
+        quick >= self.journal.copies()
+    }
+
+    /// The drive has not answered something for so long.
+    pub fn is_silent_for(&self, drive: layout::DriveIndex, span: Nanos) -> bool {
+        let oldest = self.array.monitor.watch(drive).borrow().oldest();
+        oldest.is_some_and(|oldest| self.env.now().0.saturating_sub(oldest) >= span.0)
     }
 
     /// The lane of the hash, unless its slot has a slow drive: then the next one with a slot that

@@ -296,8 +296,11 @@ impl<E: Env> Shard<E> {
             slots.extend(slot);
             if !quick {
                 self.give_up(&Taken::Slots(slots));
+                if !avoid.is_empty() {
+                    return None;
+                }
                 let any = self.take_stripe(class, Claim::Foreground, avoid, false);
-                return any.filter(|_| avoid.is_empty()).map(Taken::Stripe);
+                return any.map(Taken::Stripe);
             }
         }
         Some(Taken::Slots(slots))

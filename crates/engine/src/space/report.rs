@@ -48,6 +48,19 @@ impl Space {
         found.into_iter().map(|(_, stripe)| stripe).collect()
     }
 
+    /// A RAID stripe of a class, from wherever `draw` falls on.
+    pub fn any_raid_stripe(&self, id: ClassId, draw: u64) -> Option<StripeId> {
+        let zones = self.zones.len() as u64;
+        let at = |step: u64| ((draw % zones + step) % zones) as u32;
+        (0..zones).map(at).find_map(|number| {
+            let zone = self.zones[number as usize].as_ref().filter(|zone| zone.class.id == id)?;
+            let stripes = zone.kinds.len() as u64;
+            let mut indexes = (0..stripes).map(|step| ((draw / zones + step) % stripes) as u32);
+            let index = indexes.find(|&index| zone.kinds[index as usize] == Kind::Raid)?;
+            Some(StripeId { zone: number, index })
+        })
+    }
+
     pub fn memory(&self) -> (u64, u64) {
         let zones: u64 = self
             .zones
