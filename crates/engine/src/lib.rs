@@ -30,6 +30,7 @@ mod locks;
 mod map;
 mod monitor;
 mod pacer;
+mod places;
 #[cfg(not(feature = "planted"))]
 mod planted;
 #[cfg(feature = "planted")]

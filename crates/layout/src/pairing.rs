@@ -202,8 +202,8 @@ pub fn choose_stripes<S: AsRef<[DriveIndex]>>(
     choose_stripes_where(candidates, copies, data, |_, _| true)
 }
 
-/// The same, of the choices that `is_wanted`, which is given the drives of the data positions of the
-/// chosen stripes and how these are matched.
+/// The same, of the choices that `is_wanted`, which is given the drives of the data positions of
+/// the chosen stripes and how these are matched.
 pub fn choose_stripes_where<S: AsRef<[DriveIndex]>>(
     candidates: &[S],
     copies: usize,

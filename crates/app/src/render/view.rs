@@ -48,7 +48,8 @@ mirror! {
     /// What the pool did since it was opened.
     Counters = engine::Counters {
         reads: u64, read_bytes: u64, writes: u64, write_bytes: u64, flushes: u64,
-        spared_flushes: u64, trims: u64, replicated_writes: u64, patch_writes: u64, stripe_writes: u64,
+        spared_flushes: u64, trims: u64,
+        replicated_writes: u64, patch_writes: u64, stripe_writes: u64,
         reconstructed_reads: u64, conversions: u64, compacted_stripes: u64,
         relocated_bytes: u64, merged_blocks: u64, journal_blocks: u64, journal_bytes: u64,
         checkpoints: u64, checkpoint_bytes: u64, space_waits: u64,

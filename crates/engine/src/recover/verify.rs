@@ -36,9 +36,9 @@ impl<D: Drive> Recovery<'_, D> {
     }
 
     /// A stripe is good if no more blocks are wrong, or can't be read, than parity makes up for.
-    /// Those are made whole from the rest: a drive that hung while the others were flushed may have
-    /// lost its block. If only too many can't be read, nothing says that the others are not what was
-    /// written, and reads of those fail.
+    /// Those are made whole from the rest: a drive that hung while the others were flushed may
+    /// have lost its block. If only too many can't be read, nothing says that the others are not
+    /// what was written, and reads of those fail.
     pub(super) async fn verify_stripe(
         &self,
         members: &[BlockAddress],

@@ -12,7 +12,8 @@ use crate::tuple::{Tuple, TupleKey};
 impl Space {
     /// Builds a tuple from free stripes (FusionRAID §4.2: random choices, fewest common
     /// drives, cycling around those), rather of stripes without slow drives (§4.3), or else with a
-    /// slot without, nor lost ones; if `quick`, not otherwise. `None`: not enough of those are free.
+    /// slot without, nor lost ones; if `quick`, not otherwise. `None`: not enough of those are
+    /// free.
     pub fn build_tuple(
         &mut self,
         id: ClassId,

@@ -252,8 +252,8 @@ impl Plan {
     }
 
     /// Requests stay quick whatever happens in the world: spikes are gone round, at no time more
-    /// drives misbehave than the parity bears, and there is space: what dies is not used again until
-    /// every drive has flushed.
+    /// drives misbehave than the parity bears, and there is space: what dies is not used again
+    /// until every drive has flushed.
     pub fn is_flat(&self) -> bool {
         let Tails { spikes, limited, any_may_hesitate, .. } = self.tails;
         let roomy = self.fill == Fill::Calm && !self.modelled;
