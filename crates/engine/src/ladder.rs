@@ -209,7 +209,7 @@ impl<E: Env> Shard<E> {
             let took = shard.now() - begin;
             let mut watch = shard.array.monitor.watch(index).borrow_mut();
             watch.ladder.probing = false;
-            let quick = answered && took <= watch.usual();
+            let quick = answered && took <= watch.quick_upto();
             watch.ladder.good_probes = if quick { watch.ladder.good_probes + 1 } else { 0 };
         });
     }

@@ -13,6 +13,7 @@ use policy::hedge::{self, Budget};
 use policy::learn;
 
 use crate::api::{DriveHealth, DriveOverride, OperationLatencies, SpikeHandling, SpikeStatus};
+use crate::limits::{MUTE_DEADLINES, MUTE_MIN};
 use watch::Ticket;
 pub use watch::Watch;
 
@@ -101,6 +102,13 @@ impl Monitor {
         (self.is_shunned(drive), self.watch(drive).borrow().stragglers())
     }
 
+    /// The drive answers nothing at all, for longer than garbage collection takes: unlike in an
+    /// overload, where some drive is always behind but all go on answering.
+    pub fn is_mute(&self, drive: DriveIndex) -> bool {
+        let mute = MUTE_MIN.0.max(MUTE_DEADLINES * self.read_patience.get());
+        self.watch(drive).borrow().silent_for(self.now()) >= mute
+    }
+
     // ---- how long to wait
 
     pub fn read_patience(&self) -> Option<u64> {
@@ -148,8 +156,8 @@ impl Monitor {
             let peers = quantiles.iter().enumerate().filter(|&(other, _)| other != at);
             let mut peers: Vec<u64> = peers.filter_map(|(_, all)| all[2]).collect();
             let mut watch = watch.borrow_mut();
-            let usual = learn::threshold(watch.learning, quantiles[at][2], &mut peers);
-            watch.set_usual(now, usual);
+            let slow_from = learn::slow_from(watch.learning, quantiles[at][2], &mut peers);
+            watch.set_slow_from(now, slow_from);
         }
     }
 

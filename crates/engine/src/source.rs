@@ -73,7 +73,10 @@ impl<E: Env> Shard<E> {
                     }
                 }
                 Outcome::Late if rest.len() == 0 => patience.give_up(),
-                Outcome::Late if patience.may_hedge(cost(source, rest.as_slice()[0])) => {
+                Outcome::Late
+                    if monitor.is_mute(source.copies[0].drive)
+                        || patience.may_hedge(cost(source, rest.as_slice()[0])) =>
+                {
                     self.count(|counters| counters.hedged_reads += 1);
                     let next = rest.next().expect("just counted");
                     running.push(self.start(source, next, first, len));
@@ -112,7 +115,9 @@ impl<E: Env> Shard<E> {
         let monitor = &self.array.monitor;
         let sits_out = monitor.watch(source.copies[0].drive).borrow().sits_out();
         self.is_rebuilt_quickly(source)
-            && (sits_out || monitor.spend(0, cost(source, Kind::Rebuild)))
+            && (sits_out
+                || monitor.is_mute(source.copies[0].drive)
+                || monitor.spend(0, cost(source, Kind::Rebuild)))
     }
 
     fn is_rebuilt_quickly(&self, source: &Source) -> bool {

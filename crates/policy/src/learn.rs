@@ -16,6 +16,8 @@ pub const SAMPLES_MIN: u32 = 100;
 /// Bounds and factors of what is learned, by class of drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Learning {
+    /// Answers that are quicker are not slow, whatever is usual (ns): the machine's own noise.
+    pub noise: u64,
     /// t before anything is known, and its bounds (ns).
     pub initial: u64,
     pub least: u64,
@@ -27,17 +29,27 @@ pub struct Learning {
 /// SSDs: spikes of 3.8 ms (data centre) to 30 ms (consumer) stand out from answers of 0.1 to 1 ms
 /// (FusionRAID §2.3); below 0.3 ms a slow answer costs less than going round it.
 pub const SSD: Learning =
-    Learning { initial: 2_000_000, least: 300_000, most: 20_000_000, factor: 2 };
+    Learning { noise: 100_000, initial: 2_000_000, least: 300_000, most: 20_000_000, factor: 2 };
 /// Disks: a full stroke and a turn are 25 ms, a queue of 32 behind them half a second.
-pub const HDD: Learning =
-    Learning { initial: 100_000_000, least: 30_000_000, most: 1_000_000_000, factor: 2 };
+pub const HDD: Learning = Learning {
+    noise: 1_000_000,
+    initial: 100_000_000,
+    least: 30_000_000,
+    most: 1_000_000_000,
+    factor: 2,
+};
 
-/// t for a drive. `own`, `peers`: what is usual ([`USUAL_PERMILLE`], ns) of those that have
-/// enough samples.
-pub fn threshold(learning: Learning, own: Option<u64>, peers: &mut [u64]) -> u64 {
+/// From when on an answer of a drive is slow, which makes it an outlier in the long run. `own`,
+/// `peers`: what is usual ([`USUAL_PERMILLE`], ns) of those that have enough samples.
+pub fn slow_from(learning: Learning, own: Option<u64>, peers: &mut [u64]) -> u64 {
     let typical = own.into_iter().chain(median(peers)).min();
     let learned = typical.map_or(learning.initial, |nanos| nanos * learning.factor);
-    learned.clamp(learning.least, learning.most)
+    learned.clamp(learning.noise, learning.most)
+}
+
+/// t for a drive whose answers are slow from `slow_from` on.
+pub fn threshold(learning: Learning, slow_from: u64) -> u64 {
+    slow_from.max(learning.least)
 }
 
 /// The middle one, the lower of two; `None` of none.
@@ -49,6 +61,10 @@ pub fn median(values: &mut [u64]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn threshold(learning: Learning, own: Option<u64>, peers: &mut [u64]) -> u64 {
+        super::threshold(learning, slow_from(learning, own, peers))
+    }
 
     #[test]
     fn one_bad_drive_moves_nobodys_threshold() {
@@ -67,6 +83,7 @@ mod tests {
     fn bounds_hold_and_nothing_known_is_the_start() {
         assert_eq!(threshold(SSD, None, &mut []), SSD.initial);
         assert_eq!(threshold(SSD, Some(1), &mut []), SSD.least);
+        assert_eq!(slow_from(SSD, Some(1), &mut []), SSD.noise);
         assert_eq!(threshold(HDD, Some(u64::MAX / 8), &mut []), HDD.most);
     }
 }

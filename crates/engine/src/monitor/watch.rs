@@ -23,8 +23,10 @@ pub struct Watch {
     pub learning: Learning,
     learned: bool,
     /// Slower than this (ns) is slow, whatever t is: a multiple of what is usual for drives here.
-    usual: u64,
+    slow_from: u64,
     outstanding: Outstanding,
+    /// When it answered last.
+    answered: u64,
     reads: Recent,
     writes: Recent,
     /// Reads and writes together, for t.
@@ -69,10 +71,11 @@ impl Watch {
         };
         Watch {
             detector: SpikeDetector::new(config, now),
-            usual: learning.initial,
+            slow_from: learning.initial,
             learning,
             learned,
             outstanding: Outstanding::default(),
+            answered: now,
             reads: Recent::default(),
             writes: Recent::default(),
             both: Recent::default(),
@@ -97,6 +100,7 @@ impl Watch {
 
     pub fn end(&mut self, now: u64, ticket: Ticket, operation: Operation) {
         let took = now.saturating_sub(self.outstanding.remove(ticket.key));
+        self.answered = now;
         self.detector.complete(now, ticket.slot);
         self.note_spike(now);
         match operation {
@@ -113,7 +117,7 @@ impl Watch {
         }
         self.both.record(took);
         self.tally.operations += 1;
-        if took > self.usual {
+        if took > self.slow_from {
             self.tally.slow += 1;
             self.slow_in_tick = true;
         }
@@ -158,6 +162,11 @@ impl Watch {
         self.outstanding.oldest()
     }
 
+    /// For so long (ns) it has answered nothing of what is outstanding.
+    pub fn silent_for(&self, now: u64) -> u64 {
+        self.oldest().map_or(0, |oldest| now.saturating_sub(oldest.max(self.answered)))
+    }
+
     /// What reads and writes keep within (99 in 100 of each), and what is usual for both
     /// (`learn::USUAL_PERMILLE`), of those there are enough of.
     pub fn quantiles(&self) -> [Option<u64>; 3] {
@@ -168,18 +177,20 @@ impl Watch {
         [enough(&self.reads, 990), enough(&self.writes, 990), usual]
     }
 
-    /// What a drive like this one usually keeps within; t as well, if t is learned.
-    pub fn set_usual(&mut self, now: u64, usual: u64) {
-        self.usual = usual;
-        let window = self.detector.config().window;
+    /// From when on an answer of a drive like this one is slow; t as well, if t is learned.
+    pub fn set_slow_from(&mut self, now: u64, slow_from: u64) {
+        self.slow_from = slow_from;
+        let (window, t) =
+            (self.detector.config().window, learn::threshold(self.learning, slow_from));
         // Small changes are not worth new slots.
-        if self.learned && window.abs_diff(usual) > window / 8 {
-            self.detector.set_window(now, usual);
+        if self.learned && window.abs_diff(t) > window / 8 {
+            self.detector.set_window(now, t);
         }
     }
 
-    pub fn usual(&self) -> u64 {
-        self.usual
+    /// What a probe has to keep within.
+    pub fn quick_upto(&self) -> u64 {
+        learn::threshold(self.learning, self.slow_from)
     }
 
     /// A tick of the ladder is over.

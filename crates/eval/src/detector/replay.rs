@@ -72,7 +72,8 @@ fn learn_all(watches: &mut [Watch], now: u64, learning: Learning, permille: u32)
     for (at, watch) in watches.iter_mut().enumerate() {
         let others = usual.iter().enumerate().filter(|&(other, _)| other != at);
         let mut peers: Vec<u64> = others.filter_map(|(_, &nanos)| nanos).collect();
-        watch.set_window(now, learn::threshold(learning, usual[at], &mut peers));
+        let slow_from = learn::slow_from(learning, usual[at], &mut peers);
+        watch.set_window(now, learn::threshold(learning, slow_from));
     }
 }
 
