@@ -134,6 +134,14 @@ impl Monitor {
         allowed
     }
 
+    /// May something that is not late yet go another way at the cost of so many requests?
+    pub fn spend_early(&self, cost: usize) -> bool {
+        let mut budget = self.budget.get();
+        let allowed = budget.spend_early(cost as u32);
+        self.budget.set(budget);
+        allowed
+    }
+
     // ---- what is learned, every tick
 
     /// True if anything was asked of any drive since the last call, or is still outstanding.

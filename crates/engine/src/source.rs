@@ -117,7 +117,7 @@ impl<E: Env> Shard<E> {
         self.is_rebuilt_quickly(source)
             && (sits_out
                 || monitor.is_mute(source.copies[0].drive)
-                || monitor.spend(0, cost(source, Kind::Rebuild)))
+                || monitor.spend_early(cost(source, Kind::Rebuild)))
     }
 
     fn is_rebuilt_quickly(&self, source: &Source) -> bool {

@@ -42,6 +42,12 @@ impl Budget {
         self.hundredths = (self.hundredths + SHARE_PERCENT).min(SAVED_MAX * 100);
     }
 
+    /// May a request go another way before it is late? Half of what is saved stays for those that
+    /// are: it is they who make the tail.
+    pub fn spend_early(&mut self, cost: u32) -> bool {
+        self.hundredths >= (SAVED_MAX / 2 + cost) * 100 && self.spend(0, cost)
+    }
+
     /// May a request that has waited for `age` (ns) be sent a second way that costs as much as
     /// `cost` requests? Rebuilding a block reads one from each of the drives it is spread over.
     pub fn spend(&mut self, age: u64, cost: u32) -> bool {
@@ -73,6 +79,14 @@ mod tests {
             })
             .sum();
         assert_eq!(rebuilt, 200, "six times the cost, a sixth as often");
+    }
+
+    #[test]
+    fn going_round_early_leaves_half_for_those_who_are_late() {
+        let mut budget = Budget::default();
+        let early = std::iter::repeat_with(|| budget.spend_early(4)).take_while(|&yes| yes).count();
+        assert_eq!(early as u32, SAVED_MAX / 2 / 4);
+        assert!(budget.spend(0, SAVED_MAX / 2));
     }
 
     #[test]
