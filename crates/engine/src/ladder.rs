@@ -12,7 +12,8 @@ use layout::DriveIndex;
 use policy::health::{self, Facts, Reason, Rung, Tally};
 
 use crate::api::{DriveHealth, DriveOverride, DriveState, EventKind, RequestError, Severity};
-use crate::limits::{LADDER_TICK, PROBE_INTERVAL, TALLY_SPAN};
+use crate::geometry::Class;
+use crate::limits::{LADDER_TICK, PROBE_INTERVAL, PROBE_LOOKS_MAX, TALLY_SPAN};
 use crate::monitor::Watch;
 use crate::shard::Shard;
 
@@ -199,9 +200,7 @@ impl<E: Env> Shard<E> {
             watch.ladder.probing = true;
             watch.ladder.next_probe = now + PROBE_INTERVAL.0;
         }
-        let area = self.geometry.zone_bytes * u64::from(self.geometry.zone_count);
-        let pages = area / PAGE as u64;
-        let offset = self.geometry.zones.offset + self.env.random() % pages * PAGE as u64;
+        let offset = self.probe_offset(index);
         let shard = self.own();
         self.array.leftovers.leave(&self.env, async move {
             let begin = shard.now();
@@ -212,6 +211,24 @@ impl<E: Env> Shard<E> {
             let quick = answered && took <= watch.quick_upto();
             watch.ladder.good_probes = if quick { watch.ladder.good_probes + 1 } else { 0 };
         });
+    }
+
+    /// A page of the drive that holds something if there is any: what was never written, or was
+    /// discarded, is answered without a look at the flash.
+    fn probe_offset(&self, index: DriveIndex) -> u64 {
+        let state = self.state.borrow();
+        let written = |class: &Rc<Class>| {
+            let stripe = state.space.any_raid_stripe(class.id, self.env.random())?;
+            let at = |position| self.geometry.address(class, stripe, position);
+            (0..class.width()).map(at).find(|at| at.drive == index)
+        };
+        let looks = (0..PROBE_LOOKS_MAX).flat_map(|_| state.space.classes());
+        if let Some(at) = looks.into_iter().find_map(written) {
+            let pages = u64::from(self.geometry.block_pages());
+            return at.offset + self.env.random() % pages * PAGE as u64;
+        }
+        let area = self.geometry.zone_bytes * u64::from(self.geometry.zone_count);
+        self.geometry.zones.offset + self.env.random() % (area / PAGE as u64) * PAGE as u64
     }
 
     // ---- what an operator decides

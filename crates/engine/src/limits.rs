@@ -145,6 +145,11 @@ pub const LADDER_TICK: Nanos = Nanos::from_millis(20);
 pub const TALLY_SPAN: u64 = 100;
 /// Time between two probes of a drive that is gone round: too few to disturb it.
 pub const PROBE_INTERVAL: Nanos = Nanos::from_millis(50);
+/// Stripes drawn in search of one with a block on the drive to be probed.
+pub const PROBE_LOOKS_MAX: usize = 8;
+/// Zones of a class, and stripes in each, looked at for one that holds something.
+pub const RAID_ZONES_MAX: usize = 16;
+pub const RAID_LOOKS_MAX: u64 = 256;
 /// How long closing waits for operations that were left to themselves; a drive that still hangs
 /// then keeps its file open until it answers.
 pub const LEFTOVERS_PATIENCE: Nanos = Nanos::from_secs(5);

@@ -258,11 +258,20 @@ impl<E: Env> Shard<E> {
         }
     }
 
-    /// Takes back spare slots, the longest passed over first, until `keep` are left.
+    /// Takes back spare slots, the longest passed over first, until those of `keep` tuples are left.
     fn seal_spare(&self, class: ClassId, keep: usize) {
         let mut state = self.state.borrow_mut();
         let spare = &mut state.open.entry(class).or_default().spare;
-        let excess = spare.len().saturating_sub(keep);
+        let mut tuples: SmallVec<[TupleKey; 8]> = SmallVec::new();
+        let kept = spare.iter().rev().take_while(|(key, _)| {
+            let known = tuples.contains(key);
+            known
+                || tuples.len() < keep && {
+                    tuples.push(*key);
+                    true
+                }
+        });
+        let excess = spare.len() - kept.count();
         let taken: Vec<(TupleKey, usize)> = spare.drain(..excess).collect();
         for (key, _) in taken {
             let tuple = state.space.tuple_mut(key).expect("spare slots belong to tuples");
@@ -280,7 +289,7 @@ impl<E: Env> Shard<E> {
         }
         let classes: Vec<Rc<Class>> = self.state.borrow().space.classes().cloned().collect();
         for class in classes {
-            self.seal_spare(class.id, SPARE_TUPLES_AT_REST * class.data());
+            self.seal_spare(class.id, SPARE_TUPLES_AT_REST);
         }
     }
 

@@ -3,6 +3,7 @@
 use format::{ClassId, StripeId};
 
 use super::{Counters, Kind, Space};
+use crate::limits::{RAID_LOOKS_MAX, RAID_ZONES_MAX};
 use crate::tuple::Tuple;
 
 impl Space {
@@ -48,14 +49,18 @@ impl Space {
         found.into_iter().map(|(_, stripe)| stripe).collect()
     }
 
-    /// A RAID stripe of a class, from wherever `draw` falls on.
+    /// A RAID stripe of a class near to where `draw` falls, if there is one.
     pub fn any_raid_stripe(&self, id: ClassId, draw: u64) -> Option<StripeId> {
         let zones = self.zones.len() as u64;
         let at = |step: u64| ((draw % zones + step) % zones) as u32;
-        (0..zones).map(at).find_map(|number| {
+        let of_class = |number: u32| {
             let zone = self.zones[number as usize].as_ref().filter(|zone| zone.class.id == id)?;
+            Some((number, zone))
+        };
+        (0..zones).map(at).filter_map(of_class).take(RAID_ZONES_MAX).find_map(|(number, zone)| {
             let stripes = zone.kinds.len() as u64;
-            let mut indexes = (0..stripes).map(|step| ((draw / zones + step) % stripes) as u32);
+            let looks = stripes.min(RAID_LOOKS_MAX);
+            let mut indexes = (0..looks).map(|step| ((draw / zones + step) % stripes) as u32);
             let index = indexes.find(|&index| zone.kinds[index as usize] == Kind::Raid)?;
             Some(StripeId { zone: number, index })
         })
