@@ -117,8 +117,8 @@ pub const LATENCY_MAX: Nanos = Nanos::from_secs(600);
 pub const LATENCY_DIGITS: u8 = 2;
 /// Spikes of one drive between two looks at them: a look comes fifty times a second.
 pub const SPIKES_UNTOLD_MAX: usize = 64;
-/// A drive that answers nothing for so long, or for so many deadlines of reads, is mute: what is read
-/// from it is rebuilt at any cost. Data-centre SSDs collect garbage for 4 ms at a time.
+/// A drive that answers nothing for so long, or for so many deadlines of reads, is mute: what is
+/// read from it is rebuilt at any cost. Data-centre SSDs collect garbage for 4 ms at a time.
 pub const MUTE_MIN: Nanos = Nanos::from_millis(5);
 pub const MUTE_DEADLINES: u64 = 4;
 /// Among slow drives, one that has not answered for so long is the worst: the ladder's first step.

@@ -258,7 +258,8 @@ impl<E: Env> Shard<E> {
         }
     }
 
-    /// Takes back spare slots, the longest passed over first, until those of `keep` tuples are left.
+    /// Takes back spare slots, the longest passed over first, until those of `keep` tuples are
+    /// left.
     fn seal_spare(&self, class: ClassId, keep: usize) {
         let mut state = self.state.borrow_mut();
         let spare = &mut state.open.entry(class).or_default().spare;
