@@ -228,9 +228,10 @@ fn a_burst_of_one_volume_keeps_no_other_waiting_behind_it() {
         let bursting = read_all(env, &burst, 16 * KIB, 1000, 60_000);
         let running = read_all(env, &calm, 4 * KIB, 1, 500);
         let (bursted, ran) = futures_util::future::join(bursting, running).await;
-        // 32 for each drive are under way, four for each of its channels, if they were spread
-        // evenly. They are not: the volumes are small, and some drives hold more of them.
-        assert!(p99(&ran) <= 20 * TIME.0, "{} ns behind the burst", p99(&ran));
+        // 256 have places, 32 for each drive. They are not spread evenly: the drive that holds most
+        // of these small volumes gathers those that wait, at worst all of them, 32 for each of its
+        // channels. Without places it would be 125.
+        assert!(p99(&ran) <= 33 * TIME.0, "{} ns behind the burst", p99(&ran));
         assert!(p99(&bursted) >= 15 * TIME.0, "it was no burst: {} ns", p99(&bursted));
         pool.close().await.expect("closes");
     });
