@@ -187,6 +187,10 @@ impl<E: Env> Shard<E> {
         let mut lost: SmallVec<[(TupleKey, usize); 16]> = SmallVec::new();
         let mut slow: SmallVec<[(TupleKey, usize); 16]> = SmallVec::new();
         let (mut looks, mut builds) = (0, 0);
+        // With no room for more that are passed over, those would have to be used.
+        if state.open.entry(class.id).or_default().spare.len() >= SPARE_MAX {
+            self.take_back(state, class.id, SPARE_MAX / 2);
+        }
         let chosen = loop {
             let open = state.open.entry(class.id).or_default();
             let crowded = open.spare.len() + slow.len() >= SPARE_MAX;
@@ -273,7 +277,13 @@ impl<E: Env> Shard<E> {
                 }
         });
         let excess = spare.len() - kept.count();
-        let taken: Vec<(TupleKey, usize)> = spare.drain(..excess).collect();
+        self.take_back(&mut state, class, excess);
+    }
+
+    /// Takes back the `count` spare slots that were passed over longest ago.
+    fn take_back(&self, state: &mut State, class: ClassId, count: usize) {
+        let spare = &mut state.open.entry(class).or_default().spare;
+        let taken: Vec<(TupleKey, usize)> = spare.drain(..count).collect();
         for (key, _) in taken {
             let tuple = state.space.tuple_mut(key).expect("spare slots belong to tuples");
             tuple.unhanded -= 1;
