@@ -59,9 +59,9 @@ impl<E: Env> Shard<E> {
         self.array.is_active(drive) && (avoid.contains(&drive) || slow(drive))
     }
 
-    /// Whether there is any drive to go round.
-    pub fn has_slow(&self, avoid: &Avoid) -> bool {
-        self.array.active().into_iter().any(|drive| self.is_shunned(drive, avoid))
+    /// How many drives there are to go round.
+    pub fn slow_drives(&self, avoid: &Avoid) -> usize {
+        self.array.indexes().filter(|&drive| self.is_shunned(drive, avoid)).count()
     }
 
     /// Enough drives are quick for the copies of a block. If not, slow ones are better than those
@@ -313,9 +313,8 @@ impl<E: Env> Shard<E> {
     ) -> Option<()> {
         self.ensure_free(state, class, claim)?;
         let slow = |drive| self.is_shunned(drive, avoid);
-        let active = self.array.active();
-        let passed = active.iter().filter(|&&drive| slow(drive)).count();
-        let quick = passed > 0 && active.len() - passed >= class.copies();
+        let passed = self.slow_drives(avoid);
+        let quick = passed > 0 && self.array.active().len() - passed >= class.copies();
         let build = |state: &mut State, quick| {
             let mut draw = |below: usize| (self.env.random() % below as u64) as usize;
             state.space.build_tuple(class.id, &mut draw, &slow, quick)
@@ -389,7 +388,7 @@ impl<E: Env> Shard<E> {
         let mut state = self.state.borrow_mut();
         self.ensure_free(&mut state, class, claim)?;
         let shunned = |drive| self.is_shunned(drive, avoid);
-        let slow = self.array.active().into_iter().filter(|&drive| shunned(drive)).count();
+        let slow = self.slow_drives(avoid);
         // Whether there are stripes without them, free or not.
         let wide = self.array.len() - slow >= class.width();
         if quick && !wide {

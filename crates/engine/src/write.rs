@@ -284,7 +284,7 @@ impl<E: Env> Shard<E> {
         if let Some(stripe) = self.take_stripe(class, Claim::Foreground, avoid, true) {
             return Some(Taken::Stripe(stripe));
         }
-        if !self.has_slow(avoid) {
+        if self.slow_drives(avoid) == 0 {
             return None;
         }
         let mut slots = Slots::new();
