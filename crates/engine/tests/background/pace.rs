@@ -57,25 +57,27 @@ async fn eager_pool(world: &Virtual) -> (Pool<VirtEnv>, Volume<VirtEnv>) {
 
 #[test]
 fn conversion_yields_to_requests_and_takes_the_idle_pool() {
-    let world = Virtual::new(8, 64 * MIB, 31);
+    let world = Virtual::new(8, 512 * MIB, 31);
     world.block_on(async {
         let (pool, volume) = eager_pool(&world).await;
         clients(&world, &volume, 64, (800, 40), 300).await;
-        let (busy, backlog) = (pool.counters().conversions, pool.status().backlog);
-        assert_eq!(backlog.pressure_permille, 0, "there is plenty of space");
+        assert_eq!(pool.counters().space_waits, 0, "there is plenty of space");
+        let backlog = pool.status().backlog;
+        assert_eq!(backlog.pressure_permille, 0);
         assert!(backlog.pauses > 0 && backlog.tuples_due > 100, "{backlog:?}");
-        // The rest without a request.
+        // Most of the rest without a request.
         let mut millis = 0;
-        while pool.status().backlog.tuples >= 8 && millis < 300 {
+        while pool.status().backlog.tuples >= 100 && millis < 1000 {
             sleep(world.env(), 5).await;
             millis += 5;
         }
-        let (idle, left) = (pool.counters().conversions - busy, pool.status().backlog);
-        let rates = (busy / 300, idle / millis);
-        println!("{busy} tuples in 300 ms beside requests, {idle} in {millis} ms without");
-        assert!(idle * 300 > 4 * busy * millis, "tuples a millisecond: {rates:?}");
+        let (busy, all) = (backlog.background_bytes, pool.status().backlog.background_bytes);
+        println!("{busy} bytes in 300 ms beside requests, {} in {millis} ms without", all - busy);
+        assert!((all - busy) * 300 > 3 * busy * millis);
+        // And what was kept for drives that were slow.
+        sleep(world.env(), 2000).await;
+        let left = pool.status().backlog;
         assert!(left.tuples < 8, "{left:?}");
-        assert!(left.background_bytes > backlog.background_bytes);
         drop(volume);
         pool.close().await.expect("closes");
     });
