@@ -1,9 +1,9 @@
 //! `eval engine`: what the engine itself costs, over memory drives, without transport.
 
-use engine::{CreateSpec, OpenOptions, Pool, Volume, create};
+use engine::{CreateSpec, OpenOptions, Pool, SpikeHandling, Volume, create};
 use io::uring::UringEnv;
 
-use crate::load::{self, Kind, Load};
+use crate::load::{self, Kind, Load, Outcome};
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -16,51 +16,120 @@ pub struct Options {
     /// Requests of each kind
     #[arg(long, default_value_t = 400_000)]
     requests: u64,
+    /// Compares with detection and histograms off, and prints ratios instead
+    #[arg(long)]
+    overhead: bool,
+    /// Rounds of the comparison; the median counts
+    #[arg(long, default_value_t = 31)]
+    rounds: usize,
 }
 
 const KIB: u64 = 1 << 10;
 
+/// Name, kind, bytes, and how many times fewer requests than asked for.
+const OPERATIONS: [(&str, Kind, u64, u64); 8] = [
+    ("4 KiB random read", Kind::Read, 4 * KIB, 1),
+    ("64 KiB random read", Kind::Read, 64 * KIB, 8),
+    ("4 KiB random write", Kind::Write, 4 * KIB, 2),
+    ("4 KiB random write, FUA", Kind::Durable, 4 * KIB, 8),
+    ("512 B random write", Kind::Write, 512, 8),
+    ("512 B as read and write of a page", Kind::PageUpdate, 512, 8),
+    ("64 KiB random write", Kind::Write, 64 * KIB, 16),
+    ("384 KiB full stripe write", Kind::Write, 384 * KIB, 64),
+];
+
+const DEPTHS: [usize; 2] = [1, 32];
+
 pub fn run(options: &Options) {
     let env = UringEnv::new().expect("this benchmark needs io_uring");
     println!("engine alone, {} memory drives, 6+1, 64 KiB blocks, one core", options.drives);
-    println!("{:<34} {:>4} {:>12} {:>10} {:>10}", "operation", "QD", "op/s", "p50 us", "p99 us");
-    env.block_on(async {
-        let volume = pool(&env, options).await;
-        let span = volume.size();
-        load::fill(&volume, span, 384 * KIB).await;
-        for (name, kind, bytes, scale) in [
-            ("4 KiB random read", Kind::Read, 4 * KIB, 1),
-            ("64 KiB random read", Kind::Read, 64 * KIB, 8),
-            ("4 KiB random write", Kind::Write, 4 * KIB, 2),
-            ("4 KiB random write, FUA", Kind::Durable, 4 * KIB, 8),
-            ("512 B random write", Kind::Write, 512, 8),
-            ("512 B as read and write of a page", Kind::PageUpdate, 512, 8),
-            ("64 KiB random write", Kind::Write, 64 * KIB, 16),
-            ("384 KiB full stripe write", Kind::Write, 384 * KIB, 64),
-        ] {
-            for depth in [1, 32] {
-                let requests = options.requests / scale;
-                let load =
-                    Load { kind, bytes, align: bytes, depth, requests, span, seed: depth as u64 };
-                let done = load::run(&env, &volume, load).await;
-                let (p50, p99) = (done.micros(0.5), done.micros(0.99));
-                println!(
-                    "{name:<34} {depth:>4} {:>12.0} {p50:>10.2} {p99:>10.2}",
-                    done.per_second()
-                );
-            }
-        }
-    });
+    match options.overhead {
+        true => env.block_on(overhead(&env, options)),
+        false => env.block_on(speed(&env, options)),
+    }
     env.drop_tasks();
 }
 
-async fn pool(env: &UringEnv, options: &Options) -> Volume<UringEnv> {
+async fn speed(env: &UringEnv, options: &Options) {
+    println!("{:<34} {:>4} {:>12} {:>10} {:>10}", "operation", "QD", "op/s", "p50 us", "p99 us");
+    let volume = filled(env, options, SpikeHandling::default()).await;
+    for (name, kind, bytes, scale) in OPERATIONS {
+        for depth in DEPTHS {
+            let done = measure(env, &volume, kind, bytes, depth, options.requests / scale).await;
+            let (p50, p99) = (done.micros(0.5), done.micros(0.99));
+            println!("{name:<34} {depth:>4} {:>12.0} {p50:>10.2} {p99:>10.2}", done.per_second());
+        }
+    }
+}
+
+/// The same pool three times in one process: without spike handling and histograms, with detection
+/// and histograms, with all that acts on them. They take turns in short rounds, in another order
+/// each time, so that whatever else the machine does meets all alike.
+async fn overhead(env: &UringEnv, options: &Options) {
+    let mut pools = Vec::new();
+    for handling in [SpikeHandling::OFF, SpikeHandling::WATCH, SpikeHandling::default()] {
+        pools.push(filled(env, options, handling).await);
+    }
+    println!(
+        "{:<34} {:>4} {:>12} {:>12} {:>12} {:>10} {:>10}",
+        "operation", "QD", "off op/s", "detect op/s", "all op/s", "detect %", "all %"
+    );
+    for (name, kind, bytes, scale) in OPERATIONS {
+        for depth in DEPTHS {
+            let requests = (options.requests / scale / 8).max(1);
+            let mut rates = [const { Vec::new() }; 3];
+            for round in 0..options.rounds {
+                for turn in 0..pools.len() {
+                    let at = (round + turn) % pools.len();
+                    let done = measure(env, &pools[at], kind, bytes, depth, requests).await;
+                    rates[at].push(done.per_second());
+                }
+            }
+            let slower = |at: usize| {
+                let each =
+                    rates[0].iter().zip(&rates[at]).map(|(off, on)| (off / on - 1.0) * 100.0);
+                median(each.collect())
+            };
+            println!(
+                "{name:<34} {depth:>4} {:>12.0} {:>12.0} {:>12.0} {:>10.1} {:>10.1}",
+                median(rates[0].clone()),
+                median(rates[1].clone()),
+                median(rates[2].clone()),
+                slower(1),
+                slower(2),
+            );
+        }
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+async fn measure(
+    env: &UringEnv,
+    volume: &Volume<UringEnv>,
+    kind: Kind,
+    bytes: u64,
+    depth: usize,
+    requests: u64,
+) -> Outcome {
+    let span = volume.size();
+    let load = Load { kind, bytes, align: bytes, depth, requests, span, seed: depth as u64 };
+    load::run(env, volume, load).await
+}
+
+/// A full volume, on a pool that is half full: room to write without compaction in the way.
+async fn filled(env: &UringEnv, options: &Options, spikes: SpikeHandling) -> Volume<UringEnv> {
     let size = options.drive_mib << 20;
     let drives = load::memory_drives(options.drives, size).await;
     let plan = create(env, &drives, &CreateSpec::new("bench")).await.expect("a pool");
-    let pool = Pool::open(env, drives, OpenOptions::default()).await.expect("it opens");
-    // Half full: room to write without compaction in the way.
+    let opened = Pool::open(env, drives, OpenOptions { spikes, ..OpenOptions::default() }).await;
+    let pool = opened.expect("it opens");
     let size = plan.usable_bytes / 2 / (384 * KIB) * (384 * KIB);
     pool.volume_create("v", size, None, None).await.expect("a volume");
-    pool.volume("v").expect("just made")
+    let volume = pool.volume("v").expect("just made");
+    load::fill(&volume, size, 384 * KIB).await;
+    volume
 }

@@ -14,3 +14,4 @@ pub mod recovery;
 pub mod space;
 pub mod spikes;
 pub mod tail;
+pub mod thresholds;

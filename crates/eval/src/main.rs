@@ -2,13 +2,15 @@
 //!
 //! `eval engine` the engine alone, no transport; `eval space` overwriting a full volume for a
 //! long time; `eval recovery` metadata size and opening after a kill; `eval model` how fast
-//! modelled drives are; `eval detector` the spike detector against an oracle.
+//! modelled drives are; `eval detector` the spike detector against an oracle; the rest compares
+//! arrays over modelled drives in virtual time.
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use eval::{
     conversion, detector, engine_speed, model_speed, pressure, recovery, space, spikes, tail,
+    thresholds,
 };
 
 #[derive(Parser)]
@@ -34,6 +36,8 @@ enum Experiment {
     Tail(tail::Options),
     /// The slowest 1 % with and without redirection, FusionRAID Table 6 (virtual time)
     Spikes(spikes::Options),
+    /// How much the detector's t and x^ matter, FusionRAID Figure 13 (d) (virtual time)
+    Thresholds(thresholds::Options),
     /// What conversion costs and gives, FusionRAID Figure 13 (virtual time)
     Conversion(conversion::Options),
     /// A pool nearly full under a sustained load, second by second (virtual time)
@@ -61,6 +65,7 @@ fn main() -> ExitCode {
         Experiment::Detector(options) => detector::run(&options).map_err(|e| e.to_string()),
         Experiment::Tail(options) => tail::run(&options),
         Experiment::Spikes(options) => spikes::run(&options),
+        Experiment::Thresholds(options) => thresholds::run(&options),
         Experiment::Conversion(options) => conversion::run(&options),
         Experiment::Pressure(options) => pressure::run(&options),
     };

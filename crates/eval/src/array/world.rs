@@ -118,6 +118,27 @@ impl World {
         })
     }
 
+    /// Waits until the drives have collected what garbage earlier writes made due. They are asked
+    /// for something now and then: a drive that nobody talks to may not begin.
+    pub async fn settle(&self) {
+        const LOOK: Nanos = Nanos::from_millis(10);
+        const QUIET_LOOKS: usize = 50;
+        const LOOKS_MAX: usize = 6_000;
+        let collecting = |member: &Member| member.port.with_model(|_, model| model.is_collecting());
+        let mut quiet = 0;
+        for _ in 0..LOOKS_MAX {
+            for member in &self.members {
+                let read = io::Drive::read(&member.drive, 0, io::PAGE).await;
+                read.expect("nothing is wrong with the drives");
+            }
+            self.env.sleep_until(self.env.now() + LOOK).await;
+            quiet = if self.members.iter().any(collecting) { 0 } else { quiet + 1 };
+            if quiet == QUIET_LOOKS {
+                break;
+            }
+        }
+    }
+
     /// Ends the machine; its drives stay as they are. Nothing may be under way.
     pub fn rest(self) -> Rest {
         let at = self.env.now();
