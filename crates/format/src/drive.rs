@@ -19,7 +19,8 @@
 //! 144 | zones: offset, length (16)                                            |
 //! 160 | block size                        | zones                             |
 //! 168 | index           | scheme          | shards          | members         |
-//! 176 | clean  | n      | pool name, n bytes of 63, then 15 bytes zero         |
+//! 176 | clean  | n      | pool name, n bytes of 63, then 1 byte zero           |
+//! 242 | group           | 12 bytes zero                                       |
 //! 256 | per shard: checkpoint seq, first journal block, objects, fingerprint (32 each)
 //!   . | per member: drive uuid (16), size (8), state (1), 0 (7)               |
 //!   . | zero up to 16384                                                      |
@@ -42,10 +43,17 @@ pub const MAX_MEMBERS: usize = 256;
 pub const MAX_SHARDS: usize = 16;
 /// Incompatible feature: volumes may have limits (record 14, end of the configuration).
 pub const INCOMPAT_LIMITS: u64 = 1;
+/// Incompatible feature: an in-place scheme, with drives in groups.
+pub const INCOMPAT_GROUPS: u64 = 2;
 /// Incompatible features this software knows.
-pub const KNOWN_INCOMPAT: u64 = INCOMPAT_LIMITS;
+pub const KNOWN_INCOMPAT: u64 = INCOMPAT_LIMITS | INCOMPAT_GROUPS;
 /// `Superblock::scheme`: FusionRAID over RAID+.
 pub const SCHEME_FUSION: u16 = 1;
+/// In-place schemes: chunks without redundancy, mirrors, one or two parity chunks a stripe.
+pub const SCHEME_STRIPES: u16 = 2;
+pub const SCHEME_MIRRORS: u16 = 3;
+pub const SCHEME_PARITY1: u16 = 4;
+pub const SCHEME_PARITY2: u16 = 5;
 
 const AT_COPY: usize = 10;
 const AT_CRC: usize = 12;
@@ -130,6 +138,8 @@ pub struct Superblock {
     pub features: Features,
     pub clean: bool,
     pub scheme: u16,
+    /// Drives of a group, of in-place schemes; 0 for others.
+    pub group: u16,
     pub shards: u16,
     pub block_size: u32,
     pub zone_bytes: u64,
@@ -191,7 +201,9 @@ impl Superblock {
         w.flag(self.clean);
         w.u8(self.pool_name.len() as u8);
         w.bytes(self.pool_name.as_bytes());
-        w.zeros(NAME_MAX - self.pool_name.len() + 15);
+        w.zeros(NAME_MAX - self.pool_name.len() + 1);
+        w.u16(self.group);
+        w.zeros(12);
         for root in &self.checkpoint {
             let fields = [root.seq, root.journal_start, root.objects, root.fingerprint];
             fields.into_iter().for_each(|field| w.u64(field));
@@ -247,7 +259,9 @@ impl Superblock {
         let name_len = usize::from(r.u8()?);
         check(name_len <= NAME_MAX, "pool name length", name_len as u64)?;
         let name = r.take(name_len)?;
-        r.zeros(NAME_MAX - name_len + 15)?;
+        r.zeros(NAME_MAX - name_len + 1)?;
+        let group = r.u16()?;
+        r.zeros(12)?;
         let pool_name = String::from_utf8_lossy(name).into_owned();
         let roots = r.count(shards.into(), ROOT_LEN)?;
         let mut root = |_| {
@@ -278,6 +292,7 @@ impl Superblock {
             features,
             clean,
             scheme,
+            group,
             shards,
             block_size,
             zone_bytes,
@@ -295,7 +310,7 @@ impl Superblock {
     pub fn validate(&self) -> Result<(), FormatError> {
         check_features(self.features)?;
         check(valid_name(&self.pool_name), "pool name", self.pool_name.len() as u64)?;
-        check(self.scheme == SCHEME_FUSION, "scheme", self.scheme.into())?;
+        self.validate_scheme()?;
         let (shards, members) = (usize::from(self.shards), self.members.len());
         check((1..=MAX_SHARDS).contains(&shards), "shards", shards as u64)?;
         check(self.checkpoint.len() == shards, "checkpoint roots", self.checkpoint.len() as u64)?;
@@ -311,6 +326,19 @@ impl Superblock {
         let zones = self.zone_bytes.checked_mul(self.zone_count.into());
         check(zones.is_some_and(|z| z <= self.zones.len), "zones", self.zone_count.into())?;
         self.validate_extents()
+    }
+
+    fn validate_scheme(&self) -> Result<(), FormatError> {
+        let known = (SCHEME_FUSION..=SCHEME_PARITY2).contains(&self.scheme);
+        check(known, "scheme", self.scheme.into())?;
+        let in_place = self.scheme != SCHEME_FUSION;
+        let flagged = self.features.incompat & INCOMPAT_GROUPS != 0;
+        check(in_place == flagged, "features", self.features.incompat)?;
+        let fits = match in_place {
+            true => self.group > 0 && self.members.len().is_multiple_of(self.group.into()),
+            false => self.group == 0,
+        };
+        check(fits, "group", self.group.into())
     }
 
     /// Page-aligned, inside the drive and outside the label areas, no two overlapping.

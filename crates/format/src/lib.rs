@@ -26,8 +26,9 @@ pub use checkpoint::{
     encode_object, encode_slot, fingerprint, object_crc,
 };
 pub use drive::{
-    CheckpointRoot, Extent, Features, INCOMPAT_LIMITS, LABEL_LEN, Member, MemberState,
-    SCHEME_FUSION, Superblock, end_area, label_offsets, newest,
+    CheckpointRoot, Extent, Features, INCOMPAT_GROUPS, INCOMPAT_LIMITS, LABEL_AREA, LABEL_LEN,
+    Member, MemberState, SCHEME_FUSION, SCHEME_MIRRORS, SCHEME_PARITY1, SCHEME_PARITY2,
+    SCHEME_STRIPES, Superblock, end_area, label_offsets, newest,
 };
 pub use entry::{BmtEntry, ENTRY_LEN, PATCH_LEN, Patch};
 pub use error::FormatError;

@@ -202,6 +202,7 @@ pub async fn create<E: Env>(
         features: Features { compat: 0, incompat: 0 },
         clean: true,
         scheme: SCHEME_FUSION,
+        group: 0,
         shards: 1,
         block_size: spec.block_size,
         zone_bytes: decision.geometry.zone_bytes,

@@ -179,6 +179,10 @@ pub(super) async fn read_labels<D: Drive>(drives: Vec<D>) -> Result<Vec<Labelled
                 return Err(OpenError::NotOurs { name, what });
             }
         };
+        if label.scheme != format::SCHEME_FUSION {
+            let what = format!("it belongs to an in-place array, scheme {}", label.scheme);
+            return Err(OpenError::NotOurs { name, what });
+        }
         if let Some(other) = found.iter().find(|other| other.label.drive == label.drive) {
             let (first, second) = (other.drive.name(), name);
             return Err(OpenError::Duplicate { first, second, uuid: label.drive });

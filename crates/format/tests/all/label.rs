@@ -65,7 +65,7 @@ fn impossible_labels_are_refused() {
         ("pool name", |l| l.pool_name = "n".repeat(64)),
         ("index", |l| l.index = 3),
         ("index", |l| l.index = 0),
-        ("scheme", |l| l.scheme = 2),
+        ("scheme", |l| l.scheme = 6),
         ("shards", |l| l.shards = 0),
         ("checkpoint roots", |l| l.shards = 3),
         ("members", |l| l.members.clear()),
@@ -165,4 +165,36 @@ fn uuids_as_text() {
     }
     let random = Uuid::from_random([0xff; 16]).to_string();
     assert_eq!(random, "ffffffff-ffff-4fff-bfff-ffffffffffff");
+}
+
+/// An in-place array of three mirrors.
+fn in_place() -> Superblock {
+    let features = Features { compat: 0, incompat: INCOMPAT_GROUPS };
+    Superblock { scheme: SCHEME_MIRRORS, group: 3, features, ..samples::label() }
+}
+
+#[test]
+fn in_place_labels_are_read_back() {
+    let label = in_place();
+    assert_eq!(Superblock::decode(&label.encode(1)), Ok((label, 1)));
+}
+
+#[test]
+fn schemes_groups_and_features_must_fit() {
+    let group = |group| Superblock { group, ..in_place() };
+    let plain = samples::label();
+    for (wrong, field) in [
+        (group(0), "group"),
+        (group(2), "group"),
+        (Superblock { scheme: SCHEME_FUSION, ..in_place() }, "features"),
+        (Superblock { features: plain.features, ..in_place() }, "features"),
+        (Superblock { group: 3, ..plain.clone() }, "group"),
+        (Superblock { scheme: 6, ..in_place() }, "scheme"),
+        (Superblock { scheme: 0, ..plain }, "scheme"),
+    ] {
+        let found = wrong.validate();
+        let is_it =
+            matches!(found, Err(FormatError::Invalid { field: found, .. }) if found == field);
+        assert!(is_it, "{field}: {found:?}");
+    }
 }

@@ -22,6 +22,7 @@ pub fn label() -> Superblock {
         features: Features { compat: 1 << 63, incompat: 0 },
         clean: true,
         scheme: SCHEME_FUSION,
+        group: 0,
         shards: 2,
         block_size: 65536,
         zone_bytes: 8 * MIB,

@@ -1,0 +1,369 @@
+//! An array: made, opened, flushed, closed. Reads, writes and recovery are in files of their own.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use format::{INCOMPAT_GROUPS, MemberState, Superblock, Uuid, valid_name};
+use futures_util::future::join_all;
+use io::sync::{Permit, Turn};
+use io::{Buf, Drive, Durability, Env};
+use layout::StripeShape;
+
+use crate::grid::{Grid, GridError, Redundancy};
+use crate::intents::Intents;
+use crate::log::Log;
+use crate::member::Member;
+use crate::{intents, label};
+
+#[derive(Debug, thiserror::Error)]
+pub enum ArrayError {
+    #[error("{0}")]
+    Grid(#[from] GridError),
+    #[error("'{0}' can't be the name of a pool: 1 to 63 of A-Z a-z 0-9 . _ -")]
+    Name(String),
+    #[error("none of these drives has a label of an in-place array")]
+    NoLabel,
+    #[error("drive {name} belongs to another pool: leave it out")]
+    OtherPool { name: String },
+    #[error("{lost} drives of a group of {width} are lost, at most {tolerance} may be: {what}")]
+    TooManyLost { lost: usize, width: usize, tolerance: usize, what: String },
+    #[error("{len} bytes at {offset}: outside the array ({size} bytes) or no multiple of 512")]
+    Range { offset: u64, len: u64, size: u64 },
+}
+
+/// Whether a crash may corrupt what was not being written, if a drive is lost with it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WriteHole {
+    /// Partial parity is logged before a stripe is written (`partial`).
+    #[default]
+    Closed,
+    /// Only intents: what md does by default. For comparison.
+    Open,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenOptions {
+    pub write_hole: WriteHole,
+}
+
+/// What an array is to be like.
+#[derive(Clone, Debug)]
+pub struct CreateSpec {
+    pub name: String,
+    pub redundancy: Redundancy,
+    /// Drives of a group.
+    pub width: usize,
+    pub chunk: u64,
+}
+
+pub(crate) struct Inner<E: Env> {
+    pub env: E,
+    pub grid: Grid,
+    pub members: Vec<Member<E::Drive>>,
+    pub label: RefCell<Superblock>,
+    label_turn: Turn,
+    pub intents: Intents,
+    pub log: Log,
+    pub write_hole: WriteHole,
+    /// Unit of reads and writes of the drives.
+    pub align: u64,
+    stripes: RefCell<BTreeMap<u64, (Turn, usize)>>,
+    /// Drives whose loss the labels tell.
+    recorded: RefCell<Vec<bool>>,
+    pub next_copy: Cell<usize>,
+}
+
+/// A handle on an open array; clones name the same.
+pub struct Array<E: Env> {
+    pub(crate) inner: Rc<Inner<E>>,
+}
+
+impl<E: Env> Clone for Array<E> {
+    fn clone(&self) -> Array<E> {
+        Array { inner: self.inner.clone() }
+    }
+}
+
+/// Makes an array on these drives. What is on them is gone.
+pub async fn create<E: Env>(
+    env: &E,
+    drives: &[E::Drive],
+    spec: &CreateSpec,
+) -> Result<Grid, ArrayError> {
+    if !valid_name(&spec.name) {
+        return Err(ArrayError::Name(spec.name.clone()));
+    }
+    let sizes: Vec<u64> = drives.iter().map(|drive| drive.geometry().size).collect();
+    let smallest = sizes.iter().copied().min().unwrap_or(0);
+    let CreateSpec { redundancy, width, chunk, .. } = *spec;
+    let shape = Grid { redundancy, drives: drives.len(), width, chunk, rows: 1 };
+    shape.check()?;
+    let division = label::divide(smallest, chunk);
+    let grid = Grid { rows: (division.data.len / chunk).min(u32::MAX.into()), ..shape };
+    grid.check()?;
+    let named: Vec<(Uuid, u64)> =
+        sizes.into_iter().map(|size| (Uuid(env.unique_id()), size)).collect();
+    let label = label::new_label(&spec.name, &grid, Uuid(env.unique_id()), &named);
+    let members: Vec<_> = drives.iter().map(|drive| Member::new(Some(drive.clone()))).collect();
+    // All chunks differ from their parity until they are written together; the first opening makes
+    // them agree.
+    let stripes = grid.stripes();
+    let regions = stripes.div_ceil(intents::region_stripes(stripes));
+    let page = intents::encode(&label.pool, 0, &vec![true; regions as usize]);
+    for member in &members {
+        let at = label.meta.offset + Intents::place(0);
+        let _ = member.write(at, Buf::from_slice(&page), Durability::Durable).await;
+    }
+    label::write(&label, &members).await;
+    refuse_lost(&grid, &members, |_| true)?;
+    Ok(grid)
+}
+
+fn refuse_lost<D: Drive>(
+    grid: &Grid,
+    members: &[Member<D>],
+    counts: impl Fn(usize) -> bool,
+) -> Result<(), ArrayError> {
+    for group in 0..grid.groups() {
+        let own = group * grid.width..(group + 1) * grid.width;
+        let lost: Vec<usize> =
+            own.filter(|&drive| members[drive].is_lost() && counts(drive)).collect();
+        if lost.len() > grid.tolerance() {
+            return Err(ArrayError::TooManyLost {
+                lost: lost.len(),
+                width: grid.width,
+                tolerance: grid.tolerance(),
+                what: format!("numbers {lost:?}"),
+            });
+        }
+    }
+    Ok(())
+}
+
+impl<E: Env> Array<E> {
+    /// Opens an array, and makes its drives agree where a crash may have left them different.
+    /// Drives that are not given, or missed something, are lost.
+    pub async fn open(
+        env: &E,
+        drives: Vec<E::Drive>,
+        options: OpenOptions,
+    ) -> Result<Array<E>, ArrayError> {
+        let mut found = Vec::new();
+        for drive in drives {
+            if let Some(label) = label::read(&drive).await {
+                found.push((label, drive));
+            }
+        }
+        let ours = found.iter().filter(|(label, _)| label::grid_of(label).is_some());
+        let newest = ours.max_by_key(|(label, _)| label.generation).ok_or(ArrayError::NoLabel)?;
+        let label = newest.0.clone();
+        let grid = label::grid_of(&label).ok_or(ArrayError::NoLabel)?;
+        let mut places: Vec<Option<E::Drive>> = (0..grid.drives).map(|_| None).collect();
+        for (own, drive) in found {
+            if own.pool != label.pool {
+                return Err(ArrayError::OtherPool { name: drive.name() });
+            }
+            let listed = label.members.get(usize::from(own.index));
+            let trusted = listed.is_some_and(|listed| {
+                listed.drive == own.drive && listed.state == MemberState::Active
+            });
+            if trusted {
+                places[usize::from(own.index)] = Some(drive);
+            }
+        }
+        let aligns = places.iter().flatten().map(|drive| drive.geometry().align);
+        let align = aligns.max().unwrap_or(512).into();
+        let members: Vec<_> = places.into_iter().map(Member::new).collect();
+        refuse_lost(&grid, &members, |_| true)?;
+        let stripes = grid.stripes();
+        let inner = Inner {
+            env: env.clone(),
+            grid,
+            recorded: RefCell::new(vec![false; members.len()]),
+            intents: Intents::new(stripes, 0),
+            log: Log::new(members.len()),
+            label: RefCell::new(label),
+            label_turn: Turn::new(),
+            members,
+            write_hole: options.write_hole,
+            align,
+            stripes: RefCell::default(),
+            next_copy: Cell::new(0),
+        };
+        let array = Array { inner: Rc::new(inner) };
+        array.inner.recover().await?;
+        Ok(array)
+    }
+
+    /// Bytes it offers.
+    pub fn size(&self) -> u64 {
+        self.inner.grid.size()
+    }
+
+    pub fn grid(&self) -> Grid {
+        self.inner.grid
+    }
+
+    /// Numbers of the drives that are lost.
+    pub fn lost(&self) -> Vec<usize> {
+        (0..self.inner.grid.drives).filter(|&at| self.inner.members[at].is_lost()).collect()
+    }
+
+    /// Everything answered before survives power loss from now on.
+    pub async fn flush(&self) -> Result<(), ArrayError> {
+        let inner = &self.inner;
+        let number = inner.intents.flush_begun();
+        join_all(inner.members.iter().map(|member| member.flush())).await;
+        inner.record_losses().await?;
+        inner.intents.flushed(number, inner.env.now());
+        if inner.intents.is_stale(inner.env.now()) {
+            inner.write_intents().await?;
+        }
+        Ok(())
+    }
+
+    /// Flushes, and says on the drives that they agree. No request may be on its way.
+    pub async fn close(self) -> Result<(), ArrayError> {
+        self.flush().await?;
+        let inner = &self.inner;
+        let rested = inner.env.now() + crate::limits::INTENT_REST;
+        inner.write_intents_as_of(rested).await
+    }
+}
+
+/// The lock of a stripe.
+pub(crate) struct StripeLock<E: Env> {
+    inner: Rc<Inner<E>>,
+    stripe: u64,
+    _permit: Permit,
+}
+
+impl<E: Env> Drop for StripeLock<E> {
+    fn drop(&mut self) {
+        let mut stripes = self.inner.stripes.borrow_mut();
+        let (_, users) = stripes.get_mut(&self.stripe).expect("it is locked");
+        *users -= 1;
+        if *users == 0 {
+            stripes.remove(&self.stripe);
+        }
+    }
+}
+
+impl<E: Env> Inner<E> {
+    /// One writer of a stripe at a time, in the order of asking.
+    pub async fn lock(self: &Rc<Self>, stripe: u64) -> StripeLock<E> {
+        let turn = {
+            let mut stripes = self.stripes.borrow_mut();
+            let (turn, users) = stripes.entry(stripe).or_default();
+            *users += 1;
+            turn.clone()
+        };
+        let permit = turn.lock().await;
+        StripeLock { inner: self.clone(), stripe, _permit: permit }
+    }
+
+    pub fn shape(&self) -> Option<StripeShape> {
+        let parity = self.grid.parity();
+        (parity > 0).then(|| {
+            let shape = StripeShape::new(self.grid.width as u16, parity as u8);
+            shape.expect("the grid was checked")
+        })
+    }
+
+    /// Members of a stripe whose drives are lost.
+    pub fn lost_members(&self, stripe: u64) -> Vec<usize> {
+        let is_lost = |&member: &usize| self.members[self.grid.place(stripe, member).0].is_lost();
+        (0..self.grid.width).filter(is_lost).collect()
+    }
+
+    pub fn too_many_lost(&self) -> Option<ArrayError> {
+        refuse_lost(&self.grid, &self.members, |_| true).err()
+    }
+
+    /// The drive of a member and the byte there.
+    pub fn address(&self, stripe: u64, member: usize, start: u64) -> (&Member<E::Drive>, u64) {
+        let (drive, row) = self.grid.place(stripe, member);
+        let data = self.label.borrow().zones.offset;
+        (&self.members[drive], data + row * self.grid.chunk + start)
+    }
+
+    pub fn check_range(&self, offset: u64, len: u64) -> Result<(), ArrayError> {
+        let size = self.grid.size();
+        let inside = offset.checked_add(len).is_some_and(|end| end <= size);
+        match inside && (offset | len).is_multiple_of(512) {
+            true => Ok(()),
+            false => Err(ArrayError::Range { offset, len, size }),
+        }
+    }
+
+    /// After a drive was lost: nothing that it missed is answered before the others say that it
+    /// must not be trusted any more.
+    pub async fn record_losses(&self) -> Result<(), ArrayError> {
+        let news = || -> bool {
+            let recorded = self.recorded.borrow();
+            self.members.iter().zip(&*recorded).any(|(member, told)| member.is_lost() && !told)
+        };
+        while news() {
+            let _turn = self.label_turn.lock().await;
+            if news() {
+                self.write_label().await;
+            }
+        }
+        self.too_many_lost().map_or(Ok(()), Err)
+    }
+
+    pub async fn write_label(&self) {
+        let lost: Vec<bool> = self.members.iter().map(Member::is_lost).collect();
+        let next = {
+            let mut label = self.label.borrow_mut();
+            label.generation += 1;
+            label.features.incompat |= INCOMPAT_GROUPS;
+            for (listed, lost) in label.members.iter_mut().zip(&lost) {
+                if *lost {
+                    listed.state = MemberState::Failed;
+                }
+            }
+            label.clone()
+        };
+        label::write(&next, &self.members).await;
+        for (told, lost) in self.recorded.borrow_mut().iter_mut().zip(lost) {
+            *told |= lost;
+        }
+    }
+
+    /// The region of a stripe is marked on all drives when this returns, until `intents.end`.
+    pub async fn begin_intent(&self, stripe: u64) -> Result<(), ArrayError> {
+        let mut marked = self.intents.begin(stripe);
+        while !marked {
+            self.write_intents().await?;
+            marked = self.intents.is_marked(stripe);
+        }
+        Ok(())
+    }
+
+    pub async fn write_intents(&self) -> Result<(), ArrayError> {
+        self.write_intents_as_of(self.env.now()).await
+    }
+
+    async fn write_intents_as_of(&self, now: io::Nanos) -> Result<(), ArrayError> {
+        let turns = self.intents.sequence.get();
+        let _turn = self.intents.turn.lock().await;
+        // Who wrote while we waited for the turn, began after us.
+        if self.intents.sequence.get() > turns + 1 {
+            return Ok(());
+        }
+        let (pool, at) = {
+            let label = self.label.borrow();
+            (label.pool, label.meta.offset)
+        };
+        let place = Intents::place(self.intents.sequence.get());
+        let (page, bits) = self.intents.next_page(&pool, now);
+        let page = Buf::from_slice(&page);
+        let there = self.members.iter().filter(|member| !member.is_lost());
+        join_all(there.map(|m| m.write(at + place, page.clone(), Durability::Durable))).await;
+        self.record_losses().await?;
+        self.intents.written(&bits);
+        Ok(())
+    }
+}

@@ -1,0 +1,210 @@
+//! Write intents: which regions of the array may differ between their drives after a crash.
+//!
+//! ```text
+//!  page, on every drive, at two places in turn:
+//!    0  magic "STDYINTN" | crc32c of the rest (4) | 0 (4) | pool uuid (16) | sequence (8) | 0 (24)
+//!   64  a bit for each region
+//! ```
+//! A bit is durable on all drives before the first write of its region begins and is taken back
+//! some time after the last was made durable. A crash then costs a look at the regions that are
+//! marked, not at the whole array.
+
+use std::cell::{Cell, RefCell};
+
+use format::Uuid;
+use io::Nanos;
+use io::sync::Turn;
+
+use crate::limits::{INTENT_REST, PAGE, REGION_STRIPES_MIN, REGIONS_MAX};
+
+const MAGIC: &[u8; 8] = b"STDYINTN";
+const HEADER: usize = 64;
+const AT_CRC: usize = 8;
+
+/// Bytes of a drive that intents take.
+pub const BYTES: u64 = 2 * PAGE;
+
+pub fn encode(pool: &Uuid, sequence: u64, bits: &[bool]) -> Vec<u8> {
+    let mut page = vec![0; PAGE as usize];
+    page[..8].copy_from_slice(MAGIC);
+    page[16..32].copy_from_slice(&pool.0);
+    page[32..40].copy_from_slice(&sequence.to_le_bytes());
+    for (at, _) in bits.iter().enumerate().filter(|(_, bit)| **bit) {
+        page[HEADER + at / 8] |= 1 << (at % 8);
+    }
+    let crc = crc32c::crc32c(&page[AT_CRC + 4..]);
+    page[AT_CRC..AT_CRC + 4].copy_from_slice(&crc.to_le_bytes());
+    page
+}
+
+/// Sequence and bits, if this is a whole page of this pool.
+pub fn decode(pool: &Uuid, page: &[u8], regions: usize) -> Option<(u64, Vec<bool>)> {
+    let crc = u32::from_le_bytes(page.get(AT_CRC..AT_CRC + 4)?.try_into().ok()?);
+    let whole = page.len() == PAGE as usize && page.starts_with(MAGIC);
+    if !whole || crc32c::crc32c(&page[AT_CRC + 4..]) != crc || page[16..32] != pool.0 {
+        return None;
+    }
+    let sequence = u64::from_le_bytes(page[32..40].try_into().ok()?);
+    let bit = |at: usize| page[HEADER + at / 8] >> (at % 8) & 1 == 1;
+    Some((sequence, (0..regions).map(bit).collect()))
+}
+
+/// Stripes of a region.
+pub fn region_stripes(stripes: u64) -> u64 {
+    stripes.div_ceil(REGIONS_MAX).max(REGION_STRIPES_MIN)
+}
+
+#[derive(Clone, Copy, Default)]
+struct Region {
+    /// Writes on their way.
+    writes: u32,
+    /// Written since this many flushes had begun.
+    dirtied: Option<u64>,
+    /// When it was found clean.
+    clean_since: Option<Nanos>,
+    /// The drives say that it may differ.
+    marked: bool,
+}
+
+pub struct Intents {
+    regions: RefCell<Vec<Region>>,
+    region_stripes: u64,
+    /// Of pages; the next one's.
+    pub sequence: Cell<u64>,
+    /// Flushes begun, to tell what each has made durable.
+    flushes: Cell<u64>,
+    pub turn: Turn,
+}
+
+impl Intents {
+    /// After recovery: nothing differs.
+    pub fn new(stripes: u64, sequence: u64) -> Intents {
+        let region_stripes = region_stripes(stripes);
+        let count = stripes.div_ceil(region_stripes) as usize;
+        Intents {
+            regions: RefCell::new(vec![Region::default(); count]),
+            region_stripes,
+            sequence: Cell::new(sequence),
+            flushes: Cell::new(0),
+            turn: Turn::new(),
+        }
+    }
+
+    fn region(&self, stripe: u64) -> usize {
+        (stripe / self.region_stripes) as usize
+    }
+
+    /// A write of the stripe begins. True: the drives know already that it may differ; until they
+    /// do, nothing may be written.
+    pub fn begin(&self, stripe: u64) -> bool {
+        let region = &mut self.regions.borrow_mut()[self.region(stripe)];
+        region.writes += 1;
+        region.clean_since = None;
+        region.marked
+    }
+
+    pub fn is_marked(&self, stripe: u64) -> bool {
+        self.regions.borrow()[self.region(stripe)].marked
+    }
+
+    pub fn end(&self, stripe: u64) {
+        let region = &mut self.regions.borrow_mut()[self.region(stripe)];
+        region.writes -= 1;
+        region.dirtied = Some(self.flushes.get());
+    }
+
+    /// A flush begins; to be told to [`Intents::flushed`] when it is over.
+    pub fn flush_begun(&self) -> u64 {
+        self.flushes.set(self.flushes.get() + 1);
+        self.flushes.get()
+    }
+
+    /// What was written before that flush began is durable.
+    pub fn flushed(&self, number: u64, now: Nanos) {
+        for region in self.regions.borrow_mut().iter_mut() {
+            if region.writes == 0 && region.dirtied.is_some_and(|at| at < number) {
+                region.dirtied = None;
+                region.clean_since = Some(now);
+            }
+        }
+    }
+
+    /// There are marks that could be taken back.
+    pub fn is_stale(&self, now: Nanos) -> bool {
+        let rested = |region: &Region| {
+            region.marked && region.clean_since.is_some_and(|since| since + INTENT_REST <= now)
+        };
+        self.regions.borrow().iter().any(rested)
+    }
+
+    /// The bits of the next page. What it takes back counts as taken back from now on: a write that
+    /// comes while the page is on its way must wait for the page after it.
+    pub fn next_page(&self, pool: &Uuid, now: Nanos) -> (Vec<u8>, Vec<bool>) {
+        let bits: Vec<bool> = self
+            .regions
+            .borrow_mut()
+            .iter_mut()
+            .map(|region| {
+                let rested = region.clean_since.is_some_and(|since| since + INTENT_REST <= now);
+                let wanted = region.writes > 0 || region.marked && !rested;
+                region.marked &= wanted;
+                wanted
+            })
+            .collect();
+        let sequence = self.sequence.replace(self.sequence.get() + 1);
+        (encode(pool, sequence, &bits), bits)
+    }
+
+    /// The page is on all drives.
+    pub fn written(&self, bits: &[bool]) {
+        for (region, bit) in self.regions.borrow_mut().iter_mut().zip(bits) {
+            region.marked |= *bit;
+        }
+    }
+
+    /// Where in the two places the page of a sequence goes.
+    pub fn place(sequence: u64) -> u64 {
+        sequence % 2 * PAGE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POOL: Uuid = Uuid([7; 16]);
+
+    #[test]
+    fn pages_are_read_back_and_damage_is_noticed() {
+        let bits: Vec<bool> = (0..REGIONS_MAX).map(|at| at % 7 == 3).collect();
+        let mut page = encode(&POOL, 9, &bits);
+        assert_eq!(decode(&POOL, &page, bits.len()), Some((9, bits.clone())));
+        assert_eq!(decode(&Uuid([8; 16]), &page, bits.len()), None);
+        page[4095] ^= 1;
+        assert_eq!(decode(&POOL, &page, bits.len()), None);
+        assert_eq!(decode(&POOL, &page[..100], bits.len()), None);
+    }
+
+    #[test]
+    fn a_mark_is_taken_back_when_all_is_durable_and_rested() {
+        let intents = Intents::new(1000, 1);
+        assert!(!intents.begin(5), "nothing is marked at first");
+        let (_, bits) = intents.next_page(&POOL, Nanos(0));
+        assert!(bits[0] && !bits[1]);
+        intents.written(&bits);
+        assert!(intents.begin(6), "the same region");
+        intents.end(5);
+        let first = intents.flush_begun();
+        intents.end(6);
+        intents.flushed(first, Nanos(10));
+        assert!(!intents.is_stale(Nanos(10) + INTENT_REST), "one ended after the flush began");
+        let second = intents.flush_begun();
+        intents.flushed(second, Nanos(20));
+        assert!(!intents.is_stale(Nanos(19) + INTENT_REST));
+        assert!(intents.is_stale(Nanos(20) + INTENT_REST));
+        let (_, bits) = intents.next_page(&POOL, Nanos(20) + INTENT_REST);
+        assert!(!bits[0]);
+        // Before that page is on the drives: the mark there does not count any more.
+        assert!(!intents.begin(5));
+    }
+}

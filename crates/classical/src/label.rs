@@ -1,0 +1,120 @@
+//! Labels of an in-place array: the pool's superblock with another scheme. `engine::label`
+//! describes how its four copies are kept; here they are written and read alike.
+
+use format::{
+    CheckpointRoot, Extent, Features, INCOMPAT_GROUPS, LABEL_AREA, LABEL_LEN, Member as Listed,
+    MemberState, SCHEME_MIRRORS, SCHEME_PARITY1, SCHEME_PARITY2, SCHEME_STRIPES, Superblock, Uuid,
+    end_area, label_offsets, newest,
+};
+use futures_util::future::join_all;
+use io::{Buf, Drive, Durability};
+
+use crate::grid::{Grid, Redundancy};
+use crate::member::Member;
+use crate::{intents, log};
+
+/// How a drive is divided.
+pub struct Division {
+    pub log: Extent,
+    pub intents: Extent,
+    pub data: Extent,
+}
+
+/// Labels, log and intents at the beginning, chunks after them: as many as the smallest drive has
+/// room for.
+pub fn divide(smallest: u64, chunk: u64) -> Division {
+    let log = Extent { offset: LABEL_AREA, len: log::bytes(chunk) };
+    let intents = Extent { offset: log.offset + log.len, len: intents::BYTES };
+    let begin = (intents.offset + intents.len).next_multiple_of(chunk);
+    let rows = end_area(smallest).saturating_sub(begin) / chunk;
+    Division { log, intents, data: Extent { offset: begin, len: rows * chunk } }
+}
+
+fn scheme_number(redundancy: Redundancy) -> u16 {
+    match redundancy {
+        Redundancy::Mirror => SCHEME_MIRRORS,
+        Redundancy::Parity(0) => SCHEME_STRIPES,
+        Redundancy::Parity(1) => SCHEME_PARITY1,
+        Redundancy::Parity(_) => SCHEME_PARITY2,
+    }
+}
+
+/// The shape that a label tells; `None`: not of an in-place array.
+pub fn grid_of(label: &Superblock) -> Option<Grid> {
+    let redundancy = match label.scheme {
+        SCHEME_STRIPES => Redundancy::Parity(0),
+        SCHEME_MIRRORS => Redundancy::Mirror,
+        SCHEME_PARITY1 => Redundancy::Parity(1),
+        SCHEME_PARITY2 => Redundancy::Parity(2),
+        _ => return None,
+    };
+    let grid = Grid {
+        redundancy,
+        drives: label.members.len(),
+        width: label.group.into(),
+        chunk: label.block_size.into(),
+        rows: label.zone_count.into(),
+    };
+    grid.check().is_ok().then_some(grid)
+}
+
+/// The label of a new array, as its first drive has it.
+pub fn new_label(name: &str, grid: &Grid, pool: Uuid, drives: &[(Uuid, u64)]) -> Superblock {
+    let smallest = drives.iter().map(|(_, size)| *size).min().expect("an array has drives");
+    let Division { log, intents, data } = divide(smallest, grid.chunk);
+    let listed = |&(drive, size)| Listed { drive, state: MemberState::Active, size };
+    Superblock {
+        pool,
+        drive: drives[0].0,
+        pool_name: name.to_owned(),
+        index: 0,
+        generation: 0,
+        epoch: 1,
+        created_secs: 0,
+        features: Features { compat: 0, incompat: INCOMPAT_GROUPS },
+        clean: true,
+        scheme: scheme_number(grid.redundancy),
+        group: grid.width as u16,
+        shards: 1,
+        block_size: grid.chunk as u32,
+        zone_bytes: grid.chunk,
+        zone_count: grid.rows as u32,
+        drive_size: smallest,
+        journal: log,
+        meta: intents,
+        zones: data,
+        members: drives.iter().map(listed).collect(),
+        checkpoint: vec![CheckpointRoot::default()],
+    }
+}
+
+/// The newest label on a drive, if it has one of ours.
+pub async fn read<D: Drive>(drive: &D) -> Option<Superblock> {
+    let mut copies = Vec::new();
+    for offset in label_offsets(drive.geometry().size) {
+        if let Ok(bytes) = drive.read(offset, LABEL_LEN).await {
+            copies.push(Superblock::decode(&bytes));
+        }
+    }
+    newest(copies.into_iter()).ok()
+}
+
+/// Writes the label to all drives that are there; those that can't take it are lost. Copies 0 and 2
+/// before 1 and 3, so that one generation is whole at every moment.
+pub async fn write<D: Drive>(label: &Superblock, members: &[Member<D>]) {
+    for copies in [[0, 2], [1, 3]] {
+        let one = |(index, copy): (usize, u8)| {
+            let listed = label.members[index];
+            let own = Superblock {
+                drive: listed.drive,
+                index: index as u16,
+                drive_size: listed.size,
+                ..label.clone()
+            };
+            let at = label_offsets(listed.size)[usize::from(copy)];
+            members[index].write(at, Buf::from_slice(&own.encode(copy)), Durability::Durable)
+        };
+        let there = (0..members.len()).filter(|&index| !members[index].is_lost());
+        join_all(there.flat_map(|index| copies.map(|copy| one((index, copy))))).await;
+    }
+}

@@ -1,0 +1,30 @@
+//! In-place arrays: RAID0, 1, 10, 5, 6, 50 and 60, the baselines of everything else here, built as
+//! well as we can.
+//!
+//! ```text
+//!  request ── grid: stripes, pieces ── stripe lock ── plan: modify, rebuild, full, recover
+//!                                                       │
+//!  intents: region marked ── log: partial parity ── data and parity in place ── answered
+//! ```
+//! `grid`, `plan` and `partial` are pure; `array` is what carries them out. Requests are multiples
+//! of 512 bytes anywhere.
+//!
+//! Promises (docs/on-disk-format.md for the bytes): flushed writes survive power loss; no crash,
+//! with or without the loss of as many drives as a group bears, harms what was not being written.
+//! The unit of "old or new" is a sector: bytes are overwritten where they lie.
+
+pub mod array;
+pub mod grid;
+mod intents;
+mod label;
+pub mod limits;
+mod log;
+mod member;
+pub mod partial;
+pub mod plan;
+mod read;
+mod resync;
+mod write;
+
+pub use array::{Array, ArrayError, CreateSpec, OpenOptions, WriteHole};
+pub use grid::{Grid, GridError, Redundancy};

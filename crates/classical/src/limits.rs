@@ -1,0 +1,21 @@
+//! Every bound of an in-place array, with its reason.
+
+use io::Nanos;
+
+/// Writes with partial parity on their way to one drive's log; more wait. Each takes a slot of a
+/// page and a chunk, so the log of a drive is 4 MiB and some at 64 KiB a chunk.
+pub const LOG_SLOTS: usize = 64;
+/// A page before the first slot of the log and of the intents alike: the unit of drives.
+pub const PAGE: u64 = 4096;
+/// Regions whose intents fit a page beside its header.
+pub const REGIONS_MAX: u64 = (PAGE - 64) * 8;
+/// Fewest stripes of a region: resynchronizing less than a few megabytes saves nothing.
+pub const REGION_STRIPES_MIN: u64 = 16;
+/// Intents are taken back so long after the last write of their region was flushed: a region that
+/// is written again and again costs no write of intents.
+pub const INTENT_REST: Nanos = Nanos::from_secs(5);
+/// Stripes looked at together after a crash: enough to keep a group of drives busy.
+pub const RESYNC_AT_ONCE: usize = 8;
+/// A write that lost drives on its way is tried again so often at most: each time another drive
+/// is gone.
+pub const TRIES_MAX: usize = 4;

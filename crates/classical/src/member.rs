@@ -1,0 +1,90 @@
+//! The drives of an array: which are there, and which have unflushed writes.
+
+use std::cell::Cell;
+
+use io::sync::Turn;
+use io::{Buf, Drive, DriveError, DriveErrorKind, Durability};
+
+pub struct Member<D> {
+    /// `None`: it was not there when the array was opened.
+    drive: Option<D>,
+    lost: Cell<bool>,
+    dirty: Cell<bool>,
+    in_flight: Cell<u32>,
+    /// Who comes while a flush is on its way waits for it, and for one more if that came too late.
+    flush_turn: Turn,
+}
+
+/// A drive can't be used any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lost;
+
+impl<D: Drive> Member<D> {
+    pub fn new(drive: Option<D>) -> Member<D> {
+        let lost = Cell::new(drive.is_none());
+        Member {
+            drive,
+            lost,
+            // Whoever used it before may have left something in its cache.
+            dirty: Cell::new(true),
+            in_flight: Cell::new(0),
+            flush_turn: Turn::new(),
+        }
+    }
+
+    pub fn is_lost(&self) -> bool {
+        self.lost.get()
+    }
+
+    pub fn lose(&self) {
+        self.lost.set(true);
+    }
+
+    /// Operations on their way.
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight.get()
+    }
+
+    fn there(&self) -> Option<&D> {
+        self.drive.as_ref().filter(|_| !self.lost.get())
+    }
+
+    async fn counted<T>(&self, operation: impl Future<Output = T>) -> T {
+        self.in_flight.set(self.in_flight.get() + 1);
+        let done = operation.await;
+        self.in_flight.set(self.in_flight.get() - 1);
+        done
+    }
+
+    pub async fn read(&self, offset: u64, len: u64) -> Result<Buf, DriveError> {
+        let gone = DriveError {
+            operation: io::Operation::Read,
+            offset,
+            len,
+            kind: DriveErrorKind::Removed,
+        };
+        let drive = self.there().ok_or(gone)?;
+        self.counted(drive.read(offset, len as usize)).await
+    }
+
+    /// A drive that can't take a write holds old bytes from now on: it is lost.
+    pub async fn write(&self, offset: u64, data: Buf, how: Durability) -> Result<(), Lost> {
+        let drive = self.there().ok_or(Lost)?;
+        let done = self.counted(drive.write(offset, data, how)).await;
+        if how == Durability::Cached {
+            self.dirty.set(true);
+        }
+        done.map_err(|_| self.lose()).map_err(|()| Lost)
+    }
+
+    /// Makes durable what was written before.
+    pub async fn flush(&self) -> Result<(), Lost> {
+        let drive = self.there().ok_or(Lost)?;
+        let _turn = self.flush_turn.lock().await;
+        if !self.dirty.replace(false) {
+            return if self.is_lost() { Err(Lost) } else { Ok(()) };
+        }
+        let done = self.counted(drive.flush()).await;
+        done.map_err(|_| self.lose()).map_err(|()| Lost)
+    }
+}

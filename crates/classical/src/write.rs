@@ -1,0 +1,283 @@
+//! Writing in place.
+//!
+//! ```text
+//!  lock the stripe ─ round the edges up to what drives take ─ plan ─ read old bytes
+//!    └─ mark the region (once in a while) ─ log partial parity, durable
+//!         └─ data and parity, durable ─ record losses, if any ─ unlock, answer
+//! ```
+//! With the write hole closed, data and parity are written through: a second write of the stripe
+//! logs a partial parity that counts on the first being there.
+
+use std::rc::Rc;
+
+use futures_util::future::join_all;
+use io::{Buf, BufMut, Durability, Env};
+use layout::StripeShape;
+
+use crate::array::{Array, ArrayError, Inner, WriteHole};
+use crate::grid::{Piece, Redundancy, Share};
+use crate::limits::{PAGE, TRIES_MAX};
+use crate::log::{Record, Taken, encode, slot_bytes};
+use crate::partial::{Parities, partial, with_new};
+use crate::plan::{Plan, Way, plan};
+
+/// New bytes of a piece.
+#[derive(Clone)]
+struct New {
+    piece: Piece,
+    bytes: Buf,
+    /// What is there now, if it had to be read.
+    old: Option<Buf>,
+}
+
+/// Up to so many bytes the old content of a piece is read as a whole if any of it is: it is needed
+/// for the parity, too.
+const WHOLE_MAX: u64 = 2 * PAGE;
+
+impl<E: Env> Array<E> {
+    /// Writes and, if `fua`, makes it durable before it returns.
+    pub async fn write(&self, offset: u64, data: Buf, fua: bool) -> Result<(), ArrayError> {
+        let inner = &self.inner;
+        inner.check_range(offset, data.len() as u64)?;
+        let shares = inner.grid.split(offset, data.len() as u64);
+        let writes = shares.iter().map(|share| inner.write_share(share, &data, fua));
+        join_all(writes).await.into_iter().collect()
+    }
+}
+
+impl<E: Env> Inner<E> {
+    async fn write_share(
+        self: &Rc<Self>,
+        share: &Share,
+        data: &Buf,
+        fua: bool,
+    ) -> Result<(), ArrayError> {
+        let stripe = share.stripe;
+        let new = share.pieces.iter().map(|&(piece, at)| {
+            let bytes = data.slice(at as usize..(at + piece.len()) as usize);
+            New { piece, bytes, old: None }
+        });
+        let new: Vec<New> = new.collect();
+        let _lock = self.lock(stripe).await;
+        let new = self.round_up(stripe, new).await?;
+        let done = match self.begin_intent(stripe).await {
+            Ok(()) => self.write_stripe(stripe, &new, fua).await,
+            Err(error) => Err(error),
+        };
+        self.intents.end(stripe);
+        done
+    }
+
+    /// Pieces that drives can take: what of a drive's unit is not written is read.
+    async fn round_up(&self, stripe: u64, new: Vec<New>) -> Result<Vec<New>, ArrayError> {
+        let mut rounded = Vec::with_capacity(new.len());
+        for New { piece, bytes, .. } in new {
+            let (start, end) =
+                (piece.start / self.align * self.align, piece.end.next_multiple_of(self.align));
+            let wide = Piece { start, end, ..piece };
+            if wide == piece {
+                rounded.push(New { piece, bytes, old: None });
+                continue;
+            }
+            let mut whole = BufMut::with_len(wide.len() as usize);
+            let mut old = None;
+            if wide.len() <= WHOLE_MAX {
+                let all = self.old_bytes(stripe, wide).await?;
+                whole.copy_from_slice(&all);
+                old = Some(all);
+            } else {
+                for (from, to) in [(start, piece.start), (piece.end, end)] {
+                    if from < to {
+                        let edge = Piece { start: from, end: to, ..piece };
+                        let edge = self.old_bytes(stripe, edge).await?;
+                        whole[(from - start) as usize..(to - start) as usize]
+                            .copy_from_slice(&edge);
+                    }
+                }
+            }
+            let lead = (piece.start - start) as usize;
+            whole[lead..lead + bytes.len()].copy_from_slice(&bytes);
+            rounded.push(New { piece: wide, bytes: whole.freeze(), old });
+        }
+        Ok(rounded)
+    }
+
+    async fn old_bytes(&self, stripe: u64, piece: Piece) -> Result<Buf, ArrayError> {
+        let copies = match self.grid.redundancy {
+            Redundancy::Mirror => 0..self.grid.width,
+            Redundancy::Parity(_) => piece.position..piece.position + 1,
+        };
+        for member in copies {
+            if let Ok(old) = self.read_member(stripe, member, (piece.start, piece.end)).await {
+                return Ok(old);
+            }
+        }
+        self.read_round(stripe, piece).await
+    }
+
+    async fn write_stripe(&self, stripe: u64, new: &[New], fua: bool) -> Result<(), ArrayError> {
+        let Some(shape) = self.shape() else {
+            return self.write_plain(stripe, new, fua).await;
+        };
+        let mut new = new.to_vec();
+        for _ in 0..TRIES_MAX {
+            if let Some(error) = self.too_many_lost() {
+                return Err(error);
+            }
+            let lost = self.lost_members(stripe);
+            // A lost chunk is known only by the parity: written together with others, a crash could
+            // leave it a mixture of old and new. So each has a turn of its own.
+            let (gone, there): (Vec<New>, Vec<New>) =
+                new.iter().cloned().partition(|new| lost.contains(&new.piece.position));
+            let turns = [there].into_iter().chain(gone.into_iter().map(|one| vec![one]));
+            let mut done = true;
+            for turn in turns.filter(|turn| !turn.is_empty()) {
+                done = done && self.update(stripe, shape, &lost, &turn, fua).await?;
+            }
+            self.record_losses().await?;
+            if done {
+                return Ok(());
+            }
+            // A part may be written: what was read before is not what is there now.
+            new.iter_mut().for_each(|new| new.old = None);
+        }
+        Err(self.unreadable(stripe))
+    }
+
+    /// Mirrors and chunks without redundancy: to every drive that has them.
+    async fn write_plain(&self, stripe: u64, new: &[New], fua: bool) -> Result<(), ArrayError> {
+        let how = if fua { Durability::Durable } else { Durability::Cached };
+        let copies = match self.grid.redundancy {
+            Redundancy::Mirror => self.grid.width,
+            Redundancy::Parity(_) => 1,
+        };
+        let writes = new.iter().flat_map(|New { piece, bytes, .. }| {
+            (0..copies).map(move |copy| {
+                let (drive, offset) = self.address(stripe, piece.position + copy, piece.start);
+                drive.write(offset, bytes.clone(), how)
+            })
+        });
+        join_all(writes).await;
+        self.record_losses().await
+    }
+
+    /// Writes pieces and the parity that follows. False: a drive could not read what was needed,
+    /// and is lost now; nothing was written.
+    async fn update(
+        &self,
+        stripe: u64,
+        shape: StripeShape,
+        lost: &[usize],
+        new: &[New],
+        fua: bool,
+    ) -> Result<bool, ArrayError> {
+        let pieces: Vec<Piece> = new.iter().map(|new| new.piece).collect();
+        let plan = plan(&pieces, shape.data(), shape.parity(), lost);
+        let reads = plan.reads.iter().map(async |read| {
+            let piece = Piece { position: read.member, start: read.start, end: read.end };
+            if let Some(old) = new.iter().find(|n| n.piece == piece).and_then(|n| n.old.clone()) {
+                return Ok(old);
+            }
+            match self.read_member(stripe, read.member, (read.start, read.end)).await {
+                Ok(bytes) => Ok(bytes),
+                // An unreadable sector: the others know what it was.
+                Err(_) if read.member < shape.data() => self.read_round(stripe, piece).await,
+                Err(_) => {
+                    self.address(stripe, read.member, 0).0.lose();
+                    Err(self.unreadable(stripe))
+                }
+            }
+        });
+        let read = join_all(reads).await;
+        if self.lost_members(stripe) != lost {
+            return Ok(false);
+        }
+        let read: Vec<Buf> = read.into_iter().collect::<Result<_, _>>()?;
+        let views: Vec<&[u8]> = read.iter().map(|bytes| &bytes[..]).collect();
+        let partial = partial(&plan, shape, lost, &pieces, &views);
+        let bytes: Vec<(Piece, &[u8])> =
+            new.iter().map(|new| (new.piece, &new.bytes[..])).collect();
+        let parities = with_new(&partial, &plan.hull, &bytes);
+        let closed = self.write_hole == WriteHole::Closed;
+        let how = if fua || closed { Durability::Durable } else { Durability::Cached };
+        let taken = match closed {
+            true => self.log_partial(stripe, shape, (&plan, lost), &pieces, &partial).await?,
+            false => Vec::new(),
+        };
+        self.write_all(stripe, shape, new, (&plan, &parities), how).await;
+        taken.into_iter().for_each(|taken| self.log.release(taken));
+        Ok(true)
+    }
+
+    /// Data and parity together. A drive that fails is lost, and the stripe is what the others say.
+    async fn write_all(
+        &self,
+        stripe: u64,
+        shape: StripeShape,
+        new: &[New],
+        (plan, parities): (&Plan, &Parities),
+        how: Durability,
+    ) {
+        let data = new.iter().map(|New { piece, bytes, .. }| {
+            let (drive, offset) = self.address(stripe, piece.position, piece.start);
+            drive.write(offset, bytes.clone(), how)
+        });
+        let parity = parities.iter().enumerate().filter_map(|(at, bytes)| {
+            let bytes = Buf::from_slice(bytes.as_ref()?);
+            let (drive, offset) = self.address(stripe, shape.data() + at, plan.hull.start);
+            Some(drive.write(offset, bytes, how))
+        });
+        join_all(data.chain(parity)).await;
+    }
+
+    /// Tells the drives of the parity what is about to be left alone; durable when this returns.
+    async fn log_partial(
+        &self,
+        stripe: u64,
+        shape: StripeShape,
+        (plan, lost): (&Plan, &[usize]),
+        pieces: &[Piece],
+        partial: &Parities,
+    ) -> Result<Vec<Taken>, ArrayError> {
+        let mut drives: Vec<(usize, &[u8])> = Vec::new();
+        for (at, bytes) in partial.iter().enumerate() {
+            if let Some(bytes) = bytes {
+                drives.push((self.grid.place(stripe, shape.data() + at).0, bytes));
+            }
+        }
+        let numbers: Vec<usize> = drives.iter().map(|(drive, _)| *drive).collect();
+        let whole = plan.way == Way::Full;
+        let needless = whole && lost.is_empty() && !self.log.tells_of(stripe, &numbers);
+        if needless {
+            return Ok(Vec::new());
+        }
+        drives.sort_unstable_by_key(|(drive, _)| *drive);
+        let mut taken = Vec::with_capacity(drives.len());
+        for (drive, _) in &drives {
+            taken.push(self.log.take(*drive, stripe).await);
+        }
+        let (pool, epoch, at) = {
+            let label = self.label.borrow();
+            (label.pool, label.epoch, label.journal.offset)
+        };
+        let record = Record {
+            epoch,
+            sequence: self.log.next_sequence(),
+            stripe,
+            start: plan.hull.start,
+            end: plan.hull.end,
+            pieces: pieces.to_vec(),
+        };
+        let writes = taken.iter().zip(&drives).map(|(taken, (drive, bytes))| {
+            let bytes = if whole { &[][..] } else { bytes };
+            let mut slot = encode(&pool, &record, bytes);
+            slot.resize(slot.len().next_multiple_of(PAGE as usize), 0);
+            let offset = at + taken.slot as u64 * slot_bytes(self.grid.chunk);
+            self.members[*drive].write(offset, Buf::from_slice(&slot), Durability::Durable)
+        });
+        join_all(writes).await;
+        taken.iter().for_each(|taken| self.log.written(taken, stripe));
+        self.record_losses().await?;
+        Ok(taken)
+    }
+}
