@@ -26,6 +26,10 @@ pub enum ArrayError {
     NoLabel,
     #[error("drive {name} belongs to another pool: leave it out")]
     OtherPool { name: String },
+    #[error("drive {name} can't be written to: replace it")]
+    NotWritten { name: String },
+    #[error("drives {first} and {second} are copies of one another: remove one")]
+    Duplicate { first: String, second: String },
     #[error("{lost} drives of a group of {width} are lost, at most {tolerance} may be: {what}")]
     TooManyLost { lost: usize, width: usize, tolerance: usize, what: String },
     #[error("{len} bytes at {offset}: outside the array ({size} bytes) or no multiple of 512")]
@@ -116,19 +120,16 @@ pub async fn create<E: Env>(
         let _ = member.write(at, Buf::from_slice(&page), Durability::Durable).await;
     }
     label::write(&label, &members).await;
-    refuse_lost(&grid, &members, |_| true)?;
-    Ok(grid)
+    match drives.iter().zip(&members).find(|(_, member)| member.is_lost()) {
+        Some((drive, _)) => Err(ArrayError::NotWritten { name: drive.name() }),
+        None => Ok(grid),
+    }
 }
 
-fn refuse_lost<D: Drive>(
-    grid: &Grid,
-    members: &[Member<D>],
-    counts: impl Fn(usize) -> bool,
-) -> Result<(), ArrayError> {
+fn refuse_lost<D: Drive>(grid: &Grid, members: &[Member<D>]) -> Result<(), ArrayError> {
     for group in 0..grid.groups() {
         let own = group * grid.width..(group + 1) * grid.width;
-        let lost: Vec<usize> =
-            own.filter(|&drive| members[drive].is_lost() && counts(drive)).collect();
+        let lost: Vec<usize> = own.filter(|&drive| members[drive].is_lost()).collect();
         if lost.len() > grid.tolerance() {
             return Err(ArrayError::TooManyLost {
                 lost: lost.len(),
@@ -164,18 +165,23 @@ impl<E: Env> Array<E> {
             if own.pool != label.pool {
                 return Err(ArrayError::OtherPool { name: drive.name() });
             }
-            let listed = label.members.get(usize::from(own.index));
-            let trusted = listed.is_some_and(|listed| {
-                listed.drive == own.drive && listed.state == MemberState::Active
-            });
-            if trusted {
-                places[usize::from(own.index)] = Some(drive);
+            let index = usize::from(own.index);
+            let Some((place, listed)) = places.get_mut(index).zip(label.members.get(index)) else {
+                continue;
+            };
+            if let Some(other) = place {
+                return Err(ArrayError::Duplicate { first: other.name(), second: drive.name() });
+            }
+            // One that others have written off, or that has shrunk, does not hold what it should.
+            let whole = drive.geometry().size >= listed.size;
+            if whole && listed.drive == own.drive && listed.state == MemberState::Active {
+                *place = Some(drive);
             }
         }
         let aligns = places.iter().flatten().map(|drive| drive.geometry().align);
         let align = aligns.max().unwrap_or(512).into();
         let members: Vec<_> = places.into_iter().map(Member::new).collect();
-        refuse_lost(&grid, &members, |_| true)?;
+        refuse_lost(&grid, &members)?;
         let stripes = grid.stripes();
         let inner = Inner {
             env: env.clone(),
@@ -278,7 +284,7 @@ impl<E: Env> Inner<E> {
     }
 
     pub fn too_many_lost(&self) -> Option<ArrayError> {
-        refuse_lost(&self.grid, &self.members, |_| true).err()
+        refuse_lost(&self.grid, &self.members).err()
     }
 
     /// The drive of a member and the byte there.

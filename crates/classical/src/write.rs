@@ -277,7 +277,10 @@ impl<E: Env> Inner<E> {
         });
         join_all(writes).await;
         taken.iter().for_each(|taken| self.log.written(taken, stripe));
-        self.record_losses().await?;
+        if let Err(error) = self.record_losses().await {
+            taken.into_iter().for_each(|taken| self.log.release(taken));
+            return Err(error);
+        }
         Ok(taken)
     }
 }

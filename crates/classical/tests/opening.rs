@@ -55,6 +55,7 @@ fn too_few_drives_and_strangers_are_refused() {
     assert_eq!(few, "2 drives of a group of 3 are lost, at most 1 may be: numbers [0, 2]");
     let both = shelf.open(&[0, 1, 2, 3]);
     assert!(matches!(both, Err(ArrayError::OtherPool { .. })));
+    assert!(matches!(shelf.open(&[0, 1, 1]), Err(ArrayError::Duplicate { .. })));
     assert!(shelf.open(&[5]).is_ok(), "one mirror of three is enough");
 }
 

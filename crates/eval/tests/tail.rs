@@ -54,3 +54,22 @@ fn an_array_without_detours_shows_that_a_drive_hangs() {
         }
     }
 }
+
+#[test]
+fn a_pool_does_not_show_its_slow_drive() {
+    let drives = drives();
+    for kind in [Kind::Read, Kind::Write] {
+        let mut table = Table::default();
+        for member in
+            [Member::Fine, Member::Delayed(10), Member::Delayed(100), Member::Slow, Member::Hang]
+        {
+            // Until enough answers have told what is usual, nobody is late before 5 ms.
+            let warmup = Nanos::from_secs(3);
+            let cell = cell(System::Fusion, kind, member);
+            let timing = Timing { warmup, ..cell.timing };
+            table.add(&Cell { timing, rate: 10_000, ..cell }.run(&drives));
+            let row = table.rows.last().expect("just added");
+            assert!(Bound::PROMISED.holds(row), "{kind} {member}: {row:?}");
+        }
+    }
+}

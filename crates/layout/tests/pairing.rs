@@ -1,7 +1,9 @@
 //! Slots are found whenever they exist, and are what they should be.
 
 use layout::pairing::NO_POSITION;
-use layout::{DriveIndex, Layout, Slot, choose_stripes, common_drives, match_slots};
+use layout::{
+    DriveIndex, Layout, Slot, choose_stripes, choose_stripes_where, common_drives, match_slots,
+};
 use proptest::prelude::*;
 
 /// Every data position of every stripe once, slot t at position t of stripe 0, all on
@@ -135,6 +137,57 @@ fn a_layouts_stripes_match() {
     for a in &stripes {
         for b in &stripes {
             check(&[&a[..4], &b[..4]], &match_slots(&[&a[..4], &b[..4]]).unwrap());
+        }
+    }
+}
+
+/// Choices of so many of 0..n.
+fn choices(n: usize, copies: usize) -> Vec<Vec<usize>> {
+    let mut all: Vec<Vec<usize>> = vec![vec![]];
+    for _ in 0..copies {
+        let longer = |choice: &Vec<usize>| {
+            let next = choice.last().map_or(0, |last| last + 1);
+            (next..n).map(|one| [&choice[..], &[one]].concat()).collect::<Vec<_>>()
+        };
+        all = all.iter().flat_map(longer).collect();
+    }
+    all
+}
+
+proptest! {
+    /// Of all choices that are wanted and match, one with the fewest common drives; none only if
+    /// there is none.
+    #[test]
+    fn the_best_wanted_choice_is_found(
+        candidates in prop::collection::vec(stripe(3, 7), 4..7),
+        copies in 2usize..4,
+        shunned in 0u16..7,
+    ) {
+        let wanted = |stripes: &[&[DriveIndex]], _: &[Slot]| {
+            stripes.iter().all(|stripe| !stripe.contains(&DriveIndex(shunned)))
+        };
+        let data = |choice: &[usize]| -> Vec<&[DriveIndex]> {
+            choice.iter().map(|at| &candidates[*at][..2]).collect()
+        };
+        let suits = |choice: &Vec<usize>| {
+            let stripes = data(choice);
+            match_slots(&stripes).is_some_and(|slots| wanted(&stripes, &slots))
+        };
+        let shared = |choice: &Vec<usize>| -> usize {
+            choices(copies, 2)
+                .iter()
+                .map(|pair| {
+                    let (a, b) = (&candidates[choice[pair[0]]], &candidates[choice[pair[1]]]);
+                    a.iter().filter(|drive| b.contains(drive)).count()
+                })
+                .sum()
+        };
+        let best = choices(candidates.len(), copies).into_iter().filter(suits);
+        let best = best.map(|choice| shared(&choice)).min();
+        let found = choose_stripes_where(&candidates, copies, 2, wanted);
+        prop_assert_eq!(found.as_ref().map(shared), best);
+        if let Some(choice) = found {
+            prop_assert!(suits(&choice));
         }
     }
 }

@@ -167,6 +167,12 @@ impl Watch {
         self.oldest().map_or(0, |oldest| now.saturating_sub(oldest.max(self.answered)))
     }
 
+    /// Forgets what answers took; histograms and spikes stay.
+    pub fn forget_usual(&mut self) {
+        (self.reads, self.writes, self.both) = Default::default();
+        self.tally = Tally::default();
+    }
+
     /// What reads and writes keep within (99 in 100 of each), and what is usual for both
     /// (`learn::USUAL_PERMILLE`), of those there are enough of.
     pub fn quantiles(&self) -> [Option<u64>; 3] {

@@ -141,6 +141,31 @@ fn replay_forgets_the_tuples_of_a_zone_that_changes_hands() {
     }
 }
 
+/// A zone that could not be emptied is as it was: its free stripes count, and are handed out.
+#[test]
+fn a_zone_that_is_kept_gives_its_free_stripes_again() {
+    let mut space = space(5, shape(4, 1), 2);
+    space.zone_assign(0, ID);
+    space.zone_assign(1, ID);
+    let take = |space: &mut Space| {
+        space.take_stripe(ID, &mut |_| 0, &|_| false, 0).map(|(stripe, _)| stripe)
+    };
+    let taken = take(&mut space).expect("all are free");
+    let (kept, free) = (taken.zone, space.free_stripes(ID));
+    space.zone_drain(kept);
+    assert_eq!(space.zone_held(kept), 1);
+    assert!(space.free_stripes(ID) < free);
+    assert_eq!(space.zone_emptied(kept, 7), None, "a stripe of it is in use");
+    space.zone_keep(kept);
+    space.zone_keep(kept);
+    assert_eq!((space.free_stripes(ID), space.zone_draining()), (free, None));
+    let mut found = 0;
+    while let Some(stripe) = take(&mut space) {
+        found += usize::from(stripe.zone == kept);
+    }
+    assert_eq!(found, space.class(ID).stripes_per_zone as usize - 1);
+}
+
 // ---- the model
 
 #[derive(Clone, Copy, Debug, Default)]
