@@ -169,10 +169,10 @@ impl Monitor {
         }
     }
 
-    /// The long reads and flushes of opening say nothing of what clients' requests will take: with
-    /// them, nobody would be late for the first thousands of these.
-    pub fn forget_usual(&self) {
-        self.watches.iter().for_each(|watch| watch.borrow_mut().forget_usual());
+    /// The long reads of opening say nothing of what clients' requests will take: with them, no
+    /// read would be late for the first thousands of these.
+    pub fn forget_reads(&self) {
+        self.watches.iter().for_each(|watch| watch.borrow_mut().forget_reads());
     }
 
     pub fn spikes(&self, drive: DriveIndex) -> SpikeStatus {

@@ -167,10 +167,9 @@ impl Watch {
         self.oldest().map_or(0, |oldest| now.saturating_sub(oldest.max(self.answered)))
     }
 
-    /// Forgets what answers took; histograms and spikes stay.
-    pub fn forget_usual(&mut self) {
-        (self.reads, self.writes, self.both) = Default::default();
-        self.tally = Tally::default();
+    /// Forgets how long reads took, for the patience of those to come.
+    pub fn forget_reads(&mut self) {
+        self.reads = Recent::default();
     }
 
     /// What reads and writes keep within (99 in 100 of each), and what is usual for both

@@ -83,7 +83,7 @@ impl<E: Env> Pool<E> {
             })?;
             shard.start_background();
         }
-        shard.array.monitor.forget_usual();
+        shard.array.monitor.forget_reads();
         shard.start_ladder();
         Ok(Pool::from_shard(shard, report, options.spikes))
     }
