@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use format::{INCOMPAT_GROUPS, MemberState, Superblock, Uuid, valid_name};
+use format::{MemberState, Superblock, Uuid, valid_name};
 use futures_util::future::join_all;
 use io::sync::{Permit, Turn};
 use io::{Buf, Drive, Durability, Env};
@@ -324,7 +324,6 @@ impl<E: Env> Inner<E> {
         let next = {
             let mut label = self.label.borrow_mut();
             label.generation += 1;
-            label.features.incompat |= INCOMPAT_GROUPS;
             for (listed, lost) in label.members.iter_mut().zip(&lost) {
                 if *lost {
                     listed.state = MemberState::Failed;

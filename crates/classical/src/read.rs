@@ -124,22 +124,13 @@ impl<E: Env> Inner<E> {
             let is_mirror = self.grid.redundancy == Redundancy::Mirror;
             return !is_mirror || there.all(|copy| Some(copy) == first);
         };
-        let pieces = [];
-        let hull = 0..self.grid.chunk;
+        // What is lost is what P says; Q must say the same.
+        let data = solve(shape, &views);
+        let columns = data.iter().map(|column| Some(&column[..]));
+        let all: Vec<Option<&[u8]>> =
+            columns.chain(views[shape.data()..].iter().copied()).collect();
         let logged = vec![None; shape.parity()];
-        let right = match views[..shape.data()].iter().all(Option::is_some) {
-            true => after_crash(shape, &hull, &pieces, &views, &logged),
-            // Solved for by P; Q must say the same.
-            false => {
-                let data = solve(shape, &views);
-                let all: Vec<Option<&[u8]>> = data
-                    .iter()
-                    .map(|column| Some(&column[..]))
-                    .chain(views[shape.data()..].iter().copied())
-                    .collect();
-                after_crash(shape, &hull, &pieces, &all, &logged)
-            }
-        };
+        let right = after_crash(shape, &(0..self.grid.chunk), &[], &all, &logged);
         let parity = views[shape.data()..].iter().zip(&right);
         parity.into_iter().all(|(held, right)| held.is_none() || *held == right.as_deref())
     }
