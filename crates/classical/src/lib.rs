@@ -16,10 +16,10 @@
 pub mod array;
 pub mod grid;
 mod intents;
-mod label;
+pub mod label;
 pub mod limits;
 mod log;
-mod member;
+pub mod member;
 pub mod partial;
 pub mod plan;
 mod read;

@@ -45,8 +45,11 @@ pub const MAX_SHARDS: usize = 16;
 pub const INCOMPAT_LIMITS: u64 = 1;
 /// Incompatible feature: an in-place scheme, with drives in groups.
 pub const INCOMPAT_GROUPS: u64 = 2;
+/// Incompatible feature: a set of in-place arrays, which lie in the drives' extents and have
+/// labels of their own there.
+pub const INCOMPAT_SET: u64 = 4;
 /// Incompatible features this software knows.
-pub const KNOWN_INCOMPAT: u64 = INCOMPAT_LIMITS | INCOMPAT_GROUPS;
+pub const KNOWN_INCOMPAT: u64 = INCOMPAT_LIMITS | INCOMPAT_GROUPS | INCOMPAT_SET;
 /// `Superblock::scheme`: FusionRAID over RAID+.
 pub const SCHEME_FUSION: u16 = 1;
 /// In-place schemes: chunks without redundancy, mirrors, one or two parity chunks a stripe.
@@ -54,6 +57,15 @@ pub const SCHEME_STRIPES: u16 = 2;
 pub const SCHEME_MIRRORS: u16 = 3;
 pub const SCHEME_PARITY1: u16 = 4;
 pub const SCHEME_PARITY2: u16 = 5;
+/// Sets of in-place arrays: `metadata` and `zone extent` are where these lie on each drive, and
+/// `group` is the number of drives of the first of them.
+pub const SCHEME_HYBRID: u16 = 16;
+pub const SCHEME_CACHED_RAID5: u16 = 17;
+pub const SCHEME_LOG_MIRROR: u16 = 18;
+pub const SCHEME_HPDA: u16 = 19;
+pub const SCHEME_ALTERNATE: u16 = 20;
+pub const SCHEME_STEERING: u16 = 21;
+pub const SCHEME_N_RAID5: u16 = 22;
 
 const AT_COPY: usize = 10;
 const AT_CRC: usize = 12;
@@ -329,15 +341,19 @@ impl Superblock {
     }
 
     fn validate_scheme(&self) -> Result<(), FormatError> {
-        let known = (SCHEME_FUSION..=SCHEME_PARITY2).contains(&self.scheme);
-        check(known, "scheme", self.scheme.into())?;
-        let in_place = self.scheme != SCHEME_FUSION;
-        let flagged = self.features.incompat & INCOMPAT_GROUPS != 0;
-        check(in_place == flagged, "features", self.features.incompat)?;
-        let fits = match in_place {
-            true => self.group > 0 && self.members.len().is_multiple_of(self.group.into()),
-            false => self.group == 0,
+        let (group, members) = (usize::from(self.group), self.members.len());
+        let (needed, fits) = match self.scheme {
+            SCHEME_FUSION => (0, group == 0),
+            SCHEME_STRIPES..=SCHEME_PARITY2 => {
+                (INCOMPAT_GROUPS, group > 0 && members.is_multiple_of(group))
+            }
+            SCHEME_HYBRID..=SCHEME_N_RAID5 => (INCOMPAT_SET, group <= members),
+            unknown => {
+                return Err(FormatError::Invalid { field: "scheme", value: unknown.into() });
+            }
         };
+        let flagged = self.features.incompat & (INCOMPAT_GROUPS | INCOMPAT_SET);
+        check(flagged == needed, "features", self.features.incompat)?;
         check(fits, "group", self.group.into())
     }
 

@@ -26,9 +26,10 @@ pub use checkpoint::{
     encode_object, encode_slot, fingerprint, object_crc,
 };
 pub use drive::{
-    CheckpointRoot, Extent, Features, INCOMPAT_GROUPS, INCOMPAT_LIMITS, LABEL_AREA, LABEL_LEN,
-    Member, MemberState, SCHEME_FUSION, SCHEME_MIRRORS, SCHEME_PARITY1, SCHEME_PARITY2,
-    SCHEME_STRIPES, Superblock, end_area, label_offsets, newest,
+    CheckpointRoot, Extent, Features, INCOMPAT_GROUPS, INCOMPAT_LIMITS, INCOMPAT_SET, LABEL_AREA,
+    LABEL_LEN, Member, MemberState, SCHEME_ALTERNATE, SCHEME_CACHED_RAID5, SCHEME_FUSION,
+    SCHEME_HPDA, SCHEME_HYBRID, SCHEME_LOG_MIRROR, SCHEME_MIRRORS, SCHEME_N_RAID5, SCHEME_PARITY1,
+    SCHEME_PARITY2, SCHEME_STEERING, SCHEME_STRIPES, Superblock, end_area, label_offsets, newest,
 };
 pub use entry::{BmtEntry, ENTRY_LEN, PATCH_LEN, Patch};
 pub use error::FormatError;

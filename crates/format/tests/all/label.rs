@@ -44,10 +44,10 @@ fn newer_versions_and_features_are_refused_clearly() {
     assert!(error.to_string().contains("use a newer SteadyRAID"), "{error}");
 
     let mut featured = samples::label().encode(0);
-    featured[32] = 0b101;
+    featured[32] = 0b1001;
     reseal(&mut featured);
     let error = Superblock::decode(&featured).unwrap_err();
-    assert_eq!(error, FormatError::UnknownFeatures(0b100), "limits of volumes are known");
+    assert_eq!(error, FormatError::UnknownFeatures(0b1000), "limits of volumes are known");
     assert!(error.is_too_new());
 
     let mut compatible = samples::label().encode(0);
@@ -179,6 +179,20 @@ fn in_place_labels_are_read_back() {
     assert_eq!(Superblock::decode(&label.encode(1)), Ok((label, 1)));
 }
 
+/// A set of arrays, the first on one drive of the three.
+fn set() -> Superblock {
+    let features = Features { compat: 0, incompat: INCOMPAT_SET };
+    Superblock { scheme: SCHEME_LOG_MIRROR, group: 1, features, ..samples::label() }
+}
+
+#[test]
+fn labels_of_sets_are_read_back() {
+    let label = set();
+    assert_eq!(Superblock::decode(&label.encode(2)), Ok((label, 2)));
+    let none = Superblock { group: 0, ..set() };
+    assert_eq!(Superblock::decode(&none.encode(0)), Ok((none, 0)));
+}
+
 #[test]
 fn schemes_groups_and_features_must_fit() {
     let group = |group| Superblock { group, ..in_place() };
@@ -189,6 +203,11 @@ fn schemes_groups_and_features_must_fit() {
         (Superblock { scheme: SCHEME_FUSION, ..in_place() }, "features"),
         (Superblock { features: plain.features, ..in_place() }, "features"),
         (Superblock { group: 3, ..plain.clone() }, "group"),
+        (Superblock { group: 300, ..set() }, "group"),
+        (Superblock { scheme: SCHEME_MIRRORS, ..set() }, "features"),
+        (Superblock { scheme: SCHEME_LOG_MIRROR, ..in_place() }, "features"),
+        (Superblock { scheme: 15, ..set() }, "scheme"),
+        (Superblock { scheme: 23, ..set() }, "scheme"),
         (Superblock { scheme: 6, ..in_place() }, "scheme"),
         (Superblock { scheme: 0, ..plain }, "scheme"),
     ] {

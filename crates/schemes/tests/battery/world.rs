@@ -1,21 +1,20 @@
-//! One battery over every in-place scheme: clients write and read through power cuts at any write,
-//! kills, drives that die in the middle of work or with the power, and the array must hold what
-//! it promised. Clients share stripes but no sectors, so each knows what it wrote.
+//! A seeded world over any scheme: clients write and read through power cuts at any write, kills,
+//! drives that die in the middle of work or with the power, work that can wait at any moment, and
+//! the store must hold what it promised. Clients share stripes but no sectors, so each knows what
+//! it wrote.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use classical::array::create;
-use classical::{Array, ArrayError, CreateSpec, OpenOptions, Redundancy, WriteHole};
 use futures_util::future::join_all;
 use io::rng::{Rng, mix};
 use io::virt::{CutMode, Disk, Latency, VirtDrive, VirtEnv};
-use io::{Buf, BufMut};
+use io::{Buf, BufMut, Env};
+use schemes::{Store, StoreError};
 
 const SECTOR: u64 = 512;
-const CHUNK: u64 = 8192;
-const DRIVE: u64 = 4 << 20;
+pub const CHUNK: u64 = 8192;
 const CLIENTS: u64 = 4;
 /// Sectors in a row that belong to one client, then the next one's: chunks and stripes are shared.
 const SHORT: u64 = 5;
@@ -26,23 +25,26 @@ const LONG: u64 = 150;
 /// Sectors of the array that are used.
 const SPAN: u64 = MIXED + CLIENTS * LONG;
 
-#[derive(Clone, Copy, Debug)]
-struct Scheme {
-    name: &'static str,
-    redundancy: Redundancy,
-    width: usize,
-    groups: usize,
-}
+/// A scheme under test.
+pub trait Subject: Copy {
+    type Store: Store;
 
-const SCHEMES: [Scheme; 7] = [
-    Scheme { name: "raid0", redundancy: Redundancy::Parity(0), width: 3, groups: 1 },
-    Scheme { name: "raid1", redundancy: Redundancy::Mirror, width: 3, groups: 1 },
-    Scheme { name: "raid10", redundancy: Redundancy::Mirror, width: 2, groups: 3 },
-    Scheme { name: "raid5", redundancy: Redundancy::Parity(1), width: 4, groups: 1 },
-    Scheme { name: "raid6", redundancy: Redundancy::Parity(2), width: 5, groups: 1 },
-    Scheme { name: "raid50", redundancy: Redundancy::Parity(1), width: 3, groups: 2 },
-    Scheme { name: "raid60", redundancy: Redundancy::Parity(2), width: 4, groups: 2 },
-];
+    fn name(&self) -> String;
+
+    /// How many drives, and the bytes of each.
+    fn drives(&self) -> Vec<u64>;
+
+    async fn create(&self, env: &VirtEnv, drives: &[VirtDrive]) -> Result<(), StoreError>;
+
+    async fn open(&self, env: &VirtEnv, drives: Vec<VirtDrive>) -> Result<Self::Store, StoreError>;
+
+    /// Whether it promises to bear the loss of these drives.
+    fn survives(&self, lost: &[bool]) -> bool;
+
+    /// Whether a sector that was being written when a drive was lost together with the power may be
+    /// neither old nor new: what lies in parity stripes in place.
+    fn by_parity(&self) -> bool;
+}
 
 /// What a sector may hold: number of the write, 0 before the first.
 #[derive(Clone, Debug, Default)]
@@ -83,71 +85,66 @@ fn content(sector: u64, write: u64) -> [u8; SECTOR as usize] {
     bytes
 }
 
-struct World {
-    scheme: Scheme,
-    env: VirtEnv,
+pub struct World<S: Subject> {
+    pub subject: S,
+    pub env: VirtEnv,
     disks: Vec<Disk>,
-    unplugged: Vec<bool>,
-    rng: Rng,
+    pub unplugged: Vec<bool>,
+    pub rng: Rng,
     oracle: Rc<RefCell<Oracle>>,
     base: u64,
 }
 
-impl Drop for World {
+impl<S: Subject> Drop for World<S> {
     fn drop(&mut self) {
         self.env.crash();
     }
 }
 
-impl World {
-    fn new(scheme: Scheme, seed: u64) -> World {
-        let count = scheme.width * scheme.groups;
+impl<S: Subject> World<S> {
+    pub fn new(subject: S, seed: u64) -> World<S> {
+        let sizes = subject.drives();
         // Drives of both units.
         let align = if seed.is_multiple_of(2) { 512 } else { 4096 };
-        let disk = |at: usize| Disk::new(format!("d{at}"), DRIVE, align, seed ^ at as u64);
+        let disk =
+            |(at, size): (usize, &u64)| Disk::new(format!("d{at}"), *size, align, seed ^ at as u64);
         World {
-            scheme,
+            subject,
             env: VirtEnv::new(seed),
-            disks: (0..count).map(disk).collect(),
-            unplugged: vec![false; count],
+            disks: sizes.iter().enumerate().map(disk).collect(),
+            unplugged: vec![false; sizes.len()],
             rng: Rng::new(mix(seed)),
             oracle: Rc::default(),
             base: 0,
         }
     }
 
-    fn drives(&self) -> Vec<VirtDrive> {
+    pub fn drives(&self) -> Vec<VirtDrive> {
         let plugged = self.disks.iter().zip(&self.unplugged).filter(|(_, out)| !**out);
         plugged.map(|(disk, _)| VirtDrive::attach(&self.env, disk, Latency::SSD)).collect()
     }
 
-    fn make(&mut self) {
-        let Scheme { redundancy, width, .. } = self.scheme;
-        let spec = CreateSpec { name: "tank".into(), redundancy, width, chunk: CHUNK };
-        let grid = self.env.block_on(create(&self.env, &self.drives(), &spec)).expect("it fits");
-        // Somewhere in the middle, not at a multiple of anything.
-        self.base = grid.size() / SECTOR / 3;
+    pub fn make(&mut self) {
+        let made = self.env.block_on(self.subject.create(&self.env, &self.drives()));
+        made.expect("it fits");
         // Fresh drives hold noise: the first writing makes it ours.
-        let array = self.env.block_on(self.open()).expect("it was just made");
+        let store = self.env.block_on(self.open()).expect("it was just made");
+        // Somewhere in the middle, not at a multiple of anything.
+        self.base = store.size() / SECTOR / 3;
         let zeroes = Buf::zeroed((SPAN * SECTOR) as usize);
-        self.env.block_on(array.write(self.base * SECTOR, zeroes, false)).expect("writes");
-        self.env.block_on(array.close()).expect("closes");
+        self.env.block_on(store.write(self.base * SECTOR, zeroes, false)).expect("writes");
+        self.env.block_on(store.close()).expect("closes");
     }
 
-    async fn open(&self) -> Result<Array<VirtEnv>, ArrayError> {
-        Array::open(&self.env, self.drives(), OpenOptions::default()).await
+    async fn open(&self) -> Result<S::Store, StoreError> {
+        self.subject.open(&self.env, self.drives()).await
     }
 
-    /// How many more drives the group of each could lose.
+    /// Whether it could do without this one, too.
     fn can_lose(&self, drive: usize) -> bool {
-        let Scheme { redundancy, width, .. } = self.scheme;
-        let tolerance = match redundancy {
-            Redundancy::Mirror => width - 1,
-            Redundancy::Parity(parity) => parity,
-        };
-        let group = drive / width * width;
-        let gone = |at: &usize| self.unplugged[*at] || self.disks[*at].is_failed();
-        (group..group + width).filter(gone).count() < tolerance
+        let gone = |at: usize| at == drive || self.unplugged[at] || self.disks[at].is_failed();
+        let lost: Vec<bool> = (0..self.disks.len()).map(gone).collect();
+        self.subject.survives(&lost)
     }
 
     fn draw_victim(&mut self) -> Option<usize> {
@@ -157,21 +154,20 @@ impl World {
     }
 
     /// Clients work until `limit` writes have reached the drives, or are done. True: cut.
-    fn session(&mut self, limit: u64) -> bool {
-        let array = self.env.block_on(self.open()).unwrap_or_else(|error| panic!("open: {error}"));
-        let clients = (0..CLIENTS).map(|number| Client {
-            number,
-            base: self.base,
-            array: array.clone(),
-            oracle: self.oracle.clone(),
-            rng: RefCell::new(Rng::new(self.rng.next_u64())),
-        });
-        let clients: Vec<Client> = clients.collect();
+    pub fn session(&mut self, limit: u64) -> bool {
+        let store = self.env.block_on(self.open()).unwrap_or_else(|error| panic!("open: {error}"));
+        let seed = self.rng.next_u64();
+        let clients = self.clients(&store, seed);
+        let (busy, done) = (self.rng.below(4), Cell::new(false));
         let victim = if self.rng.chance(1, 3) { self.draw_victim() } else { None };
         let dies_at = self.env.writes_issued() + self.rng.below(limit.max(2));
         self.env.set_write_limit(self.env.writes_issued() + limit);
-        let work = async {
+        let requests = async {
             join_all(clients.iter().map(|client| client.work(40))).await;
+            done.set(true);
+        };
+        let work = async {
+            futures_util::future::join(requests, self.background(&store, busy, &done)).await;
         };
         let died = Cell::new(false);
         let stop = || {
@@ -184,16 +180,37 @@ impl World {
         let cut = self.env.run_until(work, stop).is_none();
         if !cut {
             self.env.set_write_limit(u64::MAX);
-            let done = self.env.block_on(array.close());
-            assert!(done.is_ok(), "close: {done:?}");
+            let closed = self.env.block_on(store.close());
+            assert!(closed.is_ok(), "close: {closed:?}");
             self.oracle.borrow_mut().sectors.values_mut().for_each(settle);
         }
         cut
     }
 
+    fn clients(&self, store: &S::Store, seed: u64) -> Vec<Client<S::Store>> {
+        let client = |number| Client {
+            number,
+            base: self.base,
+            store: store.clone(),
+            oracle: self.oracle.clone(),
+            rng: RefCell::new(Rng::new(mix(seed) ^ number)),
+        };
+        (0..CLIENTS).map(client).collect()
+    }
+
+    /// What can wait: never, all the time, or now and then while requests are under way.
+    async fn background(&self, store: &S::Store, busy: u64, done: &Cell<bool>) {
+        let mut rng = Rng::new(busy);
+        while busy > 0 && !done.get() {
+            let worked = store.work().await.unwrap_or_else(|error| panic!("work: {error}"));
+            let rest = if busy == 1 && worked { 0 } else { rng.below(2_000_000) };
+            self.env.sleep_until(self.env.now() + io::Nanos(20_000 + rest)).await;
+        }
+    }
+
     /// The machine stops; with it, perhaps, drives. What was being written then may be anything
     /// where a chunk is known by parity only.
-    fn die(&mut self, pulled: bool) {
+    pub fn die(&mut self, pulled: bool) {
         self.env.crash();
         let power = self.rng.chance(3, 4);
         if power {
@@ -209,7 +226,7 @@ impl World {
                 lost = true;
             }
         }
-        let by_parity = matches!(self.scheme.redundancy, Redundancy::Parity(1..));
+        let by_parity = self.subject.by_parity();
         let mut oracle = self.oracle.borrow_mut();
         let torn: Vec<u64> = oracle
             .sectors
@@ -233,9 +250,9 @@ impl World {
     }
 
     /// Everything is as promised; what was read is the truth from now on.
-    fn check(&mut self) {
-        let array = self.env.block_on(self.open()).unwrap_or_else(|error| panic!("open: {error}"));
-        let read = self.env.block_on(array.read(self.base * SECTOR, SPAN * SECTOR));
+    pub fn check(&mut self) {
+        let store = self.env.block_on(self.open()).unwrap_or_else(|error| panic!("open: {error}"));
+        let read = self.env.block_on(store.read(self.base * SECTOR, SPAN * SECTOR));
         let read = read.unwrap_or_else(|error| panic!("read: {error}"));
         let mut oracle = self.oracle.borrow_mut();
         for (at, bytes) in read.chunks_exact(SECTOR as usize).enumerate() {
@@ -253,21 +270,22 @@ impl World {
                 panic!(
                     "sector {sector} holds write {found}, not one of {:?}; lost {:?}",
                     expected.may_be,
-                    array.lost()
+                    store.lost()
                 );
             }
         }
-        self.audit(&array);
+        self.audit(&store);
         drop(oracle);
         // Not closed: what recovery did must be durable by itself.
         self.env.crash();
         self.disks.iter().for_each(|disk| disk.power_cut(&mut self.rng, CutMode::DropAll));
     }
 
-    /// Every stripe of the part that is used agrees with its parity, or its copies.
-    fn audit(&self, array: &Array<VirtEnv>) {
-        let wrong = self.env.block_on(array.disagreeing(self.base * SECTOR, SPAN * SECTOR));
-        assert_eq!(wrong, Vec::<u64>::new(), "stripes whose drives disagree");
+    /// Every stripe of the part that is used agrees with its parity, or its copies; maps with what
+    /// they map.
+    fn audit(&self, store: &S::Store) {
+        let wrong = self.env.block_on(store.audit(self.base * SECTOR, SPAN * SECTOR));
+        assert_eq!(wrong, Vec::<String>::new());
     }
 }
 
@@ -280,15 +298,15 @@ fn settle(expected: &mut Expected) {
     *expected = Expected { may_be: vec![newest], in_flight: false };
 }
 
-struct Client {
+struct Client<T> {
     number: u64,
     base: u64,
-    array: Array<VirtEnv>,
+    store: T,
     oracle: Rc<RefCell<Oracle>>,
     rng: RefCell<Rng>,
 }
 
-impl Client {
+impl<T: Store> Client<T> {
     async fn work(&self, requests: usize) {
         for _ in 0..requests {
             let kind = self.rng.borrow_mut().below(10);
@@ -332,7 +350,7 @@ impl Client {
                 .copy_from_slice(&content(sector, number));
         }
         let offset = (self.base + first) * SECTOR;
-        let done = self.array.write(offset, data.freeze(), fua).await;
+        let done = self.store.write(offset, data.freeze(), fua).await;
         done.unwrap_or_else(|error| panic!("write: {error}"));
         let mut oracle = self.oracle.borrow_mut();
         for sector in first..first + count {
@@ -346,7 +364,7 @@ impl Client {
 
     async fn read(&self) {
         let (first, count) = self.draw();
-        let read = self.array.read((self.base + first) * SECTOR, count * SECTOR).await;
+        let read = self.store.read((self.base + first) * SECTOR, count * SECTOR).await;
         let read = read.unwrap_or_else(|error| panic!("read: {error}"));
         for (sector, bytes) in (first..).zip(read.chunks_exact(SECTOR as usize)) {
             let expected = self.oracle.borrow_mut().of(sector).clone();
@@ -364,7 +382,7 @@ impl Client {
             };
             done.map(newest).collect()
         };
-        self.array.flush().await.unwrap_or_else(|error| panic!("flush: {error}"));
+        self.store.flush().await.unwrap_or_else(|error| panic!("flush: {error}"));
         let mut oracle = self.oracle.borrow_mut();
         for (sector, write) in before {
             let expected = oracle.of(sector);
@@ -375,98 +393,45 @@ impl Client {
     }
 }
 
-/// Worlds of each scheme; more with CLASSICAL_SEEDS.
+/// Worlds of each scheme; more with SCHEME_SEEDS.
 const SEEDS: u64 = 200;
 
-fn battery(scheme: Scheme) {
-    let asked = std::env::var("CLASSICAL_SEEDS").ok();
-    let seeds = asked.map_or(SEEDS, |count| count.parse().expect("CLASSICAL_SEEDS is a number"));
+pub fn battery(subject: impl Subject) {
+    let asked = std::env::var("SCHEME_SEEDS").ok();
+    let seeds = asked.map_or(SEEDS, |count| count.parse().expect("SCHEME_SEEDS is a number"));
     for seed in 0..seeds {
-        let run = std::panic::catch_unwind(|| {
-            STRANGE.with(|strange| strange.borrow_mut().clear());
-            let mut world = World::new(scheme, seed);
-            world.make();
-            for _ in 0..4 {
-                let limit = 1 + world.rng.below(400);
-                if world.session(limit) {
-                    world.die(false);
-                }
-                world.check();
-                world.check();
-            }
-        });
+        let run = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| one(subject, seed)));
         if let Err(panic) = run {
-            eprintln!("{} fails with seed {seed}", scheme.name);
+            eprintln!("{} fails with seed {seed}", subject.name());
             std::panic::resume_unwind(panic);
         }
     }
 }
 
-#[test]
-fn raid0() {
-    battery(SCHEMES[0]);
+/// One world, to its end.
+pub fn one(subject: impl Subject, seed: u64) {
+    forget_strange();
+    let mut world = World::new(subject, seed);
+    world.make();
+    for _ in 0..4 {
+        let limit = 1 + world.rng.below(400);
+        if world.session(limit) {
+            world.die(false);
+        }
+        world.check();
+        world.check();
+    }
 }
 
-#[test]
-fn raid1() {
-    battery(SCHEMES[1]);
+pub fn forget_strange() {
+    STRANGE.with(|strange| strange.borrow_mut().clear());
 }
 
-#[test]
-fn raid10() {
-    battery(SCHEMES[2]);
-}
-
-#[test]
-fn raid5() {
-    battery(SCHEMES[3]);
-}
-
-#[test]
-fn raid6() {
-    battery(SCHEMES[4]);
-}
-
-#[test]
-fn raid50() {
-    battery(SCHEMES[5]);
-}
-
-#[test]
-fn raid60() {
-    battery(SCHEMES[6]);
-}
-
-/// A cut, and a drive lost with it, with the write hole open, as md has it by default: it must be
-/// noticed, and the very same worlds with it closed are in order.
-#[test]
-fn an_open_write_hole_is_noticed() {
-    let harmed = |write_hole| {
-        let world = |seed: &u64| {
-            STRANGE.with(|found| found.borrow_mut().clear());
-            let mut world = World::new(SCHEMES[3], *seed);
-            world.make();
-            world.hole(OpenOptions { write_hole });
-        };
-        (0..60u64).filter(|seed| std::panic::catch_unwind(|| world(seed)).is_err()).count()
-    };
-    assert!(harmed(WriteHole::Open) > 0);
-    assert_eq!(harmed(WriteHole::Closed), 0);
-}
-
-impl World {
+impl<S: Subject> World<S> {
     /// Writes, a cut in the middle, a drive lost with it.
-    fn hole(&mut self, options: OpenOptions) {
-        let array =
-            self.env.block_on(Array::open(&self.env, self.drives(), options)).expect("opens");
-        let client = |number| Client {
-            number,
-            base: self.base,
-            array: array.clone(),
-            oracle: self.oracle.clone(),
-            rng: RefCell::new(Rng::new(number + 1)),
-        };
-        let clients: Vec<Client> = (0..CLIENTS).map(client).collect();
+    pub fn hole(&mut self) {
+        let store = self.env.block_on(self.open()).expect("opens");
+        let clients = self.clients(&store, 1);
         self.env.block_on(clients[0].flush());
         self.env.set_write_limit(self.env.writes_issued() + 60);
         let work = async {

@@ -1,0 +1,156 @@
+//! Several in-place arrays on the drives of one pool.
+//!
+//! ```text
+//!   a drive of the set
+//!   ┌────────┬───────────────┬──────────────────────────────┬────────┐
+//!   │ labels │ second extent │ first extent                 │ labels │
+//!   └────────┴───────────────┴──────────────────────────────┴────────┘
+//!     of the   with side: a    an array's own labels, log,     of the
+//!     set      second array    intents and chunks              set
+//! ```
+//! The labels of the set say which drives belong together and in which order; they are written
+//! once, after the arrays. Which drive missed what is for each array to know, by its own labels.
+
+use classical::label;
+use classical::member::Member;
+use format::{
+    CheckpointRoot, Extent, Features, INCOMPAT_SET, LABEL_AREA, Member as Listed, MemberState,
+    Superblock, Uuid, end_area, valid_name,
+};
+use io::{Drive, Env};
+
+use crate::part::Part;
+use crate::store::StoreError;
+
+/// What a set is to be like.
+#[derive(Clone, Debug)]
+pub struct SetSpec {
+    pub name: String,
+    /// `format::SCHEME_…`
+    pub scheme: u16,
+    /// Drives of the first array, where the arrays do not share drives.
+    pub split: usize,
+    pub chunk: u64,
+    /// Bytes of each drive's second extent, 0 for none.
+    pub side: u64,
+}
+
+/// The drives of a set, in order; those that are not there are `None`.
+pub struct Set<D> {
+    pub label: Superblock,
+    drives: Vec<Option<D>>,
+}
+
+impl<D: Drive> Set<D> {
+    /// Divides the drives; nothing is written before [`Set::write_labels`].
+    pub fn plan<E: Env<Drive = D>>(
+        env: &E,
+        drives: &[D],
+        spec: &SetSpec,
+    ) -> Result<Set<D>, StoreError> {
+        if !valid_name(&spec.name) {
+            return Err(classical::ArrayError::Name(spec.name.clone()).into());
+        }
+        let sizes: Vec<u64> = drives.iter().map(|drive| drive.geometry().size).collect();
+        let smallest = sizes.iter().copied().min().unwrap_or(0);
+        let side = Extent { offset: LABEL_AREA, len: spec.side.next_multiple_of(LABEL_AREA) };
+        let begin = side.offset + side.len;
+        let zones = Extent { offset: begin, len: end_area(smallest).saturating_sub(begin) };
+        let listed = sizes.iter().map(|&size| Listed {
+            drive: Uuid(env.unique_id()),
+            state: MemberState::Active,
+            size,
+        });
+        let members: Vec<Listed> = listed.collect();
+        let first = members.first().ok_or(StoreError::NoLabel)?.drive;
+        let label = Superblock {
+            pool: Uuid(env.unique_id()),
+            drive: first,
+            pool_name: spec.name.clone(),
+            index: 0,
+            generation: 1,
+            epoch: 1,
+            created_secs: 0,
+            features: Features { compat: 0, incompat: INCOMPAT_SET },
+            clean: true,
+            scheme: spec.scheme,
+            group: spec.split as u16,
+            shards: 1,
+            block_size: spec.chunk as u32,
+            zone_bytes: spec.chunk,
+            zone_count: 0,
+            drive_size: smallest,
+            journal: Extent { offset: LABEL_AREA, len: 0 },
+            meta: side,
+            zones,
+            members,
+            checkpoint: vec![CheckpointRoot::default()],
+        };
+        let drives = drives.iter().cloned().map(Some).collect();
+        Ok(Set { label, drives })
+    }
+
+    pub async fn write_labels(&self) -> Result<(), StoreError> {
+        let members: Vec<Member<D>> = self.drives.iter().cloned().map(Member::new).collect();
+        label::write(&self.label, &members).await;
+        let lost = members.iter().position(Member::is_lost);
+        match lost.and_then(|at| self.drives[at].as_ref()) {
+            Some(drive) => Err(StoreError::NotWritten { name: drive.name() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Which set these drives belong to. Those without its label are left out.
+    pub async fn open(drives: Vec<D>) -> Result<Set<D>, StoreError> {
+        let mut found: Option<Set<D>> = None;
+        for drive in drives {
+            let Some(label) = label::read(&drive).await else { continue };
+            if label.features.incompat & INCOMPAT_SET == 0 {
+                continue;
+            }
+            let set = found.get_or_insert_with(|| Set {
+                drives: vec![None; label.members.len()],
+                label: label.clone(),
+            });
+            if label.pool != set.label.pool {
+                return Err(StoreError::OtherPool { name: drive.name() });
+            }
+            let index = usize::from(label.index);
+            let listed = set.label.members.get(index);
+            if listed.is_none_or(|listed| {
+                listed.drive != label.drive || drive.geometry().size < listed.size
+            }) {
+                continue;
+            }
+            if let Some(other) = &set.drives[index] {
+                let (first, second) = (other.name(), drive.name());
+                return Err(classical::ArrayError::Duplicate { first, second }.into());
+            }
+            set.drives[index] = Some(drive);
+        }
+        found.ok_or(StoreError::NoLabel)
+    }
+
+    pub fn len(&self) -> usize {
+        self.drives.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.drives.is_empty()
+    }
+
+    /// The first extents of the drives from one place to another that are there.
+    pub fn first(&self, places: std::ops::Range<usize>) -> Vec<Part<D>> {
+        self.parts(places, self.label.zones)
+    }
+
+    /// The second extents.
+    pub fn second(&self, places: std::ops::Range<usize>) -> Vec<Part<D>> {
+        self.parts(places, self.label.meta)
+    }
+
+    fn parts(&self, places: std::ops::Range<usize>, extent: Extent) -> Vec<Part<D>> {
+        let there = self.drives[places].iter().flatten();
+        there.map(|drive| Part::new(drive.clone(), extent)).collect()
+    }
+}

@@ -1,0 +1,109 @@
+//! What every scheme is to the volumes on it: a row of bytes that outlives drives and crashes.
+
+use classical::{Array, ArrayError};
+use io::{Buf, Env};
+
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error(transparent)]
+    Array(#[from] ArrayError),
+    #[error("{len} bytes at {offset}: outside the array ({size} bytes) or no multiple of 512")]
+    Range { offset: u64, len: u64, size: u64 },
+    #[error("no label of a set of arrays on any of these drives")]
+    NoLabel,
+    #[error("drive {name} belongs to another pool: leave it out")]
+    OtherPool { name: String },
+    #[error("drive {name} can't be written to: replace it")]
+    NotWritten { name: String },
+    #[error("{what}: {hint}")]
+    Shape { what: String, hint: &'static str },
+    /// What the drives say makes no sense, checksums and copies notwithstanding.
+    #[error("{0} is damaged: restore from a backup")]
+    Damaged(String),
+}
+
+/// How a scheme's counters are shown: by their names, in a fixed order.
+pub type Counters = Vec<(&'static str, u64)>;
+
+/// Requests are multiples of 512 bytes anywhere within `size`; any number may be under way. What
+/// two writes to the same bytes at the same time leave is either's. A write is durable when it was
+/// answered with `fua`, or when a `flush` that began after its answer has returned.
+///
+/// A handle: clones name the same.
+pub trait Store: Clone + 'static {
+    /// Bytes it offers; never changes.
+    fn size(&self) -> u64;
+
+    fn read(&self, offset: u64, len: u64) -> impl Future<Output = Result<Buf, StoreError>>;
+
+    fn write(
+        &self,
+        offset: u64,
+        data: Buf,
+        fua: bool,
+    ) -> impl Future<Output = Result<(), StoreError>>;
+
+    fn flush(&self) -> impl Future<Output = Result<(), StoreError>>;
+
+    /// Makes everything durable and says so on the drives; no request is under way.
+    fn close(&self) -> impl Future<Output = Result<(), StoreError>>;
+
+    /// Does one piece of work that can wait (migration, destaging, reclaiming), beside requests.
+    /// False: there is none.
+    fn work(&self) -> impl Future<Output = Result<bool, StoreError>>;
+
+    /// Drives that are lost, by their place in the pool.
+    fn lost(&self) -> Vec<usize>;
+
+    fn counters(&self) -> Counters;
+
+    /// What contradicts itself in this range; nothing may be written meanwhile. For tests.
+    fn audit(&self, offset: u64, len: u64) -> impl Future<Output = Vec<String>>;
+}
+
+pub fn check_range(offset: u64, len: u64, size: u64) -> Result<(), StoreError> {
+    let inside = offset.checked_add(len).is_some_and(|end| end <= size);
+    match inside && (offset | len).is_multiple_of(512) {
+        true => Ok(()),
+        false => Err(StoreError::Range { offset, len, size }),
+    }
+}
+
+impl<E: Env> Store for Array<E> {
+    fn size(&self) -> u64 {
+        Array::size(self)
+    }
+
+    async fn read(&self, offset: u64, len: u64) -> Result<Buf, StoreError> {
+        Ok(Array::read(self, offset, len).await?)
+    }
+
+    async fn write(&self, offset: u64, data: Buf, fua: bool) -> Result<(), StoreError> {
+        Ok(Array::write(self, offset, data, fua).await?)
+    }
+
+    async fn flush(&self) -> Result<(), StoreError> {
+        Ok(Array::flush(self).await?)
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        Ok(self.clone().close().await?)
+    }
+
+    async fn work(&self) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+
+    fn lost(&self) -> Vec<usize> {
+        Array::lost(self)
+    }
+
+    fn counters(&self) -> Counters {
+        Vec::new()
+    }
+
+    async fn audit(&self, offset: u64, len: u64) -> Vec<String> {
+        let wrong = self.disagreeing(offset, len).await;
+        wrong.iter().map(|stripe| format!("stripe {stripe}: its drives disagree")).collect()
+    }
+}

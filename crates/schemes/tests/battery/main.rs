@@ -1,0 +1,5 @@
+//! One battery over every scheme that runs on real drives: 200 worlds each, more with
+//! `SCHEME_SEEDS=N`.
+
+mod in_place;
+mod world;
