@@ -14,6 +14,7 @@ use crate::grid::{Grid, GridError, Redundancy};
 use crate::intents::Intents;
 use crate::log::Log;
 use crate::member::Member;
+use crate::owed::Owed;
 use crate::{intents, label};
 
 #[derive(Debug, thiserror::Error)]
@@ -76,6 +77,7 @@ pub(crate) struct Inner<E: Env> {
     /// Drives whose loss the labels tell.
     recorded: RefCell<Vec<bool>>,
     pub next_copy: Cell<usize>,
+    pub owed: RefCell<Rc<Owed>>,
 }
 
 /// A handle on an open array; clones name the same.
@@ -143,7 +145,8 @@ fn refuse_lost<D: Drive>(grid: &Grid, members: &[Member<D>]) -> Result<(), Array
 }
 
 impl<E: Env> Array<E> {
-    /// Opens an array, and makes its drives agree where a crash may have left them different.
+    /// Opens an array. Where a crash may have left its drives different they are made to agree
+    /// stripe by stripe, before the first request of each or by [`Array::resync`].
     /// Drives that are not given, or missed something, are lost.
     pub async fn open(
         env: &E,
@@ -196,6 +199,7 @@ impl<E: Env> Array<E> {
             align,
             stripes: RefCell::default(),
             next_copy: Cell::new(0),
+            owed: RefCell::default(),
         };
         let array = Array { inner: Rc::new(inner) };
         array.inner.recover().await?;

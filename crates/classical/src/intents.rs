@@ -64,6 +64,8 @@ struct Region {
     clean_since: Option<Nanos>,
     /// The drives say that it may differ.
     marked: bool,
+    /// It does differ, perhaps, since a crash: the mark stays.
+    owed: bool,
 }
 
 pub struct Intents {
@@ -107,6 +109,19 @@ impl Intents {
         self.regions.borrow()[self.region(stripe)].marked
     }
 
+    /// Marked on the drives when the array was opened, and not looked at yet.
+    pub fn owe(&self, region: u64) {
+        let region = &mut self.regions.borrow_mut()[region as usize];
+        (region.marked, region.owed) = (true, true);
+    }
+
+    /// All stripes of the region of this one agree.
+    pub fn paid(&self, stripe: u64) {
+        let region = &mut self.regions.borrow_mut()[self.region(stripe)];
+        region.owed = false;
+        region.dirtied = Some(self.flushes.get());
+    }
+
     pub fn end(&self, stripe: u64) {
         let region = &mut self.regions.borrow_mut()[self.region(stripe)];
         region.writes -= 1;
@@ -122,7 +137,7 @@ impl Intents {
     /// What was written before that flush began is durable.
     pub fn flushed(&self, number: u64, now: Nanos) {
         for region in self.regions.borrow_mut().iter_mut() {
-            if region.writes == 0 && region.dirtied.is_some_and(|at| at < number) {
+            if region.writes == 0 && !region.owed && region.dirtied.is_some_and(|at| at < number) {
                 region.dirtied = None;
                 region.clean_since = Some(now);
             }
@@ -146,7 +161,7 @@ impl Intents {
             .iter_mut()
             .map(|region| {
                 let rested = region.clean_since.is_some_and(|since| since + INTENT_REST <= now);
-                let wanted = region.writes > 0 || region.marked && !rested;
+                let wanted = region.writes > 0 || region.owed || region.marked && !rested;
                 region.marked &= wanted;
                 wanted
             })
@@ -183,6 +198,21 @@ mod tests {
         page[4095] ^= 1;
         assert_eq!(decode(&POOL, &page, bits.len()), None);
         assert_eq!(decode(&POOL, &page[..100], bits.len()), None);
+    }
+
+    #[test]
+    fn what_is_owed_stays_marked_until_it_is_paid_and_flushed() {
+        let intents = Intents::new(1000, 1);
+        intents.owe(1);
+        assert!(intents.is_marked(20) && !intents.is_marked(0));
+        let late = Nanos(1) + INTENT_REST;
+        let flush = |now| intents.flushed(intents.flush_begun(), now);
+        flush(Nanos(0));
+        assert!(intents.next_page(&POOL, late).1[1], "it is owed still");
+        intents.paid(20);
+        assert!(intents.next_page(&POOL, late).1[1], "no flush since");
+        flush(Nanos(1));
+        assert!(!intents.next_page(&POOL, late).1[1]);
     }
 
     #[test]

@@ -20,6 +20,7 @@ pub mod label;
 pub mod limits;
 mod log;
 pub mod member;
+mod owed;
 pub mod partial;
 pub mod plan;
 mod read;

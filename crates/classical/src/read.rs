@@ -43,6 +43,10 @@ impl<E: Env> Inner<E> {
         stripe: u64,
         piece: Piece,
     ) -> Result<Buf, ArrayError> {
+        if self.is_owed(stripe) {
+            let _lock = self.lock(stripe).await;
+            self.settle(stripe).await?;
+        }
         if self.grid.redundancy == Redundancy::Mirror {
             return self.read_copy(stripe, piece).await;
         }
@@ -103,7 +107,9 @@ impl<E: Env> Array<E> {
     pub async fn disagreeing(&self, offset: u64, len: u64) -> Vec<u64> {
         let mut wrong = Vec::new();
         for share in self.inner.grid.split(offset, len) {
-            if !self.inner.agrees(share.stripe).await {
+            // Nobody has looked at what is owed: whatever it says, nobody has seen it.
+            let owed = self.inner.is_owed(share.stripe);
+            if !owed && !self.inner.agrees(share.stripe).await {
                 wrong.push(share.stripe);
             }
         }

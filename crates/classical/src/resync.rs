@@ -7,20 +7,24 @@
 //!   └─ parity from the data          └─ lost chunk from the partial parity, parity from all
 //!      (mirrors: from the first)
 //! ```
-//! Then the epoch is raised, which voids the records, and the marks are taken back. A crash before
-//! that does it all again, to the same end.
+//! Stripes with a record come at opening, before the epoch is raised, which voids the records. The
+//! others of marked regions are owed (`owed`). A crash before the marks are taken back does it all
+//! again, to the same end.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::rc::Rc;
 
 use futures_util::future::join_all;
 use io::{Buf, Durability, Env};
 use layout::StripeShape;
 
-use crate::array::{ArrayError, Inner};
+use crate::array::{Array, ArrayError, Inner};
 use crate::grid::{Piece, Redundancy};
 use crate::intents::{self, Intents};
 use crate::limits::{LOG_SLOTS, PAGE, RESYNC_AT_ONCE};
 use crate::log::{Record, decode, slot_bytes};
+use crate::owed::Owed;
 use crate::partial::after_crash;
 
 /// A record, and the partial parity that each drive's copy of it holds.
@@ -29,16 +33,38 @@ struct Told {
     partial: BTreeMap<usize, Vec<u8>>,
 }
 
+impl<E: Env> Array<E> {
+    /// Makes some of the stripes agree that a crash may have left different. False: all do.
+    pub async fn resync(&self) -> Result<bool, ArrayError> {
+        let some = self.inner.owed.borrow().some(RESYNC_AT_ONCE);
+        let each = some.iter().map(async |&stripe| {
+            let _lock = self.inner.lock(stripe).await;
+            self.inner.settle(stripe).await
+        });
+        join_all(each).await.into_iter().collect::<Result<Vec<()>, _>>()?;
+        Ok(!some.is_empty())
+    }
+
+    /// Stripes that are still to be looked at, and all there are.
+    pub fn owed_stripes(&self) -> (u64, u64) {
+        (self.inner.owed.borrow().left(), self.inner.grid.stripes())
+    }
+}
+
 impl<E: Env> Inner<E> {
     pub async fn recover(&self) -> Result<(), ArrayError> {
-        let marked = self.marked_stripes().await;
+        let marked = self.marked_regions().await;
         let told = self.read_log().await;
-        let stripes: BTreeSet<u64> = marked.into_iter().chain(told.keys().copied()).collect();
-        let stripes: Vec<u64> = stripes.into_iter().collect();
+        let stripes: Vec<u64> = told.keys().copied().collect();
         for some in stripes.chunks(RESYNC_AT_ONCE) {
             let each = some.iter().map(|stripe| self.agree(*stripe, told.get(stripe)));
             join_all(each).await.into_iter().collect::<Result<Vec<()>, _>>()?;
         }
+        marked.iter().for_each(|&region| self.intents.owe(region));
+        let all = self.grid.stripes();
+        let owed = Owed::new(marked.into_iter(), intents::region_stripes(all), all);
+        self.owed.replace(Rc::new(owed));
+        stripes.iter().for_each(|&stripe| self.pay(stripe));
         // Drives that were not there, or could not take what they should hold, are written off;
         // what was read from a cache must not be lost after it was trusted.
         join_all(self.members.iter().map(|member| member.flush())).await;
@@ -49,7 +75,7 @@ impl<E: Env> Inner<E> {
     }
 
     /// Of the newest page of intents. Without any page everything is marked.
-    async fn marked_stripes(&self) -> Vec<u64> {
+    async fn marked_regions(&self) -> Vec<u64> {
         let (pool, at) = {
             let label = self.label.borrow();
             (label.pool, label.meta.offset)
@@ -69,7 +95,7 @@ impl<E: Env> Inner<E> {
         }
         let (sequence, bits) = newest.unwrap_or((0, vec![true; regions]));
         self.intents.sequence.set(sequence + 1);
-        (0..stripes).filter(|stripe| bits[(stripe / each) as usize]).collect()
+        (0..regions as u64).filter(|region| bits[*region as usize]).collect()
     }
 
     /// For each stripe the last record that is on the drives of all its parity that is there: of
@@ -110,6 +136,26 @@ impl<E: Env> Inner<E> {
         kept.map(|((stripe, _), told)| (stripe, told)).collect()
     }
 
+    pub fn is_owed(&self, stripe: u64) -> bool {
+        self.owed.borrow().is_owed(stripe)
+    }
+
+    pub fn pay(&self, stripe: u64) {
+        if self.owed.borrow().pay(stripe) {
+            self.intents.paid(stripe);
+        }
+    }
+
+    /// Makes a stripe agree if that is owed. The stripe is locked.
+    pub async fn settle(&self, stripe: u64) -> Result<(), ArrayError> {
+        if self.is_owed(stripe) {
+            self.agree(stripe, None).await?;
+            self.record_losses().await?;
+            self.pay(stripe);
+        }
+        Ok(())
+    }
+
     async fn agree(&self, stripe: u64, told: Option<&Told>) -> Result<(), ArrayError> {
         match (self.grid.redundancy, self.shape()) {
             (Redundancy::Mirror, _) => self.copy_first(stripe).await,
@@ -138,33 +184,53 @@ impl<E: Env> Inner<E> {
         }
     }
 
+    /// What of a stripe the crash may have left half written: a range, and the pieces of it.
+    fn in_doubt(
+        &self,
+        shape: StripeShape,
+        told: Option<&Told>,
+        gone: &[usize],
+    ) -> (Range<u64>, Vec<Piece>) {
+        let end = self.grid.chunk;
+        let gone_data = gone.iter().any(|&member| member < shape.data());
+        // With a data chunk lost only a record tells what it was. Without one it was being
+        // written, or nothing was: it is what P says, and Q is made to say the same.
+        match told {
+            Some(Told { record, .. }) if gone_data => {
+                (record.start..record.end, record.pieces.clone())
+            }
+            _ if gone_data => {
+                let all = (0..shape.data()).map(|position| Piece { position, start: 0, end });
+                (0..end, all.collect())
+            }
+            _ => (0..end, Vec::new()),
+        }
+    }
+
     async fn parity_again(
         &self,
         stripe: u64,
         shape: StripeShape,
         told: Option<&Told>,
     ) -> Result<(), ArrayError> {
-        let lost = self.lost_members(stripe);
-        let lost_data = lost.iter().any(|&member| member < shape.data());
-        // With a data chunk lost only a record tells what it was. Without one it was being
-        // written, or nothing was: it is what P says, and Q is made to say the same.
-        let (hull, pieces): (_, Vec<Piece>) = match told {
-            Some(Told { record, .. }) if lost_data => {
-                (record.start..record.end, record.pieces.clone())
+        let mut gone = self.lost_members(stripe);
+        let (hull, pieces, members) = loop {
+            let (hull, pieces) = self.in_doubt(shape, told, &gone);
+            let range = (hull.start, hull.end);
+            let read = (0..self.grid.width).map(|member| self.read_member(stripe, member, range));
+            let members: Vec<Option<Buf>> =
+                join_all(read).await.into_iter().map(Result::ok).collect();
+            let missing: Vec<usize> =
+                (0..members.len()).filter(|&member| members[member].is_none()).collect();
+            if missing.len() > shape.parity() {
+                return Err(self.unreadable(stripe));
             }
-            _ if lost_data => {
-                let end = self.grid.chunk;
-                let all = (0..shape.data()).map(|position| Piece { position, start: 0, end });
-                (0..end, all.collect())
+            // A drive that failed meanwhile changes what has to be looked at.
+            if missing.iter().all(|member| gone.contains(member)) {
+                break (hull, pieces, members);
             }
-            _ => (0..self.grid.chunk, Vec::new()),
+            gone = missing;
         };
-        let range = (hull.start, hull.end);
-        let read = (0..self.grid.width).map(|member| self.read_member(stripe, member, range));
-        let members: Vec<Option<Buf>> = join_all(read).await.into_iter().map(Result::ok).collect();
-        if members.iter().filter(|member| member.is_none()).count() > shape.parity() {
-            return Err(self.unreadable(stripe));
-        }
         let logged: Vec<Option<&[u8]>> = (shape.data()..shape.width())
             .map(|member| {
                 let drive = self.grid.place(stripe, member).0;

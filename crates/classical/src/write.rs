@@ -59,12 +59,20 @@ impl<E: Env> Inner<E> {
         });
         let new: Vec<New> = new.collect();
         let _lock = self.lock(stripe).await;
+        let bytes: u64 = new.iter().map(|new| new.piece.len()).sum();
+        let whole = bytes == self.grid.stripe_bytes();
+        if !whole {
+            self.settle(stripe).await?;
+        }
         let new = self.round_up(stripe, new).await?;
         let done = match self.begin_intent(stripe).await {
             Ok(()) => self.write_stripe(stripe, &new, fua).await,
             Err(error) => Err(error),
         };
         self.intents.end(stripe);
+        if whole && done.is_ok() {
+            self.pay(stripe);
+        }
         done
     }
 

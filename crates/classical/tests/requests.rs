@@ -30,6 +30,7 @@ impl Bench {
         let there: Vec<VirtDrive> = there.map(|(_, drive)| drive).collect();
         let options = OpenOptions { write_hole: hole };
         let array = env.block_on(Array::open(&env, there, options)).expect("it opens");
+        while env.block_on(array.resync()).expect("agrees") {}
         let bench = Bench { env, disks, array };
         // The region is marked from now on.
         bench.write(0, KIB * 4);

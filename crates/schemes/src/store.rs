@@ -91,7 +91,7 @@ impl<E: Env> Store for Array<E> {
     }
 
     async fn work(&self) -> Result<bool, StoreError> {
-        Ok(false)
+        Ok(self.resync().await?)
     }
 
     fn lost(&self) -> Vec<usize> {
