@@ -10,5 +10,7 @@ pub mod part;
 pub mod scheme;
 pub mod set;
 pub mod store;
+pub mod volumes;
 
 pub use store::{Counters, Store, StoreError};
+pub use volumes::{Volume, VolumeError, Volumes};

@@ -9,6 +9,8 @@ pub enum StoreError {
     Array(#[from] ArrayError),
     #[error("{len} bytes at {offset}: outside the array ({size} bytes) or no multiple of 512")]
     Range { offset: u64, len: u64, size: u64 },
+    #[error("the array is too small: {size} bytes, at least {least} are needed")]
+    Small { size: u64, least: u64 },
     #[error("no label of a set of arrays on any of these drives")]
     NoLabel,
     #[error("drive {name} belongs to another pool: leave it out")]
@@ -33,6 +35,9 @@ pub type Counters = Vec<(&'static str, u64)>;
 pub trait Store: Clone + 'static {
     /// Bytes it offers; never changes.
     fn size(&self) -> u64;
+
+    /// Writes of so many bytes, from a multiple of them, cost least.
+    fn unit(&self) -> u64;
 
     fn read(&self, offset: u64, len: u64) -> impl Future<Output = Result<Buf, StoreError>>;
 
@@ -72,6 +77,10 @@ pub fn check_range(offset: u64, len: u64, size: u64) -> Result<(), StoreError> {
 impl<E: Env> Store for Array<E> {
     fn size(&self) -> u64 {
         Array::size(self)
+    }
+
+    fn unit(&self) -> u64 {
+        self.grid().stripe_bytes()
     }
 
     async fn read(&self, offset: u64, len: u64) -> Result<Buf, StoreError> {

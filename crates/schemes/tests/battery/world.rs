@@ -161,7 +161,13 @@ impl<S: Subject> World<S> {
         let (busy, done) = (self.rng.below(4), Cell::new(false));
         let victim = if self.rng.chance(1, 3) { self.draw_victim() } else { None };
         let dies_at = self.env.writes_issued() + self.rng.below(limit.max(2));
-        self.env.set_write_limit(self.env.writes_issued() + limit);
+        // Between two writes, or some time after one: also between what follows a write.
+        let limit = self.env.writes_issued() + limit;
+        let late = self.rng.chance(1, 2).then(|| self.rng.below(400_000));
+        if late.is_none() {
+            self.env.set_write_limit(limit);
+        }
+        let ends = Cell::new(None);
         let requests = async {
             join_all(clients.iter().map(|client| client.work(40))).await;
             done.set(true);
@@ -175,7 +181,10 @@ impl<S: Subject> World<S> {
             if let Some(drive) = due {
                 self.disks[drive].set_failed(true);
             }
-            self.env.write_limit_reached()
+            if self.env.writes_issued() >= limit && ends.get().is_none() {
+                ends.set(Some(self.env.now().0 + late.unwrap_or(0)));
+            }
+            ends.get().is_some_and(|end| self.env.now().0 >= end)
         };
         let cut = self.env.run_until(work, stop).is_none();
         if !cut {

@@ -1,0 +1,105 @@
+//! Making, resizing and deleting volumes. Each is one durable writing of the table.
+
+use format::valid_name;
+use io::{Buf, Env};
+
+use super::grains::Owner;
+use super::table::{TABLE_SLOT, Table, VOLUMES_MAX, Volume as Entry};
+use super::{Volume, VolumeError, VolumeInfo, Volumes};
+use crate::store::{Store, StoreError};
+
+impl<E: Env, S: Store> Volumes<E, S> {
+    pub fn list(&self) -> Vec<VolumeInfo> {
+        let (table, grains) = (self.inner.table.borrow(), self.inner.grains.borrow());
+        let info = |entry: &Entry| VolumeInfo {
+            name: entry.name.clone(),
+            size: entry.size,
+            mapped: grains.of_volume(entry.number).count() as u64 * table.grain,
+        };
+        table.volumes.iter().map(info).collect()
+    }
+
+    pub fn volume(&self, name: &str) -> Option<Volume<E, S>> {
+        let number = self.find(name).ok()?.number;
+        Some(Volume::new(&self.inner, number))
+    }
+
+    fn find(&self, name: &str) -> Result<Entry, VolumeError> {
+        let table = self.inner.table.borrow();
+        let found = table.volumes.iter().find(|volume| volume.name == name);
+        found.cloned().ok_or_else(|| VolumeError::NotFound(name.to_owned()))
+    }
+
+    /// A volume has as many grains as a number has room for.
+    fn check_size(&self, size: u64) -> Result<(), VolumeError> {
+        let sense = size > 0 && size.is_multiple_of(512);
+        let most = u64::from(u32::MAX) * self.inner.grain();
+        if sense && size <= most { Ok(()) } else { Err(VolumeError::Size(size)) }
+    }
+
+    pub async fn create(&self, name: &str, size: u64) -> Result<(), VolumeError> {
+        if !valid_name(name) {
+            return Err(VolumeError::Name(name.to_owned()));
+        }
+        self.check_size(size)?;
+        let _turn = self.inner.table_turn.lock().await;
+        if self.find(name).is_ok() {
+            return Err(VolumeError::Exists(name.to_owned()));
+        }
+        let mut next = self.inner.table.borrow().clone();
+        if next.volumes.len() >= VOLUMES_MAX || next.next == u32::MAX {
+            return Err(VolumeError::TooMany);
+        }
+        next.volumes.push(Entry { number: next.next, name: name.to_owned(), size });
+        next.next += 1;
+        Ok(self.write_table(next).await?)
+    }
+
+    pub async fn resize(&self, name: &str, size: u64) -> Result<(), VolumeError> {
+        self.check_size(size)?;
+        let _turn = self.inner.table_turn.lock().await;
+        let entry = self.find(name)?;
+        let grain = self.inner.grain();
+        let last = self.inner.grains.borrow().of_volume(entry.number).next_back();
+        if let Some((Owner { at, .. }, _)) = last {
+            let used = (u64::from(at) * grain + grain).min(entry.size);
+            if size < entry.size && used > size.next_multiple_of(grain) {
+                return Err(VolumeError::ShrinkBelowData { used });
+            }
+        }
+        // What is cut off must not come back when it grows again.
+        let end = entry.size.min(size.next_multiple_of(grain));
+        if let Some(volume) = self.volume(name).filter(|_| size < end) {
+            volume.write_zeroes(size, end - size, true, true).await?;
+        }
+        let mut next = self.inner.table.borrow().clone();
+        let own = next.volumes.iter_mut().find(|volume| volume.number == entry.number);
+        own.expect("it was found").size = size;
+        Ok(self.write_table(next).await?)
+    }
+
+    pub async fn delete(&self, name: &str) -> Result<(), VolumeError> {
+        let _turn = self.inner.table_turn.lock().await;
+        let number = self.find(name)?.number;
+        if self.inner.users.borrow().contains_key(&number) {
+            return Err(VolumeError::InUse(name.to_owned()));
+        }
+        let mut next = self.inner.table.borrow().clone();
+        next.volumes.retain(|volume| volume.number != number);
+        // From then on its grains are nobody's, whatever the map on the drives says.
+        self.write_table(next).await?;
+        let mut grains = self.inner.grains.borrow_mut();
+        let owners: Vec<Owner> = grains.of_volume(number).map(|(owner, _)| owner).collect();
+        owners.into_iter().for_each(|owner| grains.unmap(owner));
+        Ok(())
+    }
+
+    /// The table in the other slot; the one in memory changes when it is durable.
+    async fn write_table(&self, mut next: Table) -> Result<(), StoreError> {
+        next.generation += 1;
+        let at = next.generation % 2 * TABLE_SLOT;
+        self.inner.store.write(at, Buf::from_slice(&next.encode()), true).await?;
+        self.inner.table.replace(next);
+        Ok(())
+    }
+}
