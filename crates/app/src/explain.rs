@@ -2,8 +2,10 @@
 
 use std::fmt::Display;
 
+use classical::GridError;
 use engine::{CreateError, OpenError, VolumeError};
 use io::DriveError;
+use schemes::StoreError;
 
 use crate::error::Failure;
 use crate::size::Size;
@@ -63,6 +65,45 @@ pub fn open(error: &OpenError) -> Failure {
             .hint("restore the missing drives or a backup"),
         OpenError::Format(error) => Failure::new("drives", error),
         OpenError::Layout(error) => Failure::new("drives", error),
+    }
+}
+
+/// A pool of in-place arrays could not be made or opened.
+pub fn store(object: impl Display, error: &StoreError) -> Failure {
+    use classical::ArrayError as Array;
+    match error {
+        StoreError::Array(Array::Name(name)) => Failure::usage(format!("pool '{name}'"), NAME_RULE),
+        StoreError::Array(Array::Grid(error @ GridError::Small)) => {
+            Failure::new(object, error).hint("use larger drives, or a smaller --block-size")
+        }
+        StoreError::Array(Array::Grid(error)) => Failure::usage(object, error)
+            .hint("give another number of drives, or another --width or --block-size"),
+        StoreError::Array(Array::TooManyLost { .. }) => Failure::new(object, error)
+            .hint("give the missing drives too; 'steadyraid list' shows how many there are"),
+        StoreError::Shape { what, hint } => Failure::usage(object, what).hint(*hint),
+        StoreError::Small { .. } => Failure::new(object, error).hint("use larger drives"),
+        error => Failure::new(object, error),
+    }
+}
+
+/// A verb on a volume of a scheme other than `fusion` was refused.
+pub fn other_volume(object: &str, error: &schemes::VolumeError) -> Failure {
+    use schemes::VolumeError as Error;
+    match error {
+        Error::Name(_) => Failure::usage(format!("'{object}'"), NAME_RULE),
+        Error::Size(bytes) => {
+            let what = format!("a size of {bytes} bytes is not a positive multiple of 512");
+            Failure::usage(object, what)
+        }
+        Error::Exists(_) => Failure::new(object, "exists already"),
+        Error::NotFound(_) => Failure::new(object, "no such volume")
+            .hint("'steadyraid volume list' shows what exists"),
+        Error::ShrinkBelowData { used } => {
+            Failure::new(object, format!("holds data up to {}", Size(*used)))
+                .hint("discard that data first (blkdiscard, fstrim), or choose a larger size")
+        }
+        Error::InUse(_) => Failure::new(object, "is in use").hint("disconnect its clients first"),
+        error => Failure::new(object, error),
     }
 }
 

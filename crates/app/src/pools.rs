@@ -1,11 +1,13 @@
 //! Open pools: getting one from its drives, and carrying out requests on it. The same code
 //! serves verbs with `--drives` and the control socket.
 
+pub mod any;
 pub mod drive;
 mod volume;
 
 use engine::OpenOptions;
 use io::uring::{RealDrive, UringEnv};
+use schemes::scheme::Scheme;
 
 use crate::control::{Answer, Request};
 use crate::drives;
@@ -15,13 +17,23 @@ use crate::error::{Failure, Outcome};
 use crate::explain;
 use crate::render::view;
 
-pub type Pool = engine::Pool<UringEnv>;
+pub use any::Pool;
+
+/// How pools are opened, whichever scheme they have.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Opening {
+    /// To be looked at: nothing is written.
+    pub read_only: bool,
+    pub spikes: engine::SpikeHandling,
+    /// Of schemes that write in place.
+    pub write_hole: classical::WriteHole,
+}
 
 /// Claims the drives of a group and opens the pool on them, as they are: what a model adds to
 /// them is for those who are served.
 pub async fn open(env: &UringEnv, group: &Group, read_only: bool) -> Outcome<Pool> {
-    let options = OpenOptions { read_only, ..OpenOptions::default() };
-    open_drives(env, claim(env, group).await?, options).await
+    let options = Opening { read_only, ..Opening::default() };
+    open_drives(env, claim(env, group).await?, group.scheme(), options).await
 }
 
 /// Also claimed to be looked at: a pool that is being written to has no state to show.
@@ -36,9 +48,18 @@ pub async fn claim(env: &UringEnv, group: &Group) -> Outcome<Vec<RealDrive>> {
 pub async fn open_drives(
     env: &UringEnv,
     drives: Vec<RealDrive>,
-    options: OpenOptions,
+    scheme: Option<Scheme>,
+    opening: Opening,
 ) -> Outcome<Pool> {
-    engine::Pool::open(env, drives, options).await.map_err(|error| explain::open(&error))
+    let Opening { read_only, spikes, write_hole } = opening;
+    if scheme.is_some() {
+        let options = schemes::scheme::OpenOptions { write_hole, rehearsal: read_only };
+        let opened = schemes::Pool::open(env, drives, options).await;
+        return opened.map(Pool::Other).map_err(|error| explain::store("drives", &error));
+    }
+    let options = OpenOptions { read_only, spikes, ..OpenOptions::default() };
+    let opened = engine::Pool::open(env, drives, options).await;
+    opened.map(Pool::Fusion).map_err(|error| explain::open(&error))
 }
 
 /// Views of the pools on these drives: at least one.
@@ -50,7 +71,9 @@ pub async fn status_unserved(
     let mut views = Vec::new();
     for group in matching(env, sources, name).await? {
         let pool = open(env, &group, true).await?;
-        views.push(view::Pool::from(&pool.status()));
+        let mut view = pool.view();
+        view.read_only = true;
+        views.push(view);
     }
     Ok(views)
 }
@@ -71,7 +94,7 @@ pub async fn change_unserved(
     let answer = apply(&pool, request).await;
     let closed = pool.close().await;
     let answer = answer?;
-    closed.map_err(|error| Failure::new(format!("pool {}", pool.name()), error))?;
+    closed?;
     Ok(answer)
 }
 
@@ -115,9 +138,13 @@ impl Request {
 /// Carries out a request on the pool it is about.
 pub async fn apply(pool: &Pool, request: &Request) -> Outcome<Answer> {
     match request {
-        Request::Status { .. } => Ok(Answer::Pools(vec![(&pool.status()).into()])),
-        Request::DriveDecide { drive, decision, .. } => drive::decide(pool, drive, *decision),
-        Request::DriveFail { drive, force, .. } => drive::fail(pool, drive, *force).await,
+        Request::Status { .. } => Ok(Answer::Pools(vec![pool.view()])),
+        Request::DriveDecide { drive, decision, .. } => {
+            drive::decide(pool.fusion("decide on drives")?, drive, *decision)
+        }
+        Request::DriveFail { drive, force, .. } => {
+            drive::fail(pool.fusion("fail drives on request")?, drive, *force).await
+        }
         Request::Fault { .. } | Request::FaultRelease { .. } | Request::FaultCounts { .. } => {
             Err(Failure::usage("faults", "only a server takes them"))
         }

@@ -91,26 +91,32 @@ impl<E: Env> Clone for Array<E> {
     }
 }
 
+/// The array that drives of these sizes make.
+pub fn plan(sizes: &[u64], spec: &CreateSpec) -> Result<Grid, ArrayError> {
+    if !valid_name(&spec.name) {
+        return Err(ArrayError::Name(spec.name.clone()));
+    }
+    let CreateSpec { redundancy, width, chunk, .. } = *spec;
+    let shape = Grid { redundancy, drives: sizes.len(), width, chunk, rows: 1 };
+    shape.check()?;
+    let smallest = sizes.iter().copied().min().unwrap_or(0);
+    let division = label::divide(smallest, chunk);
+    let grid = Grid { rows: (division.data.len / chunk).min(u32::MAX.into()), ..shape };
+    grid.check()?;
+    Ok(grid)
+}
+
 /// Makes an array on these drives. What is on them is gone.
 pub async fn create<E: Env>(
     env: &E,
     drives: &[E::Drive],
     spec: &CreateSpec,
 ) -> Result<Grid, ArrayError> {
-    if !valid_name(&spec.name) {
-        return Err(ArrayError::Name(spec.name.clone()));
-    }
     let sizes: Vec<u64> = drives.iter().map(|drive| drive.geometry().size).collect();
-    let smallest = sizes.iter().copied().min().unwrap_or(0);
-    let CreateSpec { redundancy, width, chunk, .. } = *spec;
-    let shape = Grid { redundancy, drives: drives.len(), width, chunk, rows: 1 };
-    shape.check()?;
-    let division = label::divide(smallest, chunk);
-    let grid = Grid { rows: (division.data.len / chunk).min(u32::MAX.into()), ..shape };
-    grid.check()?;
+    let grid = plan(&sizes, spec)?;
     let named: Vec<(Uuid, u64)> =
-        sizes.into_iter().map(|size| (Uuid(env.unique_id()), size)).collect();
-    let label = label::new_label(&spec.name, &grid, Uuid(env.unique_id()), &named);
+        sizes.into_iter().map(|size| (Uuid::from_random(env.unique_id()), size)).collect();
+    let label = label::new_label(&spec.name, &grid, Uuid::from_random(env.unique_id()), &named);
     let members: Vec<_> = drives.iter().map(|drive| Member::new(Some(drive.clone()))).collect();
     // All chunks differ from their parity until they are written together; the first opening makes
     // them agree.

@@ -90,6 +90,19 @@ pub struct Share {
     pub pieces: Vec<(Piece, u64)>,
 }
 
+/// For people: `RAID6 4+2`, `RAID5 3+1, 2 groups`, `mirrors of 2, 3 groups`.
+impl fmt::Display for Grid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.redundancy {
+            Redundancy::Mirror => write!(f, "mirrors of {}", self.width)?,
+            Redundancy::Parity(0) => write!(f, "stripes over {}", self.width)?,
+            Redundancy::Parity(1) => write!(f, "RAID5 {}+1", self.data())?,
+            Redundancy::Parity(parity) => write!(f, "RAID6 {}+{parity}", self.data())?,
+        }
+        if self.groups() > 1 { write!(f, ", {} groups", self.groups()) } else { Ok(()) }
+    }
+}
+
 impl Grid {
     pub fn check(&self) -> Result<(), GridError> {
         let Grid { drives, width, chunk, rows, .. } = *self;

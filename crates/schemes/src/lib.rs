@@ -6,11 +6,15 @@
 //!                                                    └── set: which drives, and where on them
 //! ```
 
+pub mod any;
+pub mod header;
 pub mod part;
+pub mod pool;
 pub mod scheme;
 pub mod set;
 pub mod store;
 pub mod volumes;
 
+pub use pool::Pool;
 pub use store::{Counters, Store, StoreError};
 pub use volumes::{Volume, VolumeError, Volumes};

@@ -1,20 +1,92 @@
 //! A stretch of a drive as a drive, so that arrays can lie side by side on the same drives.
 
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
 use format::Extent;
 use io::drive::check_range;
-use io::{Buf, Drive, DriveError, Durability, Env, Geometry, Nanos, Operation};
+use io::{
+    Buf, BufMut, Drive, DriveError, DriveErrorKind, Durability, Env, Geometry, Nanos, Operation,
+};
+
+/// Operations on a part since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PartCounters {
+    pub reads: u64,
+    pub writes: u64,
+    pub flushes: u64,
+    pub read_bytes: u64,
+    pub write_bytes: u64,
+    pub read_errors: u64,
+    pub write_errors: u64,
+}
 
 #[derive(Clone, Debug)]
 pub struct Part<D> {
     drive: D,
     extent: Extent,
+    counters: Rc<Cell<PartCounters>>,
+    /// What was written in a rehearsal, sector by sector.
+    rehearsed: Option<Rc<RefCell<BTreeMap<u64, Buf>>>>,
 }
+
+const SECTOR: usize = 512;
+/// Opening a pool writes labels, intents and the stripes that a crash caught: far less than this.
+const REHEARSED_MAX: usize = (64 << 20) / SECTOR;
 
 impl<D: Drive> Part<D> {
     pub fn new(drive: D, extent: Extent) -> Part<D> {
         let end = extent.offset.checked_add(extent.len);
         assert!(end.is_some_and(|end| end <= drive.geometry().size), "a part lies on its drive");
-        Part { drive, extent }
+        Part { drive, extent, counters: Rc::default(), rehearsed: None }
+    }
+
+    /// All of a drive.
+    pub fn whole(drive: D) -> Part<D> {
+        let extent = Extent { offset: 0, len: drive.geometry().size };
+        Part::new(drive, extent)
+    }
+
+    /// The same drive, on which nothing is written: what is, only this handle and its clones see.
+    pub fn rehearsal(self) -> Part<D> {
+        Part { rehearsed: Some(Rc::default()), ..self }
+    }
+
+    fn rehearse(&self, place: u64, data: &Buf) -> Result<(), DriveError> {
+        let mut sectors = self.rehearsed.as_ref().expect("it is a rehearsal").borrow_mut();
+        for at in (0..data.len()).step_by(SECTOR) {
+            sectors.insert(place + at as u64, data.slice(at..at + SECTOR));
+        }
+        let (operation, len) = (Operation::Write, data.len() as u64);
+        let full = DriveError { operation, offset: place, len, kind: DriveErrorKind::Short };
+        if sectors.len() > REHEARSED_MAX { Err(full) } else { Ok(()) }
+    }
+
+    /// What was read, with what was written in the rehearsal.
+    fn patched(&self, place: u64, read: Buf) -> Buf {
+        let Some(sectors) = self.rehearsed.as_ref().map(|sectors| sectors.borrow()) else {
+            return read;
+        };
+        let mut patches = sectors.range(place..place + read.len() as u64).peekable();
+        if patches.peek().is_none() {
+            return read;
+        }
+        let mut bytes = BufMut::from_slice(&read);
+        for (at, sector) in patches {
+            bytes[(at - place) as usize..][..SECTOR].copy_from_slice(sector);
+        }
+        bytes.freeze()
+    }
+
+    pub fn counters(&self) -> PartCounters {
+        self.counters.get()
+    }
+
+    fn count(&self, how: impl FnOnce(&mut PartCounters)) {
+        let mut counters = self.counters.get();
+        how(&mut counters);
+        self.counters.set(counters);
     }
 
     fn place(&self, operation: Operation, offset: u64, len: u64) -> Result<u64, DriveError> {
@@ -33,15 +105,33 @@ impl<D: Drive> Drive for Part<D> {
     }
 
     async fn read(&self, offset: u64, len: usize) -> Result<Buf, DriveError> {
-        self.drive.read(self.place(Operation::Read, offset, len as u64)?, len).await
+        let place = self.place(Operation::Read, offset, len as u64)?;
+        let done = self.drive.read(place, len).await.map(|read| self.patched(place, read));
+        self.count(|counters| {
+            counters.reads += 1;
+            counters.read_bytes += len as u64;
+            counters.read_errors += u64::from(done.is_err());
+        });
+        done
     }
 
     async fn write(&self, offset: u64, data: Buf, how: Durability) -> Result<(), DriveError> {
         let place = self.place(Operation::Write, offset, data.len() as u64)?;
-        self.drive.write(place, data, how).await
+        let len = data.len() as u64;
+        let done = match &self.rehearsed {
+            Some(_) => self.rehearse(place, &data),
+            None => self.drive.write(place, data, how).await,
+        };
+        self.count(|counters| {
+            counters.writes += 1;
+            counters.write_bytes += len;
+            counters.write_errors += u64::from(done.is_err());
+        });
+        done
     }
 
     async fn flush(&self) -> Result<(), DriveError> {
+        self.count(|counters| counters.flushes += 1);
         self.drive.flush().await
     }
 

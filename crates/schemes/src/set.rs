@@ -57,14 +57,14 @@ impl<D: Drive> Set<D> {
         let begin = side.offset + side.len;
         let zones = Extent { offset: begin, len: end_area(smallest).saturating_sub(begin) };
         let listed = sizes.iter().map(|&size| Listed {
-            drive: Uuid(env.unique_id()),
+            drive: Uuid::from_random(env.unique_id()),
             state: MemberState::Active,
             size,
         });
         let members: Vec<Listed> = listed.collect();
         let first = members.first().ok_or(StoreError::NoLabel)?.drive;
         let label = Superblock {
-            pool: Uuid(env.unique_id()),
+            pool: Uuid::from_random(env.unique_id()),
             drive: first,
             pool_name: spec.name.clone(),
             index: 0,

@@ -57,8 +57,17 @@ pub trait Store: Clone + 'static {
     /// False: there is none.
     fn work(&self) -> impl Future<Output = Result<bool, StoreError>>;
 
+    /// Stripes that a crash left to be looked at.
+    fn owed(&self) -> u64;
+
     /// Drives that are lost, by their place in the pool.
     fn lost(&self) -> Vec<usize>;
+
+    /// How many drives may still die before data is lost, whichever they are.
+    fn margin(&self) -> usize;
+
+    /// How drives work together, for people: `RAID5 3+1, 2 groups`.
+    fn shape(&self) -> String;
 
     fn counters(&self) -> Counters;
 
@@ -105,6 +114,21 @@ impl<E: Env> Store for Array<E> {
 
     fn lost(&self) -> Vec<usize> {
         Array::lost(self)
+    }
+
+    fn owed(&self) -> u64 {
+        self.owed_stripes().0
+    }
+
+    fn margin(&self) -> usize {
+        let (grid, lost) = (self.grid(), Array::lost(self));
+        let gone = |group| lost.iter().filter(|drive| grid.group_of(**drive) == group).count();
+        let left = (0..grid.groups()).map(|group| grid.tolerance().saturating_sub(gone(group)));
+        left.min().unwrap_or(0)
+    }
+
+    fn shape(&self) -> String {
+        self.grid().to_string()
     }
 
     fn counters(&self) -> Counters {

@@ -1,10 +1,14 @@
 //! `create`: makes a pool of drives. Everything that can be refused is refused before the
 //! first byte is written.
 
+mod other;
+
 use std::fmt::Write;
 
+use clap::builder::PossibleValuesParser;
 use engine::{CreatePlan, CreateSpec};
 use io::uring::UringEnv;
+use schemes::scheme::Scheme;
 
 use crate::drives::gate;
 use crate::drives::target::{self, Target};
@@ -24,28 +28,33 @@ use crate::wall_clock;
 Examples:
   steadyraid create tank /dev/nvme0n1 /dev/nvme1n1 /dev/nvme2n1 /dev/nvme3n1
   steadyraid create --dry-run --parity 2 tank /dev/nvme?n1
+  steadyraid create --scheme raid10 tank /dev/nvme?n1
   steadyraid create test d0.img:1G d1.img:1G d2.img:1G d3.img:1G")]
 pub struct Args {
     /// Name of the pool: 1 to 63 letters, digits, '.', '_' or '-'
     pool: String,
-    /// How data is laid out: small writes are replicated, then turned into RAID stripes
-    #[arg(long, default_value = "fusion", value_parser = ["fusion"])]
+    /// How data is laid out and kept; 'steadyraid schemes' tells them apart
+    #[arg(long, value_name = "NAME", default_value = "fusion",
+        value_parser = PossibleValuesParser::new(names()))]
     scheme: String,
-    /// Drives that may die without loss: 1 (RAID5) or 2 (RAID6)
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
-    parity: u8,
-    /// Blocks in a stripe, parity included [default: six data blocks, or what the drives allow]
+    /// fusion: drives that may die without loss, 1 (RAID5) or 2 (RAID6) [default: 1]
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=2))]
+    parity: Option<u8>,
+    /// fusion: blocks in a stripe, parity included [default: six data blocks, or what the drives
+    /// allow]; raid10, raid50, raid60: drives of a group [default: 2, or half of the drives]
     #[arg(long, value_name = "W")]
     width: Option<u16>,
     /// Size of a block: a power of two from 4K to 1M
     #[arg(long, value_name = "SIZE", default_value = "64K")]
     block_size: Size,
-    /// Share of the pool that small writes may occupy as copies before they are converted
-    #[arg(long, value_name = "PERCENT", default_value_t = CreateSpec::REPLICATED_PERCENT_DEFAULT)]
-    replicated_area: u8,
-    /// When copies become RAID stripes: lazy (when space asks for it), or eager (at once)
-    #[arg(long, value_name = "POLICY", default_value = "lazy", value_parser = ["lazy", "eager"])]
-    conversion: String,
+    /// fusion: share of the pool that small writes may occupy as copies before they are converted
+    /// [default: 10]
+    #[arg(long, value_name = "PERCENT")]
+    replicated_area: Option<u8>,
+    /// fusion: when copies become RAID stripes: lazy (when space asks for it), or eager (at once)
+    /// [default: lazy]
+    #[arg(long, value_name = "POLICY", value_parser = ["lazy", "eager"])]
+    conversion: Option<String>,
     /// Overwrite what is on the drives, even filesystems and other pools
     #[arg(long)]
     force: bool,
@@ -58,7 +67,14 @@ pub struct Args {
     drives: Vec<String>,
 }
 
+fn names() -> impl Iterator<Item = &'static str> {
+    ["fusion"].into_iter().chain(Scheme::ALL.map(Scheme::name))
+}
+
 pub fn run(args: &Args) -> Outcome<Exit> {
+    if let Some(scheme) = Scheme::named(&args.scheme) {
+        return other::run(args, scheme);
+    }
     let spec = spec(args)?;
     let targets = target::resolve(&args.drives)?;
     let env = super::environment()?;
@@ -71,12 +87,12 @@ fn spec(args: &Args) -> Outcome<CreateSpec> {
         explain::create(format!("pool {}", args.pool), &error)
     })?;
     Ok(CreateSpec {
-        parity: args.parity,
+        parity: args.parity.unwrap_or(1),
         width: args.width,
         block_size,
-        replicated_percent: args.replicated_area,
-        conversion: match args.conversion.as_str() {
-            "eager" => engine::ConversionPolicy::Eager,
+        replicated_percent: args.replicated_area.unwrap_or(CreateSpec::REPLICATED_PERCENT_DEFAULT),
+        conversion: match args.conversion.as_deref() {
+            Some("eager") => engine::ConversionPolicy::Eager,
             _ => engine::ConversionPolicy::Lazy,
         },
         created_secs: wall_clock::now_secs(),

@@ -6,6 +6,7 @@ pub mod events;
 pub mod inspect;
 pub mod list;
 pub mod reach;
+pub mod schemes;
 pub mod serve;
 pub mod status;
 pub mod volume;
@@ -51,6 +52,7 @@ enum Verb {
     Drive(drive::Verb),
     List(list::Args),
     Inspect(inspect::Args),
+    Schemes(schemes::Args),
 }
 
 impl Cli {
@@ -64,6 +66,7 @@ impl Cli {
             Verb::Drive(verb) => drive::run(&verb),
             Verb::List(args) => list::run(&args),
             Verb::Inspect(args) => inspect::run(&args),
+            Verb::Schemes(args) => schemes::run(&args),
         }
     }
 }

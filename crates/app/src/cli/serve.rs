@@ -11,6 +11,7 @@ use crate::exit::Exit;
 use crate::runtime_dir;
 use crate::serve::address::NbdAddress;
 use crate::serve::config::Config;
+use crate::serve::hole::HoleMode;
 use crate::serve::mem_pool::MemPool;
 use crate::serve::spikes::SpikeOptions;
 use crate::serve::{self, Options};
@@ -43,6 +44,9 @@ pub struct Args {
     mem_pool: Vec<MemPool>,
     #[command(flatten)]
     spikes: SpikeOptions,
+    /// Of schemes that write in place: guard against the write hole or not [default: closed]
+    #[arg(long, value_name = "MODE", value_enum)]
+    write_hole: Option<HoleMode>,
     /// Let the control socket make drives fail, hang and lie: for tests only (docs/testing.md)
     #[arg(long, hide = true)]
     test_faults: bool,
@@ -72,6 +76,7 @@ pub fn run(args: Args) -> Outcome<Exit> {
 fn options(args: Args) -> Outcome<Options> {
     let config = args.config.as_deref().map_or(Ok(Config::default()), Config::read)?;
     let spikes = args.spikes.or(config.spikes()).handling()?;
+    let write_hole = args.write_hole.or(config.write_hole);
     let control = args.control.control.or(config.control);
     let mut options = Options {
         drives: or(args.drives, config.drives),
@@ -79,6 +84,7 @@ fn options(args: Args) -> Outcome<Options> {
         nbd: or(args.nbd, config.nbd),
         control: control.clone().unwrap_or_else(runtime_dir::control_socket),
         spikes,
+        write_hole: write_hole.map_or_else(Default::default, Into::into),
         test_faults: args.test_faults,
     };
     if options.drives.is_empty() && options.mem_pools.is_empty() {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use engine::{Label, read_label};
 use format::{MemberState, Superblock, Uuid};
 use io::uring::{Access, OpenError, RealDrive, UringDrive, UringEnv};
+use schemes::scheme::Scheme;
 
 use super::name::DriveName;
 use super::{Identity, refused};
@@ -54,6 +55,11 @@ impl Group {
             member.state == MemberState::Active && self.found.contains(&member.drive)
         });
         here.count()
+    }
+
+    /// The scheme, if it is one of in-place arrays.
+    pub fn scheme(&self) -> Option<Scheme> {
+        Scheme::of(&self.newest)
     }
 
     /// True for the name or UUID an operator may have written.

@@ -2,7 +2,7 @@
 
 use engine::{DriveOverride, DriveState, DriveStatus};
 
-use super::Pool;
+use super::any::Fusion;
 use crate::control::{Answer, Decision};
 use crate::error::{Failure, Outcome};
 
@@ -17,7 +17,7 @@ impl From<Decision> for DriveOverride {
 }
 
 /// The drive of this index, UUID or name. An index comes first: it names no other drive.
-pub fn find(pool: &Pool, drive: &str) -> Outcome<DriveStatus> {
+pub fn find(pool: &Fusion, drive: &str) -> Outcome<DriveStatus> {
     let mut drives = pool.status().drives;
     let place = |is: fn(&DriveStatus) -> String| drives.iter().position(|info| is(info) == drive);
     let found = place(|info| info.index.to_string())
@@ -30,7 +30,7 @@ pub fn find(pool: &Pool, drive: &str) -> Outcome<DriveStatus> {
 }
 
 /// What a drive is called in answers.
-fn object(pool: &Pool, drive: &DriveStatus) -> String {
+fn object(pool: &Fusion, drive: &DriveStatus) -> String {
     let name = if drive.name.is_empty() { drive.uuid.to_string() } else { drive.name.clone() };
     format!("pool {}: drive {} ({name})", pool.name(), drive.index)
 }
@@ -42,7 +42,7 @@ fn check_active(object: &str, drive: &DriveStatus) -> Outcome<()> {
     Err(Failure::new(object, format!("is {}: it is not used at all", drive.state)))
 }
 
-pub fn decide(pool: &Pool, drive: &str, decision: Decision) -> Outcome<Answer> {
+pub fn decide(pool: &Fusion, drive: &str, decision: Decision) -> Outcome<Answer> {
     let drive = find(pool, drive)?;
     let object = object(pool, &drive);
     check_active(&object, &drive)?;
@@ -56,7 +56,7 @@ pub fn decide(pool: &Pool, drive: &str, decision: Decision) -> Outcome<Answer> {
     Ok(Answer::Done(format!("{object} {now}")))
 }
 
-pub async fn fail(pool: &Pool, drive: &str, force: bool) -> Outcome<Answer> {
+pub async fn fail(pool: &Fusion, drive: &str, force: bool) -> Outcome<Answer> {
     let drive = find(pool, drive)?;
     let object = object(pool, &drive);
     check_active(&object, &drive)?;

@@ -2,15 +2,56 @@
 
 use engine::{VolumeError, VolumeLimits};
 
-use super::Pool;
+use super::any::{Fusion, Other, Pool};
 use crate::control::{Answer, Request};
-use crate::error::Outcome;
+use crate::error::{Failure, Outcome};
 use crate::explain;
 use crate::render::human;
 use crate::size::Size;
 
 /// Carries out a request that is about a volume.
 pub async fn change(pool: &Pool, request: &Request) -> Outcome<Answer> {
+    match pool {
+        Pool::Fusion(pool) => change_fusion(pool, request).await,
+        Pool::Other(pool) => change_other(pool, request).await,
+    }
+}
+
+async fn change_other(pool: &Other, request: &Request) -> Outcome<Answer> {
+    let volumes = pool.volumes();
+    let (volume, result) = match request {
+        Request::VolumeCreate { volume, parity, width, .. }
+            if parity.is_some() || width.is_some() =>
+        {
+            let what = "volumes of this scheme have the pool's shape";
+            return Err(Failure::usage(format!("{}/{volume}", pool.name()), what)
+                .hint("leave --parity and --width out"));
+        }
+        Request::VolumeCreate { volume, size, .. } => {
+            let result = volumes.create(volume, *size).await;
+            (volume, result.map(|()| format!("of {} created", Size(*size))))
+        }
+        Request::VolumeResize { volume, size, .. } => {
+            let result = volumes.resize(volume, *size).await;
+            (volume, result.map(|()| format!("resized to {}", Size(*size))))
+        }
+        Request::VolumeDelete { volume, .. } => {
+            (volume, volumes.delete(volume).await.map(|()| "deleted".to_owned()))
+        }
+        Request::VolumeLimit { volume, .. } => {
+            let what = "limits need the scheme fusion";
+            return Err(Failure::new(format!("{}/{volume}", pool.name()), what));
+        }
+        _ => unreachable!("no request about a volume: {request:?}"),
+    };
+    let object = format!("{}/{volume}", pool.name());
+    match result {
+        Ok(done) => Ok(Answer::Done(format!("volume {object} {done}"))),
+        Err(error) => Err(explain::other_volume(&object, &error)),
+    }
+}
+
+async fn change_fusion(pool: &Fusion, request: &Request) -> Outcome<Answer> {
     let (volume, result) = match request {
         Request::VolumeCreate { volume, size, parity, width, .. } => {
             let result = pool.volume_create(volume, *size, *parity, *width).await;
@@ -37,7 +78,7 @@ pub async fn change(pool: &Pool, request: &Request) -> Outcome<Answer> {
 
 /// What is not given stays as it is.
 async fn limit(
-    pool: &Pool,
+    pool: &Fusion,
     volume: &str,
     iops: Option<u64>,
     bytes_per_sec: Option<u64>,

@@ -21,15 +21,9 @@ pub fn pool(pool: &Pool, latency: bool) -> String {
     if let Some(action) = &pool.action {
         line("action", action);
     }
-    line("scheme", &scheme_line(pool));
-    line("layout", &pool.layout);
-    line("space", &space_line(pool));
-    line("drives", &drive_space_line(pool));
-    line("spikes", &spikes_line(pool));
-    line("backlog", &backlog_line(pool));
-    line("journal", &format!("{} % full", pool.journal_fill_percent));
-    line("memory", &memory_line(pool));
-    line("opened", &recovery_line(pool));
+    for (label, value) in if pool.scheme == "fusion" { facts(pool) } else { other_facts(pool) } {
+        line(label, &value);
+    }
     let _ = write!(text, "\n{}", drives(&pool.drives));
     let _ = write!(text, "\n{}", pool_volumes(&pool.volumes));
     let mut tables = vec![latency::volumes(&pool.volumes)];
@@ -41,6 +35,35 @@ pub fn pool(pool: &Pool, latency: bool) -> String {
         let _ = write!(text, "\n{table}");
     }
     text
+}
+
+fn facts(pool: &Pool) -> Vec<(&'static str, String)> {
+    vec![
+        ("scheme", scheme_line(pool)),
+        ("layout", pool.layout.clone()),
+        ("space", space_line(pool)),
+        ("drives", drive_space_line(pool)),
+        ("spikes", spikes_line(pool)),
+        ("backlog", backlog_line(pool)),
+        ("journal", format!("{} % full", pool.journal_fill_percent)),
+        ("memory", memory_line(pool)),
+        ("opened", recovery_line(pool)),
+    ]
+}
+
+/// Of a pool that is not `fusion`.
+fn other_facts(pool: &Pool) -> Vec<(&'static str, String)> {
+    let chunk = Size(u64::from(pool.block_size));
+    let resync = match pool.resync_stripes {
+        0 => "all drives agree".to_owned(),
+        left => format!("{left} stripes are to be looked at, in the background"),
+    };
+    vec![
+        ("scheme", format!("{}, {}, chunks of {chunk}", pool.scheme, pool.layout)),
+        ("space", space_line(pool)),
+        ("resync", resync),
+        ("opened", format!("in {} ms", pool.recovery.load_nanos / 1_000_000)),
+    ]
 }
 
 fn state_line(pool: &Pool) -> String {
@@ -220,7 +243,7 @@ fn volume_row(volume: &Volume, name: String) -> Vec<String> {
         name,
         Size(volume.size).to_string(),
         Size(volume.mapped_bytes).to_string(),
-        shape(volume.width, volume.parity),
+        if volume.width == 0 { "-".to_owned() } else { shape(volume.width, volume.parity) },
         limits(&volume.limits),
         volume.throttled.to_string(),
     ]
@@ -246,6 +269,15 @@ fn counters(pool: &Pool) -> String {
         let bytes = bytes.map_or("-".to_owned(), |bytes| Size(bytes).to_string());
         columns.row(vec![name.to_owned(), count.to_string(), bytes]);
     };
+    if pool.scheme != "fusion" {
+        row("reads", counters.reads, Some(counters.read_bytes));
+        row("writes", counters.writes, Some(counters.write_bytes));
+        row("  waits for space", counters.space_waits, None);
+        row("flushes", counters.flushes, None);
+        row("discards", counters.trims, None);
+        pool.scheme_counters.iter().for_each(|counter| row(&counter.name, counter.count, None));
+        return columns.render(2);
+    }
     row("reads", counters.reads, Some(counters.read_bytes));
     row("  rebuilt from parity", counters.reconstructed_reads, None);
     row("  redirected", counters.redirected_reads, None);

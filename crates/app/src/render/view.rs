@@ -25,6 +25,7 @@ macro_rules! mirror {
     };
 }
 
+mod other;
 mod tail;
 
 pub use tail::{Backlog, Event, Handling, Latencies, Limits, OperationLatencies, Spikes};
@@ -167,6 +168,20 @@ pub struct Pool {
     pub spike_handling: Handling,
     #[serde(default)]
     pub backlog: Backlog,
+    /// Of schemes other than `fusion`: stripes that a crash, or making the pool, left to be looked
+    /// at in the background.
+    #[serde(default)]
+    pub resync_stripes: u64,
+    /// Of schemes other than `fusion`: what only they count.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scheme_counters: Vec<SchemeCounter>,
+}
+
+/// Something that a scheme counts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SchemeCounter {
+    pub name: String,
+    pub count: u64,
 }
 
 impl From<&PoolStatus> for Pool {
@@ -196,6 +211,8 @@ impl From<&PoolStatus> for Pool {
             recovery: (&status.recovery).into(),
             spike_handling: (&status.spike_handling).into(),
             backlog: (&status.backlog).into(),
+            resync_stripes: 0,
+            scheme_counters: Vec::new(),
         }
     }
 }

@@ -1,14 +1,13 @@
 //! From drives to open pools. A pool that can't be opened doesn't keep others from being
 //! served.
 
-use engine::OpenOptions;
 use io::uring::UringEnv;
 
 use super::Options;
 use super::wrap::Wrapper;
 use crate::drives::scan::{self, Group};
 use crate::error::{Failure, Outcome};
-use crate::pools::{self, Pool};
+use crate::pools::{self, Opening, Pool};
 
 /// The pools that can be served; `None` if there is none, after saying why.
 pub async fn pools(
@@ -52,8 +51,9 @@ async fn open(
     let claimed = pools::claim(env, group).await?.into_iter();
     let wrapped = group.drives.iter().zip(claimed).map(|(name, drive)| wrapper.named(name, drive));
     let drives = wrapped.collect::<Outcome<_>>()?;
-    let options = OpenOptions { spikes: options.spikes, ..OpenOptions::default() };
-    pools::open_drives(env, drives, options).await
+    let opening =
+        Opening { spikes: options.spikes, write_hole: options.write_hole, ..Opening::default() };
+    pools::open_drives(env, drives, group.scheme(), opening).await
 }
 
 /// Exports are named POOL/VOL, so two pools of one name can't be told apart.

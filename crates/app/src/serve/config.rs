@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::address::NbdAddress;
+use super::hole::HoleMode;
 use super::mem_pool::MemPool;
 use super::spikes::{Mode, SpikeOptions, StragglerThreshold};
 use crate::drives::name::DriveName;
@@ -24,6 +25,7 @@ pub struct Config {
     pub stragglers_enter: Option<u32>,
     pub stragglers_leave: Option<u32>,
     pub spike_slots: Option<u8>,
+    pub write_hole: Option<HoleMode>,
 }
 
 impl Config {
@@ -71,11 +73,13 @@ mod tests {
         let config = Config::parse(
             "drives = ['/dev/a', '/srv/pool']\nnbd = ['tcp:127.0.0.1:10809']\n\
              control = '/run/c.sock'\nmem-pools = ['demo:4:64M']\nspikes = 'watch'\n\
-             straggler-threshold = '2ms'\nstragglers-enter = 5\nspike-slots = 20\n",
+             straggler-threshold = '2ms'\nstragglers-enter = 5\nspike-slots = 20\n\
+             write-hole = 'open'\n",
         );
         let config = config.expect("well-formed");
         assert_eq!((config.drives.len(), config.nbd.len(), config.mem_pools.len()), (2, 1, 1));
         assert_eq!((config.spikes, config.stragglers_enter), (Some(Mode::Watch), Some(5)));
+        assert_eq!(config.write_hole, Some(HoleMode::Open));
         assert_eq!(Config::parse(""), Ok(Config::default()));
     }
 

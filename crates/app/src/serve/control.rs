@@ -17,7 +17,7 @@ use super::faults;
 use super::wrap::Wrapper;
 use crate::control::{Answer, REQUEST_BYTES_MAX, Request};
 use crate::error::{Failure, Outcome};
-use crate::pools;
+use crate::pools::{self, Pool};
 
 /// Connections at once. People and scripts ask one thing at a time.
 const CONNECTIONS_MAX: usize = 16;
@@ -118,7 +118,7 @@ impl Control {
         };
         match (&request, pools) {
             (Request::Status { .. }, _) => {
-                Ok(Answer::Pools(pools.iter().map(|pool| (&pool.status()).into()).collect()))
+                Ok(Answer::Pools(pools.iter().map(Pool::view).collect()))
             }
             (Request::Events { after, wait_millis, .. }, _) => {
                 self.followers.events(pools, after, *wait_millis).await

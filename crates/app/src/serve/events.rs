@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::pin::pin;
 use std::rc::Rc;
 
-use engine::Severity;
 use futures_util::future::{select, select_all};
 use io::uring::UringEnv;
 use io::{Env, Nanos};
@@ -37,7 +36,7 @@ pub struct Followers {
 impl Followers {
     pub fn new(env: UringEnv, pools: &[Pool], stop: Stop) -> Followers {
         let drive_names = |pool: &Pool| {
-            let names = pool.status().drives.into_iter().map(|drive| drive.name);
+            let names = pool.view().drives.into_iter().map(|drive| drive.name);
             (pool.name(), names.collect())
         };
         let drive_names = Rc::new(pools.iter().map(drive_names).collect());
@@ -98,11 +97,8 @@ impl Followers {
         let mut events = Vec::new();
         for pool in pools {
             let name = pool.name();
-            let of_pool = pool.events(after.get(&name).copied().unwrap_or(0));
-            events.extend(of_pool.iter().map(|event| {
-                let drive = event.drive.and_then(|drive| self.drive_name(&name, drive));
-                Event::new(&name, event, drive, now)
-            }));
+            let after = after.get(&name).copied().unwrap_or(0);
+            events.extend(pool.events(after, now, |drive| self.drive_name(&name, drive)));
         }
         events
     }
@@ -118,9 +114,9 @@ pub async fn log(pool: Pool) {
     let mut seen = 0;
     loop {
         let arrival = pool.next_event();
-        for event in pool.events(seen) {
+        for event in pool.events(seen, Nanos::ZERO, |_| None) {
             seen = event.sequence;
-            if event.severity >= Severity::Warning {
+            if event.severity != "info" {
                 let text = printable(&event.text);
                 eprintln!("{}: pool {}: {text}", event.severity, pool.name());
             }

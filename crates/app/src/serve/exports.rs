@@ -4,12 +4,14 @@
 use std::rc::Rc;
 
 use engine::RequestError;
+use export::limits::EXTENTS_MAX;
 use export::{Exports, Extent, Listing, Volume, VolumeError};
 use io::Buf;
 use io::uring::UringEnv;
 
-use crate::pools::Pool;
+use crate::pools::{Pool, any};
 use crate::render::human::shape;
+use crate::render::view;
 use crate::size::Size;
 
 /// All pools being served. A handle.
@@ -29,7 +31,7 @@ impl Catalogue {
 
     /// By name or UUID.
     pub fn pool(&self, name: &str) -> Option<&Pool> {
-        self.pools.iter().find(|pool| pool.name() == name || pool.uuid().to_string() == name)
+        self.pools.iter().find(|pool| pool.name() == name || pool.uuid() == name)
     }
 }
 
@@ -38,12 +40,12 @@ impl Exports for Catalogue {
 
     fn list(&self) -> Vec<Listing> {
         let of_pool = |pool: &Pool| {
-            let name = pool.name();
-            let listing = move |volume: engine::VolumeInfo| Listing {
-                name: format!("{name}/{}", volume.name),
-                description: describe(&volume),
+            let view = pool.view();
+            let listing = |volume: &view::Volume| Listing {
+                name: format!("{}/{}", view.name, volume.name),
+                description: describe(&view, volume),
             };
-            pool.volumes().into_iter().map(listing)
+            view.volumes.iter().map(listing).collect::<Vec<_>>()
         };
         self.pools.iter().flat_map(of_pool).collect()
     }
@@ -51,18 +53,31 @@ impl Exports for Catalogue {
     fn open(&self, name: &str) -> Option<Exported> {
         let (pool, volume) = name.split_once('/')?;
         let pool = self.pools.iter().find(|candidate| candidate.name() == pool)?;
-        Some(Exported(pool.volume(volume)?))
+        Some(match pool.volume(volume)? {
+            any::Volume::Fusion(volume) => Exported::Fusion(Fusion(volume)),
+            any::Volume::Other(volume) => Exported::Other(Other(volume)),
+        })
     }
 }
 
-fn describe(volume: &engine::VolumeInfo) -> String {
+fn describe(pool: &view::Pool, volume: &view::Volume) -> String {
+    if pool.scheme != "fusion" {
+        return format!("{} {} {}", Size(volume.size), pool.scheme, pool.layout);
+    }
     let level = if volume.parity == 1 { "RAID5" } else { "RAID6" };
     format!("{} {level} {}", Size(volume.size), shape(volume.width, volume.parity))
 }
 
-/// An engine's volume in the protocol server's terms.
+/// A volume in the protocol server's terms.
 #[derive(Clone)]
-pub struct Exported(engine::Volume<UringEnv>);
+pub enum Exported {
+    Fusion(Fusion),
+    Other(Other),
+}
+
+/// An engine's volume.
+#[derive(Clone)]
+pub struct Fusion(engine::Volume<UringEnv>);
 
 fn explain(error: RequestError) -> VolumeError {
     match error {
@@ -74,7 +89,7 @@ fn explain(error: RequestError) -> VolumeError {
     }
 }
 
-impl Volume for Exported {
+impl Volume for Fusion {
     fn size(&self) -> u64 {
         self.0.size()
     }
@@ -108,5 +123,111 @@ impl Volume for Exported {
     fn extents(&self, offset: u64, len: u64) -> Vec<Extent> {
         let extents = self.0.extents(offset, len).into_iter();
         extents.map(|extent| Extent { len: extent.len, allocated: extent.allocated }).collect()
+    }
+}
+
+/// A volume of any other scheme.
+#[derive(Clone)]
+pub struct Other(schemes::pool::PoolVolume<UringEnv>);
+
+fn explain_other(error: schemes::VolumeError) -> VolumeError {
+    match error {
+        schemes::VolumeError::NoSpace => VolumeError::NoSpace,
+        schemes::VolumeError::OutOfRange => VolumeError::OutOfRange,
+        error => VolumeError::Io(error.to_string()),
+    }
+}
+
+impl Volume for Other {
+    fn size(&self) -> u64 {
+        self.0.size()
+    }
+
+    async fn read(&self, offset: u64, len: u32) -> Result<Vec<Buf>, VolumeError> {
+        self.0.read(offset, len.into()).await.map_err(explain_other)
+    }
+
+    async fn write(&self, offset: u64, data: Buf, fua: bool) -> Result<(), VolumeError> {
+        self.0.write(offset, data, fua).await.map_err(explain_other)
+    }
+
+    async fn flush(&self) -> Result<(), VolumeError> {
+        self.0.flush().await.map_err(explain_other)
+    }
+
+    async fn trim(&self, offset: u64, len: u64, fua: bool) -> Result<(), VolumeError> {
+        self.0.trim(offset, len, fua).await.map_err(explain_other)
+    }
+
+    async fn write_zeroes(
+        &self,
+        offset: u64,
+        len: u64,
+        fua: bool,
+        may_trim: bool,
+    ) -> Result<(), VolumeError> {
+        self.0.write_zeroes(offset, len, fua, may_trim).await.map_err(explain_other)
+    }
+
+    fn extents(&self, offset: u64, len: u64) -> Vec<Extent> {
+        let extents = self.0.extents(offset, len, EXTENTS_MAX).into_iter();
+        extents.map(|extent| Extent { len: extent.len, allocated: extent.mapped }).collect()
+    }
+}
+
+impl Volume for Exported {
+    fn size(&self) -> u64 {
+        match self {
+            Exported::Fusion(volume) => Volume::size(volume),
+            Exported::Other(volume) => Volume::size(volume),
+        }
+    }
+
+    async fn read(&self, offset: u64, len: u32) -> Result<Vec<Buf>, VolumeError> {
+        match self {
+            Exported::Fusion(volume) => volume.read(offset, len).await,
+            Exported::Other(volume) => volume.read(offset, len).await,
+        }
+    }
+
+    async fn write(&self, offset: u64, data: Buf, fua: bool) -> Result<(), VolumeError> {
+        match self {
+            Exported::Fusion(volume) => volume.write(offset, data, fua).await,
+            Exported::Other(volume) => volume.write(offset, data, fua).await,
+        }
+    }
+
+    async fn flush(&self) -> Result<(), VolumeError> {
+        match self {
+            Exported::Fusion(volume) => volume.flush().await,
+            Exported::Other(volume) => volume.flush().await,
+        }
+    }
+
+    async fn trim(&self, offset: u64, len: u64, fua: bool) -> Result<(), VolumeError> {
+        match self {
+            Exported::Fusion(volume) => volume.trim(offset, len, fua).await,
+            Exported::Other(volume) => volume.trim(offset, len, fua).await,
+        }
+    }
+
+    async fn write_zeroes(
+        &self,
+        offset: u64,
+        len: u64,
+        fua: bool,
+        may_trim: bool,
+    ) -> Result<(), VolumeError> {
+        match self {
+            Exported::Fusion(volume) => volume.write_zeroes(offset, len, fua, may_trim).await,
+            Exported::Other(volume) => volume.write_zeroes(offset, len, fua, may_trim).await,
+        }
+    }
+
+    fn extents(&self, offset: u64, len: u64) -> Vec<Extent> {
+        match self {
+            Exported::Fusion(volume) => Volume::extents(volume, offset, len),
+            Exported::Other(volume) => Volume::extents(volume, offset, len),
+        }
     }
 }

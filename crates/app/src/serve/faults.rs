@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::wrap::Wrapper;
 use crate::control::{Answer, Request};
 use crate::error::{Failure, Outcome};
-use crate::pools::{self, Pool};
+use crate::pools::Pool;
 
 /// Input/output error.
 const EIO: i32 = 5;
@@ -195,6 +195,17 @@ pub fn carry_out(
     Some(act(env, wrapper, pool, request, drive).map(Answer::Done))
 }
 
+/// The name of the drive of this index, UUID or name.
+fn drive_name(pool: &Pool, drive: &str) -> Outcome<String> {
+    let view = pool.view();
+    let found = view
+        .drives
+        .iter()
+        .find(|info| info.index.to_string() == drive || info.uuid == drive || info.name == drive);
+    let found = found.ok_or_else(|| Failure::new(format!("'{drive}'"), "no such drive"))?;
+    Ok(found.name.clone())
+}
+
 fn act(
     env: &impl Env,
     wrapper: &Wrapper,
@@ -206,7 +217,7 @@ fn act(
         return Err(Failure::new("faults", "this server takes none")
             .hint("start one with --test-faults, where no data matters"));
     }
-    let name = pools::drive::find(pool, drive)?.name;
+    let name = drive_name(pool, drive)?;
     let faults = wrapper.faults(&name).ok_or_else(|| Failure::new(drive, "is not there"))?;
     match request {
         Request::Fault { fault, .. } => {

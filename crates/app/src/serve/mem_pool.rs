@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use engine::{CreateSpec, OpenOptions, SpikeHandling};
+use engine::{CreateSpec, SpikeHandling};
 use io::mem::MemDrive;
 use io::uring::{RealDrive, UringEnv};
 use serde::Deserialize;
@@ -11,7 +11,7 @@ use super::wrap::Wrapper;
 use crate::drives::modelled::ModelSpec;
 use crate::error::Outcome;
 use crate::explain;
-use crate::pools::{self, Pool};
+use crate::pools::{self, Opening, Pool};
 use crate::size::Size;
 use crate::wall_clock;
 
@@ -126,10 +126,12 @@ impl MemPool {
         engine::create(env, &drives, &spec)
             .await
             .map_err(|error| explain::create(&object, &error))?;
-        let options = OpenOptions { spikes, ..OpenOptions::default() };
-        let pool = pools::open_drives(env, drives, options).await?;
+        let opening = Opening { spikes, ..Opening::default() };
+        let pool = pools::open_drives(env, drives, None, opening).await?;
+        let fusion = pool.fusion("be in memory")?;
         for (volume, size) in &self.volumes {
-            pool.volume_create(volume, size.0, None, None)
+            fusion
+                .volume_create(volume, size.0, None, None)
                 .await
                 .map_err(|error| explain::volume(&format!("{}/{volume}", self.name), &error))?;
         }

@@ -15,6 +15,7 @@ mod control;
 mod events;
 mod exports;
 pub mod faults;
+pub mod hole;
 pub mod mem_pool;
 mod notify;
 pub mod spikes;
@@ -25,6 +26,7 @@ use std::path::PathBuf;
 use std::pin::pin;
 use std::rc::Rc;
 
+use classical::WriteHole;
 use engine::SpikeHandling;
 use export::{Limits, Server};
 use futures_util::future::{Either, select};
@@ -59,6 +61,8 @@ pub struct Options {
     pub nbd: Vec<NbdAddress>,
     pub control: PathBuf,
     pub spikes: SpikeHandling,
+    /// Of schemes that write in place.
+    pub write_hole: WriteHole,
     /// The control socket takes faults for drives.
     pub test_faults: bool,
 }
@@ -119,8 +123,8 @@ pub async fn run(env: &UringEnv, options: &Options) -> Outcome<Exit> {
 async fn close(catalogue: &Catalogue) -> Exit {
     let mut exit = Exit::Ok;
     for pool in catalogue.pools() {
-        if let Err(error) = pool.close().await {
-            eprintln!("{}", Failure::new(format!("pool {}", pool.name()), error));
+        if let Err(failure) = pool.close().await {
+            eprintln!("{failure}");
             exit = exit.worst(Exit::Failed);
         }
     }
@@ -208,7 +212,7 @@ impl Stop {
 /// One line for each pool, export and address. Trouble goes to standard error as well.
 fn announce(catalogue: &Catalogue, nbd: &[Listener], control: &Listener) {
     for pool in catalogue.pools() {
-        let view = PoolView::from(&pool.status());
+        let view = pool.view();
         let usable = Size(view.space.usable);
         let (state, drives) = (view.state.name(), view.drives.len());
         print(&format!("pool {}: {state}, {drives} drives, {usable} usable\n", view.name));

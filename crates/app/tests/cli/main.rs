@@ -11,6 +11,7 @@ mod list;
 mod modelled;
 mod nbd;
 mod reference;
+mod schemes;
 mod serve;
 mod status;
 mod support;

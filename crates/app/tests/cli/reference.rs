@@ -3,7 +3,7 @@
 
 use crate::support::{Scratch, check_page};
 
-const VERBS: [&[&str]; 18] = [
+const VERBS: [&[&str]; 19] = [
     &[],
     &["create"],
     &["volume"],
@@ -22,6 +22,7 @@ const VERBS: [&[&str]; 18] = [
     &["drive", "fail"],
     &["list"],
     &["inspect"],
+    &["schemes"],
 ];
 
 #[test]

@@ -151,14 +151,25 @@ impl<E: Env, S: Store> Volume<E, S> {
     }
 }
 
-/// Makes a store ready for volumes. What volumes were there are gone.
-pub async fn format<E: Env, S: Store>(env: &E, store: &S) -> Result<(), StoreError> {
-    let grain = GRAIN_MIN.next_multiple_of(store.unit());
-    let grains = Table::fit(store.size(), grain);
+/// Bytes of a grain, and how many a store of this size and unit has.
+fn fit(size: u64, unit: u64) -> Result<(u64, u32), StoreError> {
+    let grain = GRAIN_MIN.next_multiple_of(unit);
+    let grains = Table::fit(size, grain);
     if grains < GRAINS_MIN {
         let least = Table::page_at(1, 0).next_multiple_of(grain) + u64::from(GRAINS_MIN) * grain;
-        return Err(StoreError::Small { size: store.size(), least });
+        return Err(StoreError::Small { size, least });
     }
+    Ok((grain, grains))
+}
+
+/// What volumes can hold on a store of this size and unit.
+pub fn usable(size: u64, unit: u64) -> Result<u64, StoreError> {
+    fit(size, unit).map(|(grain, grains)| grain * u64::from(grains))
+}
+
+/// Makes a store ready for volumes. What volumes were there are gone.
+pub async fn format<E: Env, S: Store>(env: &E, store: &S) -> Result<(), StoreError> {
+    let (grain, grains) = fit(store.size(), store.unit())?;
     let volumes = Vec::new();
     let table = Table { id: env.unique_id(), generation: 1, grain, grains, next: 1, volumes };
     for slot in [0, 1] {

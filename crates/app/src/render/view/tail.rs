@@ -107,7 +107,12 @@ pub struct Event {
 
 impl Event {
     /// `now` is what the clock shows by which events are dated.
-    pub fn new(pool: &str, event: &PoolEvent, drive_name: Option<String>, now: Nanos) -> Event {
+    pub fn of_engine(
+        pool: &str,
+        event: &PoolEvent,
+        drive_name: Option<String>,
+        now: Nanos,
+    ) -> Event {
         let unix_micros = wall_clock::micros_at(event.at, now);
         Event {
             pool: pool.to_owned(),
@@ -116,6 +121,32 @@ impl Event {
             unix_micros,
             severity: event.severity.to_string(),
             kind: event.kind.name().to_owned(),
+            drive: event.drive,
+            drive_name,
+            text: event.text.clone(),
+        }
+    }
+
+    pub fn of_scheme(
+        pool: &str,
+        event: &schemes::pool::Event,
+        drive_name: Option<String>,
+        now: Nanos,
+    ) -> Event {
+        use schemes::pool::Severity;
+        let unix_micros = wall_clock::micros_at(event.at, now);
+        let severity = match event.severity {
+            Severity::Info => "info",
+            Severity::Warning => "warning",
+            Severity::Error => "error",
+        };
+        Event {
+            pool: pool.to_owned(),
+            sequence: event.sequence,
+            time: wall_clock::rfc3339(unix_micros),
+            unix_micros,
+            severity: severity.to_owned(),
+            kind: event.kind.to_owned(),
             drive: event.drive,
             drive_name,
             text: event.text.clone(),

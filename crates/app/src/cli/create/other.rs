@@ -1,0 +1,65 @@
+//! `create` for schemes other than `fusion`.
+
+use io::Geometry;
+use io::uring::UringEnv;
+use schemes::scheme::{Plan, Scheme, Spec};
+
+use super::Args;
+use crate::drives::gate;
+use crate::drives::target::{self, Target};
+use crate::error::{Failure, Outcome};
+use crate::exit::Exit;
+use crate::explain;
+use crate::render::print;
+use crate::size::Size;
+
+pub fn run(args: &Args, scheme: Scheme) -> Outcome<Exit> {
+    let given = [
+        ("--parity", args.parity.is_some()),
+        ("--replicated-area", args.replicated_area.is_some()),
+        ("--conversion", args.conversion.is_some()),
+    ];
+    if let Some((option, _)) = given.iter().find(|(_, given)| *given) {
+        let what = format!("scheme {} has no such thing", scheme.name());
+        return Err(Failure::usage(option, what).hint("leave it out"));
+    }
+    let spec = Spec {
+        name: args.pool.clone(),
+        scheme,
+        width: args.width.map(usize::from),
+        chunk: args.block_size.0,
+    };
+    let targets = target::resolve(&args.drives)?;
+    let env = crate::cli::environment()?;
+    env.block_on(create(&env, args, &spec, targets))
+}
+
+async fn create(env: &UringEnv, args: &Args, spec: &Spec, targets: Vec<Target>) -> Outcome<Exit> {
+    let object = format!("pool {}", spec.name);
+    let refuse = |error| explain::store(&object, &error);
+    let opened = target::open_existing(env, &targets)?;
+    let sizes: Vec<u64> =
+        opened.geometries().iter().map(|(_, Geometry { size, .. })| *size).collect();
+    let plan = spec.plan(&sizes).map_err(refuse)?;
+    gate::blank_or_forced(&opened, args.force).await?;
+    if args.dry_run {
+        print(&format!("{}nothing was written (--dry-run)\n", describe(&spec.name, &plan, spec)));
+        return Ok(Exit::Ok);
+    }
+    let made = opened.make_files(env)?;
+    spec.create(env, made.drives()).await.map_err(refuse)?;
+    made.keep();
+    print(&format!("{}created\n", describe(&spec.name, &plan, spec)));
+    Ok(Exit::Ok)
+}
+
+/// The plan, before and after.
+fn describe(name: &str, plan: &Plan, spec: &Spec) -> String {
+    let (raw, chunk) = (Size(plan.raw), Size(spec.chunk));
+    let lines = [
+        ("pool", format!("{name}, {} drives, {raw} together", plan.drives)),
+        ("scheme", format!("{}, {}, chunks of {chunk}", plan.scheme, plan.shape)),
+        ("usable", Size(plan.usable).to_string()),
+    ];
+    lines.map(|(label, value)| format!("{label:>9}: {value}\n")).concat()
+}

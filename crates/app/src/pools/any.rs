@@ -1,0 +1,108 @@
+//! An open pool of whatever scheme: `fusion` has an engine of its own, all others are stores with
+//! volumes on them. Whoever serves pools sees no difference but in what can be asked of them.
+
+use io::Nanos;
+use io::sync::EventWait;
+use io::uring::UringEnv;
+
+use crate::error::{Failure, Outcome};
+use crate::render::view::{self, Event};
+
+pub type Fusion = engine::Pool<UringEnv>;
+pub type Other = schemes::Pool<UringEnv>;
+
+#[derive(Clone)]
+pub enum Pool {
+    Fusion(Fusion),
+    Other(Other),
+}
+
+/// A volume's handle.
+#[derive(Clone)]
+pub enum Volume {
+    Fusion(engine::Volume<UringEnv>),
+    Other(schemes::pool::PoolVolume<UringEnv>),
+}
+
+impl Pool {
+    pub fn name(&self) -> String {
+        match self {
+            Pool::Fusion(pool) => pool.name(),
+            Pool::Other(pool) => pool.name().to_owned(),
+        }
+    }
+
+    pub fn uuid(&self) -> String {
+        match self {
+            Pool::Fusion(pool) => pool.uuid().to_string(),
+            Pool::Other(pool) => pool.uuid().to_string(),
+        }
+    }
+
+    pub fn view(&self) -> view::Pool {
+        match self {
+            Pool::Fusion(pool) => (&pool.status()).into(),
+            Pool::Other(pool) => (&pool.status()).into(),
+        }
+    }
+
+    pub fn volume(&self, name: &str) -> Option<Volume> {
+        match self {
+            Pool::Fusion(pool) => pool.volume(name).map(Volume::Fusion),
+            Pool::Other(pool) => pool.volumes().volume(name).map(Volume::Other),
+        }
+    }
+
+    /// Events after that number. `now` is what the clock shows by which events are dated.
+    pub fn events(
+        &self,
+        after: u64,
+        now: Nanos,
+        drive_name: impl Fn(u16) -> Option<String>,
+    ) -> Vec<Event> {
+        let name = self.name();
+        match self {
+            Pool::Fusion(pool) => {
+                let event = |event: &engine::PoolEvent| {
+                    Event::of_engine(&name, event, event.drive.and_then(&drive_name), now)
+                };
+                pool.events(after).iter().map(event).collect()
+            }
+            Pool::Other(pool) => {
+                let event = |event: &schemes::pool::Event| {
+                    Event::of_scheme(&name, event, event.drive.and_then(&drive_name), now)
+                };
+                pool.events(after).iter().map(event).collect()
+            }
+        }
+    }
+
+    /// Completes at the next event.
+    pub fn next_event(&self) -> EventWait {
+        match self {
+            Pool::Fusion(pool) => pool.next_event(),
+            Pool::Other(pool) => pool.next_event(),
+        }
+    }
+
+    pub async fn close(&self) -> Outcome<()> {
+        let closed = match self {
+            Pool::Fusion(pool) => pool.close().await.map_err(|error| error.to_string()),
+            Pool::Other(pool) => pool.close().await.map_err(|error| error.to_string()),
+        };
+        closed.map_err(|what| Failure::new(format!("pool {}", self.name()), what))
+    }
+
+    /// For what only `fusion` can do.
+    pub fn fusion(&self, verb: &str) -> Outcome<&Fusion> {
+        match self {
+            Pool::Fusion(pool) => Ok(pool),
+            Pool::Other(pool) => {
+                let scheme = pool.status().scheme.name();
+                let what = format!("its scheme, {scheme}, can't {verb}");
+                Err(Failure::new(format!("pool {}", pool.name()), what)
+                    .hint("'steadyraid schemes' tells schemes apart"))
+            }
+        }
+    }
+}

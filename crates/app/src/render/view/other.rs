@@ -1,0 +1,136 @@
+//! Pools of schemes other than `fusion`, in the same shapes.
+
+use schemes::pool::{DriveInfo, DriveState, Status};
+
+use super::{
+    Backlog, Counters, Drive, DriveCounters, Handling, Health, Limits, Memory, OperationLatencies,
+    Pool, Recovery, SchemeCounter, Space, Spikes, Volume,
+};
+
+impl From<&Status> for Pool {
+    fn from(status: &Status) -> Pool {
+        let (state, reason, action) = diagnosis(status);
+        let requests = &status.requests;
+        let scheme_counters = status
+            .counters
+            .iter()
+            .map(|(name, count)| SchemeCounter { name: (*name).to_owned(), count: *count });
+        Pool {
+            name: status.name.clone(),
+            uuid: status.uuid.to_string(),
+            state,
+            reason,
+            action,
+            scheme: status.scheme.name().to_owned(),
+            block_size: status.chunk as u32,
+            parity: 0,
+            width: 0,
+            layout: status.shape.clone(),
+            conversion: String::new(),
+            replicated_percent: 0,
+            journal_fill_percent: 0,
+            redundancy_margin: status.margin as u8,
+            read_only: false,
+            space: Space {
+                total: status.space.total,
+                limbo: status.space.limbo,
+                free: status.space.free,
+                used: status.space.mapped,
+                usable: status.space.total,
+                ..Space::default()
+            },
+            drives: status.drives.iter().map(Drive::from).collect(),
+            volumes: status.volumes.iter().map(Volume::from).collect(),
+            counters: Counters {
+                reads: requests.reads,
+                read_bytes: requests.read_bytes,
+                writes: requests.writes,
+                write_bytes: requests.write_bytes,
+                flushes: requests.flushes,
+                trims: requests.trims,
+                space_waits: requests.space_waits,
+                ..Counters::default()
+            },
+            memory: Memory::default(),
+            recovery: Recovery { load_nanos: status.opened_in.0, ..Recovery::default() },
+            spike_handling: Handling::default(),
+            backlog: Backlog::default(),
+            resync_stripes: status.owed,
+            scheme_counters: scheme_counters.collect(),
+        }
+    }
+}
+
+impl From<&DriveInfo> for Drive {
+    fn from(drive: &DriveInfo) -> Drive {
+        let (counters, state) = (&drive.counters, drive.state);
+        Drive {
+            index: drive.index,
+            uuid: drive.uuid.to_string(),
+            name: drive.name.clone(),
+            state: state_name(state).to_owned(),
+            size: drive.size,
+            counters: DriveCounters {
+                reads: counters.reads,
+                writes: counters.writes,
+                flushes: counters.flushes,
+                read_bytes: counters.read_bytes,
+                write_bytes: counters.write_bytes,
+                read_errors: counters.read_errors,
+                write_errors: counters.write_errors,
+            },
+            health: "-".to_owned(),
+            decided: "automatic".to_owned(),
+            spikes: Spikes::default(),
+            latency: OperationLatencies::default(),
+        }
+    }
+}
+
+fn state_name(state: DriveState) -> &'static str {
+    match state {
+        DriveState::Active => "active",
+        DriveState::Missing => "missing",
+        DriveState::Failed => "failed",
+    }
+}
+
+impl From<&schemes::volumes::VolumeInfo> for Volume {
+    fn from(volume: &schemes::volumes::VolumeInfo) -> Volume {
+        Volume {
+            name: volume.name.clone(),
+            size: volume.size,
+            width: 0,
+            parity: 0,
+            mapped_bytes: volume.mapped,
+            limits: Limits::default(),
+            throttled: 0,
+            latency: OperationLatencies::default(),
+        }
+    }
+}
+
+/// State, reason and action: the first three lines an operator reads.
+fn diagnosis(status: &Status) -> (Health, Option<String>, Option<String>) {
+    let gone: Vec<String> = status
+        .drives
+        .iter()
+        .filter(|drive| drive.state != DriveState::Active)
+        .map(|drive| {
+            format!("drive {} ({}) is {}", drive.index, drive.uuid, state_name(drive.state))
+        })
+        .collect();
+    if let Some(trouble) = &status.trouble {
+        let action = "see the server's log and 'steadyraid events'; stop and start the server when \
+                      the drives named there are repaired";
+        return (Health::Failed, Some(trouble.clone()), Some(action.to_owned()));
+    }
+    if gone.is_empty() {
+        return (Health::Online, None, None);
+    }
+    let action = match status.margin {
+        0 => "no redundancy is left somewhere: copy the volumes to another pool now",
+        _ => "data is still protected, but less: plan to copy the volumes to another pool",
+    };
+    (Health::Degraded, Some(gone.join(", ")), Some(action.to_owned()))
+}

@@ -1,0 +1,145 @@
+//! Schemes other than the default: documented, made, served, degraded, crashed.
+
+use std::fs;
+
+use crate::nbd::{Client, FUA};
+use crate::support::{Scratch, check_page};
+
+/// Scheme, number of drives, and drives it can do without, all at once.
+const SCHEMES: [(&str, usize, &[usize]); 7] = [
+    ("raid0", 3, &[]),
+    ("raid1", 3, &[0, 2]),
+    ("raid10", 4, &[0, 3]),
+    ("raid5", 4, &[1]),
+    ("raid6", 5, &[2, 4]),
+    ("raid50", 6, &[0, 5]),
+    ("raid60", 8, &[0, 1, 6, 7]),
+];
+
+fn pattern(seed: u32, len: u32) -> Vec<u8> {
+    (0..len).map(|at| ((at ^ seed).wrapping_mul(2_654_435_761) >> 24) as u8).collect()
+}
+
+fn make(scheme: &str, drives: usize) -> Scratch {
+    let scratch = Scratch::with_drives(drives);
+    let names: Vec<String> = (0..drives).map(|at| format!("d{at}")).collect();
+    let mut command = vec!["create", "--scheme", scheme, "tank"];
+    command.extend(names.iter().map(String::as_str));
+    scratch.run(&command).expect(0).says(&format!("scheme: {scheme}, ")).says("created");
+    scratch.run(&["volume", "create", "tank/vm", "32M", "--drives", "."]).expect(0);
+    scratch
+}
+
+/// Every scheme: what was flushed survives a crash, and the loss of as many drives as it bears.
+#[test]
+fn every_scheme_serves_volumes_through_crashes_and_losses() {
+    for (scheme, drives, gone) in SCHEMES {
+        let scratch = make(scheme, drives);
+        let socket = scratch.path("run/nbd.sock");
+        let server = scratch.serve(&["."]);
+        let mut client = Client::open(&socket, "tank/vm");
+        client.write(4096, &pattern(1, 300 << 10), 0);
+        client.write((5 << 20) + 512, &pattern(2, 1024), FUA);
+        client.flush();
+        server.crash();
+
+        for drive in gone {
+            fs::remove_file(scratch.path(&format!("d{drive}"))).expect("removed");
+        }
+        let server = scratch.serve(&["."]);
+        let state = if gone.is_empty() { "online" } else { "degraded" };
+        assert!(server.said.join("\n").starts_with(&format!("pool tank: {state}, ")), "{scheme}");
+        let mut client = Client::open(&socket, "tank/vm");
+        assert!(client.read(4096, 300 << 10) == pattern(1, 300 << 10), "{scheme}");
+        assert!(client.read((5 << 20) + 512, 1024) == pattern(2, 1024), "{scheme}");
+        assert!(client.read(20 << 20, 4096) == [0; 4096], "{scheme}: a hole reads as zeroes");
+        client.write(9 << 20, &pattern(3, 1 << 20), 0);
+        assert!(client.read(9 << 20, 1 << 20) == pattern(3, 1 << 20), "{scheme}");
+        client.trim(9 << 20, 1 << 20);
+        client.disconnect();
+        let status = scratch.run(&["status", "--json"]);
+        assert_eq!(status.json()["pools"][0]["scheme"], scheme);
+        status.expect(i32::from(!gone.is_empty()));
+        server.stop();
+    }
+}
+
+#[test]
+fn looking_at_a_pool_does_not_write_off_what_is_missing() {
+    let scratch = make("raid5", 4);
+    fs::create_dir(scratch.path("away")).expect("made");
+    let hidden = scratch.path("away/d2");
+    fs::rename(scratch.path("d2"), &hidden).expect("moved");
+    scratch.run(&["status", "--drives", "."]).expect(1).says("drive 2").says("is missing");
+    fs::rename(&hidden, scratch.path("d2")).expect("moved back");
+    scratch.run(&["status", "--drives", "."]).expect(0).says("ONLINE");
+}
+
+#[test]
+fn a_drive_that_was_away_is_not_taken_back() {
+    let scratch = make("raid5", 4);
+    fs::create_dir(scratch.path("away")).expect("made");
+    let hidden = scratch.path("away/d2");
+    fs::rename(scratch.path("d2"), &hidden).expect("moved");
+    scratch.serve(&["."]).stop();
+    fs::rename(&hidden, scratch.path("d2")).expect("moved back");
+    let server = scratch.serve(&["."]);
+    assert!(server.said.join("\n").starts_with("pool tank: degraded, "));
+    server.stop();
+}
+
+#[test]
+fn more_losses_than_a_scheme_bears_are_refused() {
+    let scratch = make("raid5", 4);
+    for name in ["d0", "d1"] {
+        fs::remove_file(scratch.path(name)).expect("removed");
+    }
+    let refused = scratch.run(&["serve", "."]).expect(3);
+    refused.says("2 drives of a group of 4 are lost, at most 1 may be");
+}
+
+#[test]
+fn options_that_a_scheme_has_not_are_refused() {
+    let scratch = Scratch::with_drives(4);
+    let create = |options: &[&str]| {
+        let drives = ["tank", "d0", "d1", "d2", "d3"];
+        scratch.run(&[&["create"], options, &drives].concat())
+    };
+    create(&["--scheme", "raid7"]).expect(2).says("possible values: fusion, raid0");
+    create(&["--scheme", "raid5", "--parity", "2"]).expect(2).says("leave it out");
+    create(&["--scheme", "raid5", "--width", "3"]).expect(2).says("has no groups");
+    create(&["--scheme", "raid10", "--width", "3"]).expect(2).says("do not divide into groups");
+    create(&["--scheme", "raid50"]).expect(2).says("too narrow");
+    create(&["--scheme", "raid1", "--block-size", "5000"]).expect(2).says("power of two");
+    create(&["--scheme", "raid6", "--dry-run"]).expect(0).says("RAID6 2+2").says("nothing was");
+    scratch.run(&["list", "--drives", "."]).expect(1);
+}
+
+#[test]
+fn fusion_only_verbs_say_so() {
+    let scratch = make("raid1", 3);
+    let _server = scratch.serve(&["."]);
+    scratch.run(&["drive", "sit-out", "tank", "0"]).expect(3).says("its scheme, raid1, can't");
+    scratch.run(&["volume", "limit", "tank/vm", "--iops", "5"]).expect(3).says("need the scheme");
+    scratch.run(&["volume", "create", "tank/w", "1M", "--parity", "2"]).expect(2);
+    scratch.run(&["volume", "resize", "tank/vm", "48M"]).expect(0);
+    scratch.run(&["volume", "create", "tank/w", "1M"]).expect(0);
+    scratch.run(&["volume", "delete", "tank/w"]).expect(0);
+    scratch.run(&["volume", "list"]).expect(0).says("48 MiB");
+}
+
+#[test]
+fn schemes_are_documented_by_their_headers() {
+    let scratch = Scratch::new();
+    let list = scratch.run(&["schemes"]).expect(0);
+    for (scheme, ..) in SCHEMES {
+        assert!(list.out.contains(&format!("\n{scheme} ")), "{scheme}");
+        let text = scratch.run(&["schemes", scheme]).expect(0);
+        assert!(text.out.contains("Device writes per user write:"), "{scheme}");
+    }
+    scratch.run(&["schemes", "raid7"]).expect(2).says("no such scheme");
+    let json = scratch.run(&["schemes", "raid5", "--json"]).expect(0).json();
+    assert_eq!(json["schemes"][0]["name"], "raid5");
+    let page = scratch.run(&["schemes", "--markdown"]).expect(0).out;
+    check_page("schemes.md", "schemes", &page);
+}

@@ -1,0 +1,103 @@
+//! Any of the schemes behind one type, for whoever serves pools.
+
+use classical::Array;
+use io::{Buf, Env};
+
+use crate::scheme::{OpenOptions, Scheme};
+use crate::store::{Counters, Store, StoreError};
+
+/// One variant a kind of store, and [`Store`] for all of them.
+macro_rules! stores {
+    ($($kind:ident($store:ty)),+ $(,)?) => {
+        #[derive(Clone)]
+        pub enum AnyStore<E: Env> { $($kind($store)),+ }
+
+        impl<E: Env> Store for AnyStore<E> {
+            fn size(&self) -> u64 {
+                match self { $(AnyStore::$kind(store) => Store::size(store)),+ }
+            }
+
+            fn unit(&self) -> u64 {
+                match self { $(AnyStore::$kind(store) => store.unit()),+ }
+            }
+
+            async fn read(&self, offset: u64, len: u64) -> Result<Buf, StoreError> {
+                match self { $(AnyStore::$kind(store) => Store::read(store, offset, len).await),+ }
+            }
+
+            async fn write(&self, offset: u64, data: Buf, fua: bool) -> Result<(), StoreError> {
+                match self {
+                    $(AnyStore::$kind(store) => Store::write(store, offset, data, fua).await),+
+                }
+            }
+
+            async fn flush(&self) -> Result<(), StoreError> {
+                match self { $(AnyStore::$kind(store) => Store::flush(store).await),+ }
+            }
+
+            async fn close(&self) -> Result<(), StoreError> {
+                match self { $(AnyStore::$kind(store) => Store::close(store).await),+ }
+            }
+
+            async fn work(&self) -> Result<bool, StoreError> {
+                match self { $(AnyStore::$kind(store) => store.work().await),+ }
+            }
+
+            fn owed(&self) -> u64 {
+                match self { $(AnyStore::$kind(store) => store.owed()),+ }
+            }
+
+            fn lost(&self) -> Vec<usize> {
+                match self { $(AnyStore::$kind(store) => Store::lost(store)),+ }
+            }
+
+            fn margin(&self) -> usize {
+                match self { $(AnyStore::$kind(store) => store.margin()),+ }
+            }
+
+            fn shape(&self) -> String {
+                match self { $(AnyStore::$kind(store) => store.shape()),+ }
+            }
+
+            fn counters(&self) -> Counters {
+                match self { $(AnyStore::$kind(store) => store.counters()),+ }
+            }
+
+            async fn audit(&self, offset: u64, len: u64) -> Vec<String> {
+                match self { $(AnyStore::$kind(store) => store.audit(offset, len).await),+ }
+            }
+        }
+    };
+}
+
+stores! {
+    InPlace(Array<E>),
+}
+
+impl<E: Env> AnyStore<E> {
+    /// Opens what is on these drives. Those of other pools are refused, missing ones are lost.
+    pub async fn open(
+        env: &E,
+        drives: Vec<E::Drive>,
+        options: OpenOptions,
+    ) -> Result<AnyStore<E>, StoreError> {
+        let mut scheme = None;
+        for drive in &drives {
+            if let Some(label) = classical::label::read(drive).await {
+                scheme = scheme.or(Scheme::of(&label));
+            }
+        }
+        match scheme.ok_or(StoreError::NoLabel)? {
+            Scheme::Raid0
+            | Scheme::Raid1
+            | Scheme::Raid10
+            | Scheme::Raid5
+            | Scheme::Raid6
+            | Scheme::Raid50
+            | Scheme::Raid60 => {
+                let options = classical::OpenOptions { write_hole: options.write_hole };
+                Ok(AnyStore::InPlace(Array::open(env, drives, options).await?))
+            }
+        }
+    }
+}
