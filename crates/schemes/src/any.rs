@@ -3,6 +3,7 @@
 use classical::Array;
 use io::{Buf, Env};
 
+use crate::scheme::n_raid5::NRaid5;
 use crate::scheme::{OpenOptions, Scheme};
 use crate::store::{Counters, Store, StoreError};
 
@@ -19,6 +20,10 @@ macro_rules! stores {
 
             fn unit(&self) -> u64 {
                 match self { $(AnyStore::$kind(store) => store.unit()),+ }
+            }
+
+            fn regions(&self) -> u64 {
+                match self { $(AnyStore::$kind(store) => store.regions()),+ }
             }
 
             async fn read(&self, offset: u64, len: u64) -> Result<Buf, StoreError> {
@@ -72,6 +77,7 @@ macro_rules! stores {
 
 stores! {
     InPlace(Array<E>),
+    NRaid5(NRaid5<E>),
 }
 
 impl<E: Env> AnyStore<E> {
@@ -98,6 +104,7 @@ impl<E: Env> AnyStore<E> {
                 let options = classical::OpenOptions { write_hole: options.write_hole };
                 Ok(AnyStore::InPlace(Array::open(env, drives, options).await?))
             }
+            Scheme::NRaid5 => Ok(AnyStore::NRaid5(NRaid5::open(env, drives, options).await?)),
         }
     }
 }

@@ -26,6 +26,7 @@ headers! {
     "raid6": "scheme/raid6.rs",
     "raid50": "scheme/raid50.rs",
     "raid60": "scheme/raid60.rs",
+    "n-raid5": "scheme/n_raid5.rs",
 }
 
 /// What every header says, by the words that begin it.
@@ -64,18 +65,23 @@ impl Header {
 
     /// All of it, as Markdown: a heading, then each part as a paragraph.
     pub fn markdown(&self) -> String {
-        let mut text = format!("## {}\n\n{}.\n", self.name, self.title());
+        let title = self.title();
+        let (first, rest) = title.split_at(title.chars().next().map_or(0, char::len_utf8));
+        let mut text = format!("## {}\n\n{}{rest}.\n", self.name, first.to_uppercase());
         let mut in_drawing = false;
         for line in self.lines().skip(1) {
             in_drawing ^= line.starts_with("```");
-            let part = PARTS.iter().find(|part| line.starts_with(**part));
-            match part.filter(|_| !in_drawing) {
-                Some(part) => {
-                    let rest = &line[part.len()..];
-                    text += &format!("\n**{part}**{rest}\n");
-                }
-                None => text += &format!("{line}\n"),
-            }
+            let part = PARTS.iter().find(|part| !in_drawing && line.starts_with(**part));
+            let line = match part {
+                Some(part) => format!("\n**{part}**{}", &line[part.len()..]),
+                None => line.to_owned(),
+            };
+            // Short ones may share a line.
+            text += &line.replace(" Two failures:", "\n\n**Two failures:**");
+            text += "\n";
+        }
+        while text.contains("\n\n\n") {
+            text = text.replace("\n\n\n", "\n\n");
         }
         text
     }

@@ -39,6 +39,11 @@ pub trait Store: Clone + 'static {
     /// Writes of so many bytes, from a multiple of them, cost least.
     fn unit(&self) -> u64;
 
+    /// Into so many equal parts it falls that share no drives: a volume stays in one if it can.
+    fn regions(&self) -> u64 {
+        1
+    }
+
     fn read(&self, offset: u64, len: u64) -> impl Future<Output = Result<Buf, StoreError>>;
 
     fn write(

@@ -2,6 +2,7 @@
 //! write, what is durable at acknowledgement, what survives one and two failures, device writes
 //! per user write, and the source. `header` makes documentation of them.
 
+pub mod n_raid5;
 pub mod raid0;
 pub mod raid1;
 pub mod raid10;
@@ -13,8 +14,8 @@ pub mod raid60;
 use classical::array;
 use classical::{CreateSpec, Redundancy, WriteHole};
 use format::{
-    INCOMPAT_GROUPS, INCOMPAT_SET, SCHEME_MIRRORS, SCHEME_PARITY1, SCHEME_PARITY2, SCHEME_STRIPES,
-    Superblock,
+    INCOMPAT_GROUPS, INCOMPAT_SET, SCHEME_MIRRORS, SCHEME_N_RAID5, SCHEME_PARITY1, SCHEME_PARITY2,
+    SCHEME_STRIPES, Superblock,
 };
 use io::Env;
 
@@ -31,10 +32,11 @@ pub enum Scheme {
     Raid6,
     Raid50,
     Raid60,
+    NRaid5,
 }
 
 impl Scheme {
-    pub const ALL: [Scheme; 7] = [
+    pub const ALL: [Scheme; 8] = [
         Scheme::Raid0,
         Scheme::Raid1,
         Scheme::Raid10,
@@ -42,6 +44,7 @@ impl Scheme {
         Scheme::Raid6,
         Scheme::Raid50,
         Scheme::Raid60,
+        Scheme::NRaid5,
     ];
 
     pub fn name(self) -> &'static str {
@@ -53,6 +56,7 @@ impl Scheme {
             Scheme::Raid6 => "raid6",
             Scheme::Raid50 => "raid50",
             Scheme::Raid60 => "raid60",
+            Scheme::NRaid5 => "n-raid5",
         }
     }
 
@@ -71,13 +75,14 @@ impl Scheme {
             (SCHEME_PARITY1, INCOMPAT_GROUPS) => Some(Scheme::Raid5),
             (SCHEME_PARITY2, INCOMPAT_GROUPS) if grouped => Some(Scheme::Raid60),
             (SCHEME_PARITY2, INCOMPAT_GROUPS) => Some(Scheme::Raid6),
+            (SCHEME_N_RAID5, INCOMPAT_SET) => Some(Scheme::NRaid5),
             _ => None,
         }
     }
 
-    /// The shape of an array of so many drives, if this scheme is a single one.
-    fn shape(self, drives: usize, width: Option<usize>) -> (Redundancy, usize) {
-        match self {
+    /// The shape of an array of so many drives; `None` for a scheme of several arrays.
+    fn shape(self, drives: usize, width: Option<usize>) -> Option<(Redundancy, usize)> {
+        Some(match self {
             Scheme::Raid0 => raid0::shape(drives, width),
             Scheme::Raid1 => raid1::shape(drives, width),
             Scheme::Raid10 => raid10::shape(drives, width),
@@ -85,12 +90,13 @@ impl Scheme {
             Scheme::Raid6 => raid6::shape(drives, width),
             Scheme::Raid50 => raid50::shape(drives, width),
             Scheme::Raid60 => raid60::shape(drives, width),
-        }
+            Scheme::NRaid5 => return None,
+        })
     }
 
     /// Whether drives can be told to form groups of a width.
     pub fn has_groups(self) -> bool {
-        matches!(self, Scheme::Raid10 | Scheme::Raid50 | Scheme::Raid60)
+        matches!(self, Scheme::Raid10 | Scheme::Raid50 | Scheme::Raid60 | Scheme::NRaid5)
     }
 }
 
@@ -118,9 +124,10 @@ pub struct Plan {
 }
 
 impl Spec {
-    fn array(&self, drives: usize) -> CreateSpec {
-        let (redundancy, width) = self.scheme.shape(drives, self.width);
-        CreateSpec { name: self.name.clone(), redundancy, width, chunk: self.chunk }
+    /// The array of a scheme that is one.
+    fn array(&self, drives: usize) -> Option<CreateSpec> {
+        let (redundancy, width) = self.scheme.shape(drives, self.width)?;
+        Some(CreateSpec { name: self.name.clone(), redundancy, width, chunk: self.chunk })
     }
 
     /// Refuses what makes no sense, before anything is written.
@@ -129,12 +136,17 @@ impl Spec {
             let what = format!("{} has no groups of drives", self.scheme.name());
             return Err(StoreError::Shape { what, hint: "leave --width out" });
         }
-        let spec = self.array(sizes.len());
-        let grid = array::plan(sizes, &spec)?;
-        let usable = crate::volumes::usable(grid.size(), grid.stripe_bytes())?;
+        let (shape, size, unit) = match self.array(sizes.len()) {
+            Some(spec) => {
+                let grid = array::plan(sizes, &spec)?;
+                (grid.to_string(), grid.size(), grid.stripe_bytes())
+            }
+            None => n_raid5::plan(sizes, self)?,
+        };
+        let usable = crate::volumes::usable(size, unit)?;
         Ok(Plan {
             scheme: self.scheme.name(),
-            shape: grid.to_string(),
+            shape,
             drives: sizes.len(),
             raw: sizes.iter().sum(),
             usable,
@@ -143,7 +155,10 @@ impl Spec {
 
     /// Makes the pool, without volumes. What is on the drives is gone.
     pub async fn create<E: Env>(&self, env: &E, drives: &[E::Drive]) -> Result<(), StoreError> {
-        array::create(env, drives, &self.array(drives.len())).await?;
+        match self.array(drives.len()) {
+            Some(spec) => drop(array::create(env, drives, &spec).await?),
+            None => n_raid5::create(env, drives, self).await?,
+        }
         let options = OpenOptions::default();
         let store = AnyStore::open(env, drives.to_vec(), options).await?;
         crate::volumes::format(env, &store).await?;

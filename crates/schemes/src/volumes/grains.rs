@@ -97,8 +97,11 @@ impl Grains {
     }
 
     /// A free grain, for whoever maps it or gives it back.
-    pub fn take(&mut self) -> Option<u32> {
-        self.free.pop_first()
+    /// One in this range if there is any.
+    pub fn take(&mut self, near: std::ops::Range<u32>) -> Option<u32> {
+        let grain = self.free.range(near).next().or_else(|| self.free.first()).copied()?;
+        self.free.remove(&grain);
+        Some(grain)
     }
 
     pub fn give_back(&mut self, grain: u32) {
@@ -231,7 +234,7 @@ mod tests {
                     Step::Map(volume, at) => {
                         let owner = Owner { volume, at };
                         if grains.find(owner).is_some() { continue }
-                        let Some(grain) = grains.take() else { continue };
+                        let Some(grain) = grains.take(2..4) else { continue };
                         prop_assert!(!held.contains(&grain));
                         prop_assert_eq!(drives[grain as usize], None);
                         grains.map(owner, grain);

@@ -1,5 +1,6 @@
 //! Requests on a volume, grain by grain.
 
+use std::ops::Range;
 use std::rc::Rc;
 
 use futures_util::future::join_all;
@@ -196,6 +197,15 @@ impl<E: Env, S: Store> Inner<E, S> {
         table.begin() + u64::from(grain) * table.grain + start
     }
 
+    /// The grains that share no drives with those of other regions; volumes take turns.
+    fn region(&self, volume: u32) -> Range<u32> {
+        let table = self.table.borrow();
+        let (regions, size) = (self.store.regions(), self.store.size());
+        let at = u64::from(volume) % regions;
+        let grain = |byte: u64| (byte.saturating_sub(table.begin()) / table.grain) as u32;
+        grain(size / regions * at)..grain(size / regions * (at + 1)).min(table.grains)
+    }
+
     fn hold(self: &Rc<Self>, owner: Owner) -> Option<Hold<E, S>> {
         let mut grains = self.grains.borrow_mut();
         let grain = grains.find(owner)?;
@@ -241,7 +251,7 @@ impl<E: Env, S: Store> Inner<E, S> {
         if let Some(hold) = self.hold(part.owner) {
             return self.overwrite(hold, part, data, fua).await;
         }
-        let grain = self.take_grain().await?;
+        let grain = self.take_grain(part.owner.volume).await?;
         let len = self.grain() as usize;
         let whole = match data.len() == len {
             true => data,
@@ -274,9 +284,10 @@ impl<E: Env, S: Store> Inner<E, S> {
     }
 
     /// A free grain; waits for those that will be free as soon as the drives know.
-    async fn take_grain(&self) -> Result<u32, VolumeError> {
+    async fn take_grain(&self, volume: u32) -> Result<u32, VolumeError> {
+        let region = self.region(volume);
         loop {
-            let taken = self.grains.borrow_mut().take();
+            let taken = self.grains.borrow_mut().take(region.clone());
             if let Some(grain) = taken {
                 return Ok(grain);
             }

@@ -2,4 +2,5 @@
 //! `SCHEME_SEEDS=N`.
 
 mod in_place;
+mod n_raid5;
 mod world;
