@@ -1,7 +1,7 @@
 //! `n-raid5`: independent RAID5 arrays, volumes apart
 //!
-//! Idea: the drives form groups (two, unless `--width` says otherwise), and each group is a RAID5 of
-//! its own that shares nothing with the others. A volume lives in one of them as long as that
+//! Idea: the drives form groups (two, unless `--width` says otherwise), and each group is a RAID5
+//! of its own that shares nothing with the others. A volume lives in one of them as long as that
 //! has room: what one volume does to its drives another never feels, and gains nothing of the
 //! others' drives either.
 //!
