@@ -8,6 +8,7 @@
 
 pub mod any;
 pub mod header;
+pub mod page_map;
 pub mod part;
 pub mod pool;
 pub mod scheme;

@@ -2,6 +2,7 @@
 //! write, what is durable at acknowledgement, what survives one and two failures, device writes
 //! per user write, and the source. `header` makes documentation of them.
 
+pub mod hybrid;
 pub mod n_raid5;
 pub mod raid0;
 pub mod raid1;

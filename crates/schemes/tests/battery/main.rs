@@ -1,6 +1,7 @@
 //! One battery over every scheme that runs on real drives: 200 worlds each, more with
 //! `SCHEME_SEEDS=N`.
 
+mod hybrid;
 mod in_place;
 mod n_raid5;
 mod world;
