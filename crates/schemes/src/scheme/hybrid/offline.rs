@@ -191,7 +191,7 @@ mod tests {
         let mut table = Table::new(vec![0; 16], [8, 8], 4).expect("empty");
         (0..8).for_each(|stripe| write(&mut table, stripe, Cover::Full));
         (8..14).for_each(|stripe| write(&mut table, stripe, Cover::Partial));
-        assert_eq!(run(&mut table, &mut Offline::default()), []);
+        assert_eq!(Offline::default().step(&table, &TUNING), Step::Rest);
     }
 
     #[test]

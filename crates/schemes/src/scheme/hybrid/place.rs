@@ -36,7 +36,7 @@ pub const PLACES_MAX: u64 = PARITY as u64 - 1;
 pub fn encode(place: Option<Place>) -> u32 {
     place.map_or(0, |Place { tier, number }| {
         assert!(u64::from(number) < PLACES_MAX, "a tier has no such place");
-        number + 1 | if tier == Tier::Parity { PARITY } else { 0 }
+        (number + 1) | if tier == Tier::Parity { PARITY } else { 0 }
     })
 }
 

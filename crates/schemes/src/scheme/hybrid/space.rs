@@ -90,7 +90,8 @@ impl Space {
 
     /// A map without what had been left by then is durable.
     pub fn settle(&mut self, left: u64) {
-        while let Some((_, place)) = self.limbo.pop_front_if(|(number, _)| *number <= left) {
+        while self.limbo.front().is_some_and(|(number, _)| *number <= left) {
+            let Some((_, place)) = self.limbo.pop_front() else { break };
             if self.reads.contains_key(&place) {
                 self.awaited.insert(place);
             } else {

@@ -146,5 +146,4 @@ impl Table {
 }
 
 #[cfg(test)]
-#[path = "table_tests.rs"]
 mod tests;
