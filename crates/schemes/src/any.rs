@@ -3,6 +3,7 @@
 use classical::Array;
 use io::{Buf, Env};
 
+use crate::scheme::hybrid::Hybrid;
 use crate::scheme::n_raid5::NRaid5;
 use crate::scheme::{OpenOptions, Scheme};
 use crate::store::{Counters, Store, StoreError};
@@ -78,6 +79,7 @@ macro_rules! stores {
 stores! {
     InPlace(Array<E>),
     NRaid5(NRaid5<E>),
+    Hybrid(Hybrid<E>),
 }
 
 impl<E: Env> AnyStore<E> {
@@ -104,6 +106,7 @@ impl<E: Env> AnyStore<E> {
                 let options = classical::OpenOptions { write_hole: options.write_hole };
                 Ok(AnyStore::InPlace(Array::open(env, drives, options).await?))
             }
+            Scheme::Hybrid => Ok(AnyStore::Hybrid(Hybrid::open(env, drives).await?)),
             Scheme::NRaid5 => Ok(AnyStore::NRaid5(NRaid5::open(env, drives, options).await?)),
         }
     }

@@ -27,6 +27,7 @@ headers! {
     "raid50": "scheme/raid50.rs",
     "raid60": "scheme/raid60.rs",
     "n-raid5": "scheme/n_raid5.rs",
+    "hybrid": "scheme/hybrid.rs",
 }
 
 /// What every header says, by the words that begin it.

@@ -10,6 +10,7 @@ pub mod any;
 pub mod header;
 pub mod page_map;
 pub mod part;
+pub mod plan;
 pub mod pool;
 pub mod scheme;
 pub mod set;

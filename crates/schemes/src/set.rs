@@ -35,12 +35,6 @@ pub struct SetSpec {
     pub side: u64,
 }
 
-/// The first extents of drives of which this is the smallest, beside second ones of `side` bytes.
-pub fn first_extent(smallest: u64, side: u64) -> Extent {
-    let offset = LABEL_AREA + side.next_multiple_of(LABEL_AREA);
-    Extent { offset, len: end_area(smallest).saturating_sub(offset) }
-}
-
 /// The drives of a set, in order; those that are not there are `None`.
 pub struct Set<D> {
     pub label: Superblock,
@@ -60,7 +54,8 @@ impl<D: Drive> Set<D> {
         let sizes: Vec<u64> = drives.iter().map(|drive| drive.geometry().size).collect();
         let smallest = sizes.iter().copied().min().unwrap_or(0);
         let side = Extent { offset: LABEL_AREA, len: spec.side.next_multiple_of(LABEL_AREA) };
-        let zones = first_extent(smallest, spec.side);
+        let begin = side.offset + side.len;
+        let zones = Extent { offset: begin, len: end_area(smallest).saturating_sub(begin) };
         let listed = sizes.iter().map(|&size| Listed {
             drive: Uuid::from_random(env.unique_id()),
             state: MemberState::Active,

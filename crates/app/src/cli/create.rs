@@ -12,7 +12,7 @@ use schemes::scheme::Scheme;
 
 use crate::drives::gate;
 use crate::drives::target::{self, Target};
-use crate::error::Outcome;
+use crate::error::{Failure, Outcome};
 use crate::exit::Exit;
 use crate::explain;
 use crate::render::print;
@@ -41,9 +41,13 @@ pub struct Args {
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=2))]
     parity: Option<u8>,
     /// fusion: blocks in a stripe, parity included [default: six data blocks, or what the drives
-    /// allow]; raid10, raid50, raid60: drives of a group [default: 2, or half of the drives]
+    /// allow]; others: drives of a group
+    /// [default: 2 in raid10, half of the drives where there are two groups, 4 in hybrid]
     #[arg(long, value_name = "W")]
     width: Option<u16>,
+    /// hybrid: drives of the mirrors, the first ones given [default: about 30 % of them]
+    #[arg(long, value_name = "N")]
+    mirrors: Option<u16>,
     /// Size of a block: a power of two from 4K to 1M
     #[arg(long, value_name = "SIZE", default_value = "64K")]
     block_size: Size,
@@ -74,6 +78,10 @@ fn names() -> impl Iterator<Item = &'static str> {
 pub fn run(args: &Args) -> Outcome<Exit> {
     if let Some(scheme) = Scheme::named(&args.scheme) {
         return other::run(args, scheme);
+    }
+    if args.mirrors.is_some() {
+        let what = "scheme fusion has no tier of mirrors";
+        return Err(Failure::usage("--mirrors", what).hint("leave it out"));
     }
     let spec = spec(args)?;
     let targets = target::resolve(&args.drives)?;

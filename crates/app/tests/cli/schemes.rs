@@ -6,7 +6,7 @@ use crate::nbd::{Client, FUA};
 use crate::support::{Scratch, check_page};
 
 /// Scheme, number of drives, and drives it can do without, all at once.
-const SCHEMES: [(&str, usize, &[usize]); 8] = [
+const SCHEMES: [(&str, usize, &[usize]); 9] = [
     ("raid0", 3, &[]),
     ("raid1", 3, &[0, 2]),
     ("raid10", 4, &[0, 3]),
@@ -15,6 +15,7 @@ const SCHEMES: [(&str, usize, &[usize]); 8] = [
     ("raid50", 6, &[0, 5]),
     ("raid60", 8, &[0, 1, 6, 7]),
     ("n-raid5", 6, &[1, 3]),
+    ("hybrid", 6, &[1, 3]),
 ];
 
 fn pattern(seed: u32, len: u32) -> Vec<u8> {

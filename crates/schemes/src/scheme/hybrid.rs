@@ -178,6 +178,10 @@ impl<E: Env> Store for Hybrid<E> {
         self.inner.shape.size()
     }
 
+    fn unit(&self) -> u64 {
+        self.inner.shape.stripe
+    }
+
     async fn read(&self, offset: u64, len: u64) -> Result<Buf, StoreError> {
         check_range(offset, len, self.size())?;
         let shares = self.inner.shape.split(offset, len);
@@ -219,6 +223,19 @@ impl<E: Env> Store for Hybrid<E> {
     async fn work(&self) -> Result<bool, StoreError> {
         let resynced = self.inner.mirrors.resync().await? || self.inner.parity.resync().await?;
         Ok(self.inner.reclaim().await? || resynced)
+    }
+
+    fn owed(&self) -> u64 {
+        Store::owed(&self.inner.mirrors) + Store::owed(&self.inner.parity)
+    }
+
+    fn margin(&self) -> usize {
+        Store::margin(&self.inner.mirrors).min(Store::margin(&self.inner.parity))
+    }
+
+    fn shape(&self) -> String {
+        let (mirrors, parity) = (self.inner.mirrors.grid(), self.inner.parity.grid());
+        format!("{mirrors}, on {} drives, and {parity}", self.split)
     }
 
     fn lost(&self) -> Vec<usize> {

@@ -15,8 +15,8 @@ pub mod raid60;
 use classical::array;
 use classical::{CreateSpec, Redundancy, WriteHole};
 use format::{
-    INCOMPAT_GROUPS, INCOMPAT_SET, SCHEME_MIRRORS, SCHEME_N_RAID5, SCHEME_PARITY1, SCHEME_PARITY2,
-    SCHEME_STRIPES, Superblock,
+    INCOMPAT_GROUPS, INCOMPAT_SET, SCHEME_HYBRID, SCHEME_MIRRORS, SCHEME_N_RAID5, SCHEME_PARITY1,
+    SCHEME_PARITY2, SCHEME_STRIPES, Superblock,
 };
 use io::Env;
 
@@ -34,10 +34,11 @@ pub enum Scheme {
     Raid50,
     Raid60,
     NRaid5,
+    Hybrid,
 }
 
 impl Scheme {
-    pub const ALL: [Scheme; 8] = [
+    pub const ALL: [Scheme; 9] = [
         Scheme::Raid0,
         Scheme::Raid1,
         Scheme::Raid10,
@@ -46,6 +47,7 @@ impl Scheme {
         Scheme::Raid50,
         Scheme::Raid60,
         Scheme::NRaid5,
+        Scheme::Hybrid,
     ];
 
     pub fn name(self) -> &'static str {
@@ -58,6 +60,7 @@ impl Scheme {
             Scheme::Raid50 => "raid50",
             Scheme::Raid60 => "raid60",
             Scheme::NRaid5 => "n-raid5",
+            Scheme::Hybrid => "hybrid",
         }
     }
 
@@ -77,6 +80,7 @@ impl Scheme {
             (SCHEME_PARITY2, INCOMPAT_GROUPS) if grouped => Some(Scheme::Raid60),
             (SCHEME_PARITY2, INCOMPAT_GROUPS) => Some(Scheme::Raid6),
             (SCHEME_N_RAID5, INCOMPAT_SET) => Some(Scheme::NRaid5),
+            (SCHEME_HYBRID, INCOMPAT_SET) => Some(Scheme::Hybrid),
             _ => None,
         }
     }
@@ -91,13 +95,14 @@ impl Scheme {
             Scheme::Raid6 => raid6::shape(drives, width),
             Scheme::Raid50 => raid50::shape(drives, width),
             Scheme::Raid60 => raid60::shape(drives, width),
-            Scheme::NRaid5 => return None,
+            Scheme::NRaid5 | Scheme::Hybrid => return None,
         })
     }
 
     /// Whether drives can be told to form groups of a width.
     pub fn has_groups(self) -> bool {
-        matches!(self, Scheme::Raid10 | Scheme::Raid50 | Scheme::Raid60 | Scheme::NRaid5)
+        use Scheme::{Hybrid, NRaid5, Raid10, Raid50, Raid60};
+        matches!(self, Raid10 | Raid50 | Raid60 | NRaid5 | Hybrid)
     }
 }
 
@@ -110,18 +115,8 @@ pub struct Spec {
     pub width: Option<usize>,
     /// Bytes of a chunk.
     pub chunk: u64,
-}
-
-/// What will be made of so many drives, for people.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
-    pub scheme: &'static str,
-    /// `RAID5 3+1, 2 groups`.
-    pub shape: String,
-    pub drives: usize,
-    pub raw: u64,
-    /// Bytes that volumes can hold.
-    pub usable: u64,
+    /// Of `hybrid`: drives of the mirrors.
+    pub split: Option<usize>,
 }
 
 impl Spec {
@@ -131,39 +126,50 @@ impl Spec {
         Some(CreateSpec { name: self.name.clone(), redundancy, width, chunk: self.chunk })
     }
 
-    /// Refuses what makes no sense, before anything is written.
-    pub fn plan(&self, sizes: &[u64]) -> Result<Plan, StoreError> {
-        if self.width.is_some() && !self.scheme.has_groups() {
-            let what = format!("{} has no groups of drives", self.scheme.name());
-            return Err(StoreError::Shape { what, hint: "leave --width out" });
-        }
-        let (shape, size, unit) = match self.array(sizes.len()) {
-            Some(spec) => {
-                let grid = array::plan(sizes, &spec)?;
-                (grid.to_string(), grid.size(), grid.stripe_bytes())
-            }
-            None => n_raid5::plan(sizes, self)?,
+    /// Refuses options that the scheme has not.
+    fn check_options(&self) -> Result<(), StoreError> {
+        let refuse = |what: &str, hint| {
+            let what = format!("{} has no {what}", self.scheme.name());
+            Err(StoreError::Shape { what, hint })
         };
-        let usable = crate::volumes::usable(size, unit)?;
-        Ok(Plan {
-            scheme: self.scheme.name(),
-            shape,
-            drives: sizes.len(),
-            raw: sizes.iter().sum(),
-            usable,
-        })
+        if self.width.is_some() && !self.scheme.has_groups() {
+            return refuse("groups of drives", "leave --width out");
+        }
+        if self.split.is_some() && self.scheme != Scheme::Hybrid {
+            return refuse("tier of mirrors", "leave --mirrors out");
+        }
+        Ok(())
     }
 
     /// Makes the pool, without volumes. What is on the drives is gone.
     pub async fn create<E: Env>(&self, env: &E, drives: &[E::Drive]) -> Result<(), StoreError> {
-        match self.array(drives.len()) {
-            Some(spec) => drop(array::create(env, drives, &spec).await?),
-            None => n_raid5::create(env, drives, self).await?,
+        self.check_options()?;
+        match self.scheme {
+            Scheme::NRaid5 => n_raid5::create(env, drives, self).await?,
+            Scheme::Hybrid => hybrid::create(env, drives, &self.hybrid(drives.len())?).await?,
+            _ => {
+                let array = self.array(drives.len()).expect("all other schemes are one array");
+                array::create(env, drives, &array).await?;
+            }
         }
-        let options = OpenOptions::default();
-        let store = AnyStore::open(env, drives.to_vec(), options).await?;
+        let store = AnyStore::open(env, drives.to_vec(), OpenOptions::default()).await?;
         crate::volumes::format(env, &store).await?;
         crate::store::Store::close(&store).await
+    }
+
+    fn hybrid(&self, drives: usize) -> Result<hybrid::Spec, StoreError> {
+        let mut spec = hybrid::Spec::proposed(&self.name, drives, self.chunk);
+        if let Some(split) = self.split {
+            // Whoever says how many drives are mirrors may do so where nothing can be proposed.
+            let parity_width = self.width.unwrap_or(drives.saturating_sub(split));
+            let (name, chunk) = (self.name.clone(), self.chunk);
+            let tuning = hybrid::Tuning::default();
+            return Ok(hybrid::Spec { name, split, parity_width, chunk, tuning });
+        }
+        if let (Ok(spec), Some(width)) = (&mut spec, self.width) {
+            spec.parity_width = width;
+        }
+        spec
     }
 }
 

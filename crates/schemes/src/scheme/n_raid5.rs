@@ -54,16 +54,6 @@ pub fn group(spec: &Spec, drives: usize) -> Result<CreateSpec, StoreError> {
     Ok(CreateSpec { name, redundancy, width, chunk: spec.chunk })
 }
 
-/// Shape, bytes and stripe bytes of what drives of these sizes make.
-pub fn plan(sizes: &[u64], spec: &Spec) -> Result<(String, u64, u64), StoreError> {
-    let group = group(spec, sizes.len())?;
-    let smallest = sizes.iter().copied().min().unwrap_or(0);
-    let part = crate::set::first_extent(smallest, 0).len;
-    let grid = classical::array::plan(&vec![part; group.width], &group)?;
-    let count = (sizes.len() / group.width) as u64;
-    Ok((format!("{count} arrays, each {grid}"), grid.size() * count, grid.stripe_bytes()))
-}
-
 pub async fn create<E: Env>(env: &E, drives: &[E::Drive], spec: &Spec) -> Result<(), StoreError> {
     let group = group(spec, drives.len())?;
     let name = spec.name.clone();

@@ -15,7 +15,13 @@ const WIDTH: usize = 3;
 struct Apart;
 
 fn spec() -> Spec {
-    Spec { name: "tank".into(), scheme: Scheme::NRaid5, width: Some(WIDTH), chunk: CHUNK }
+    Spec {
+        name: "tank".into(),
+        scheme: Scheme::NRaid5,
+        width: Some(WIDTH),
+        chunk: CHUNK,
+        split: None,
+    }
 }
 
 impl Subject for Apart {

@@ -2,7 +2,8 @@
 
 use io::Geometry;
 use io::uring::UringEnv;
-use schemes::scheme::{Plan, Scheme, Spec};
+use schemes::plan::Plan;
+use schemes::scheme::{Scheme, Spec};
 
 use super::Args;
 use crate::drives::gate;
@@ -28,6 +29,7 @@ pub fn run(args: &Args, scheme: Scheme) -> Outcome<Exit> {
         scheme,
         width: args.width.map(usize::from),
         chunk: args.block_size.0,
+        split: args.mirrors.map(usize::from),
     };
     let targets = target::resolve(&args.drives)?;
     let env = crate::cli::environment()?;
@@ -40,7 +42,7 @@ async fn create(env: &UringEnv, args: &Args, spec: &Spec, targets: Vec<Target>) 
     let opened = target::open_existing(env, &targets)?;
     let sizes: Vec<u64> =
         opened.geometries().iter().map(|(_, Geometry { size, .. })| *size).collect();
-    let plan = spec.plan(&sizes).map_err(refuse)?;
+    let plan = schemes::plan::plan(env, &sizes, spec).await.map_err(refuse)?;
     gate::blank_or_forced(&opened, args.force).await?;
     if args.dry_run {
         print(&format!("{}nothing was written (--dry-run)\n", describe(&spec.name, &plan, spec)));

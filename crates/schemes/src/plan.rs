@@ -1,0 +1,100 @@
+//! What a pool would be, found by making it on drives that are not there: what making refuses,
+//! planning refuses, with the same words.
+
+use io::drive::check_range;
+use io::{Buf, Drive, DriveError, Durability, Env, Geometry, Nanos, Operation};
+
+use crate::any::AnyStore;
+use crate::part::{Part, PartEnv};
+use crate::scheme::{OpenOptions, Spec};
+use crate::store::{Store, StoreError};
+use crate::volumes;
+
+/// What will be made, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    pub scheme: &'static str,
+    /// How drives work together: `RAID5 3+1, 2 groups`.
+    pub shape: String,
+    pub drives: usize,
+    pub raw: u64,
+    /// Bytes that volumes can hold.
+    pub usable: u64,
+}
+
+/// A drive of a size that holds zeroes. Nothing is ever written to it: parts of it rehearse.
+#[derive(Clone)]
+struct Blank {
+    size: u64,
+}
+
+impl Drive for Blank {
+    fn geometry(&self) -> Geometry {
+        Geometry { size: self.size, align: 4096, rotational: false }
+    }
+
+    fn name(&self) -> String {
+        "plan".to_owned()
+    }
+
+    async fn read(&self, offset: u64, len: usize) -> Result<Buf, DriveError> {
+        check_range(self.geometry(), Operation::Read, offset, len as u64)?;
+        Ok(Buf::zeroed(len))
+    }
+
+    async fn write(&self, _: u64, _: Buf, _: Durability) -> Result<(), DriveError> {
+        unreachable!("parts that rehearse keep writes to themselves")
+    }
+
+    async fn flush(&self) -> Result<(), DriveError> {
+        Ok(())
+    }
+
+    async fn discard(&self, _: u64, _: u64) -> Result<(), DriveError> {
+        Ok(())
+    }
+}
+
+/// The same world, with blank drives.
+#[derive(Clone)]
+struct BlankEnv<E>(E);
+
+impl<E: Env> Env for BlankEnv<E> {
+    type Drive = Blank;
+
+    fn now(&self) -> Nanos {
+        self.0.now()
+    }
+
+    fn recent(&self) -> Nanos {
+        self.0.recent()
+    }
+
+    fn sleep_until(&self, deadline: Nanos) -> impl Future<Output = ()> + 'static {
+        self.0.sleep_until(deadline)
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        self.0.spawn(task);
+    }
+
+    fn random(&self) -> u64 {
+        self.0.random()
+    }
+}
+
+/// Makes the pool on blank drives of these sizes, and looks at it.
+pub async fn plan<E: Env>(env: &E, sizes: &[u64], spec: &Spec) -> Result<Plan, StoreError> {
+    let blank = PartEnv(BlankEnv(env.clone()));
+    let part = |size: &u64| Part::whole(Blank { size: size / 4096 * 4096 }).rehearsal();
+    let drives: Vec<Part<Blank>> = sizes.iter().map(part).collect();
+    spec.create(&blank, &drives).await?;
+    let store = AnyStore::open(&blank, drives, OpenOptions::default()).await?;
+    Ok(Plan {
+        scheme: spec.scheme.name(),
+        shape: store.shape(),
+        drives: sizes.len(),
+        raw: sizes.iter().sum(),
+        usable: volumes::usable(store.size(), store.unit())?,
+    })
+}
