@@ -9,6 +9,7 @@
 pub mod any;
 pub mod header;
 pub mod page_map;
+pub mod log;
 pub mod part;
 pub mod plan;
 pub mod pool;
