@@ -84,6 +84,10 @@ pub enum Space {
 
 struct State {
     epoch: u64,
+    /// Of the oldest record that may be found.
+    floor: u64,
+    /// Where records of this epoch begin.
+    begin: u64,
     sequence: u64,
     /// Nothing before is read any more.
     freed: u64,
@@ -178,7 +182,7 @@ impl<S: Store> Log<S> {
                 hint: "give the log drives at least 72 KiB beside labels",
             });
         }
-        let anchor = Anchor { epoch: 1, sequence: 0, tail: 0, area: bytes - AREA_BEGIN };
+        let anchor = Anchor { epoch: 1, sequence: 0, tail: 0, area: bytes - AREA_BEGIN, floor: 1 };
         for place in [0, PAGE] {
             store.write(place, Buf::from_slice(&anchor.encode(&pool)), true).await?;
         }
@@ -195,6 +199,8 @@ impl<S: Store> Log<S> {
         let end = scan::scan(&store, &pool, &anchor, found).await?;
         let state = State {
             epoch: anchor.epoch + 1,
+            floor: anchor.floor,
+            begin: end,
             sequence: anchor.sequence,
             freed: anchor.tail,
             tail: anchor.tail,
@@ -315,10 +321,14 @@ impl<S: Store> Log<S> {
     }
 
     /// Nothing before the record at `to` (or the end) is needed any more: its space is free when
-    /// this returns. As far as nothing is pinned; says how far.
-    pub async fn free(&self, to: u64) -> Result<u64, StoreError> {
+    /// this returns. As far as nothing is pinned; says how far. `to` is asked when nothing can
+    /// happen any more between the answer and the look at the pins: what is noted and unpinned
+    /// while an earlier call is on its way must not be missed. What was answered is made durable
+    /// first: an entry may be needless because of a later one, and must not go before that is safe.
+    pub async fn free(&self, to: impl FnOnce() -> u64) -> Result<u64, StoreError> {
         let _turn = self.inner.anchor_turn.lock().await;
         {
+            let to = to();
             let mut state = self.inner.state.borrow_mut();
             let pinned = state.pins.keys().next().copied().unwrap_or(u64::MAX);
             let to = to.min(state.written).min(pinned);
@@ -327,6 +337,7 @@ impl<S: Store> Log<S> {
             }
             state.freed = to;
         }
+        self.flush().await?;
         self.inner.write_anchor_with_turn().await?;
         self.inner.released.notify_all();
         Ok(self.tail())
@@ -348,8 +359,11 @@ impl<S: Store> Inner<S> {
         let anchor = {
             let mut state = self.state.borrow_mut();
             state.sequence += 1;
-            let State { epoch, sequence, freed, .. } = *state;
-            Anchor { epoch, sequence, tail: freed, area: self.area }
+            if state.freed >= state.begin {
+                state.floor = state.epoch;
+            }
+            let State { epoch, sequence, freed, floor, .. } = *state;
+            Anchor { epoch, sequence, tail: freed, area: self.area, floor }
         };
         let place = anchor.sequence % 2 * PAGE;
         self.store.write(place, Buf::from_slice(&anchor.encode(&self.pool)), true).await?;

@@ -6,19 +6,20 @@
 //!          32  epoch (8) | position (8) | bytes of the record (8) | 0 (8)
 //!          64  per entry: kind (2) | 0 (2) | crc32c of its data (4) | address (8) | length (8)
 //!              | bytes of data (8)
-//!        1024  data of the entries, one after the other, then zeroes up to a multiple of 4096
+//!        4096  data of the entries, one after the other, then zeroes up to a multiple of 4096
 //!
 //!  anchor   0  magic "STDYALGA" | crc32c of the rest of the page (4) | 0 (4)
 //!          16  pool uuid (16)
 //!          32  epoch (8) | sequence (8) | tail (8) | area (8)
+//!          64  floor (8)
 //! ```
 
 use format::Uuid;
 
 /// Unit of records: what drives write at once.
 pub const PAGE: u64 = 4096;
-/// Bytes of a record before its data.
-pub const HEADER: u64 = 1024;
+/// Bytes of a record before its data: a page, so that data is read in whole pages, too.
+pub const HEADER: u64 = PAGE;
 /// What the header has room for.
 pub const ENTRIES_MAX: usize = (HEADER as usize - AT_ENTRIES) / ENTRY;
 
@@ -135,6 +136,8 @@ pub struct Anchor {
     pub tail: u64,
     /// Bytes of the circle that records lie in.
     pub area: u64,
+    /// No record from the tail on is of an older epoch.
+    pub floor: u64,
 }
 
 impl Anchor {
@@ -147,6 +150,7 @@ impl Anchor {
         put(40, &self.sequence.to_le_bytes());
         put(48, &self.tail.to_le_bytes());
         put(56, &self.area.to_le_bytes());
+        put(64, &self.floor.to_le_bytes());
         seal(&mut bytes);
         bytes
     }
@@ -158,6 +162,7 @@ impl Anchor {
             sequence: u64_at(bytes, 40),
             tail: u64_at(bytes, 48),
             area: u64_at(bytes, 56),
+            floor: u64_at(bytes, 64),
         };
         let sound = anchor.area > 0 && (anchor.area | anchor.tail).is_multiple_of(PAGE);
         (is_sealed(bytes, ANCHOR_MAGIC, pool) && sound).then_some(anchor)
@@ -184,7 +189,7 @@ mod tests {
             assert_eq!(Header::decode(&POOL, &bytes), Some(header(entries)));
             assert_eq!(Header::decode(&Uuid([8; 16]), &bytes), None);
         }
-        let anchor = Anchor { epoch: 1, sequence: 2, tail: 4096, area: 8192 };
+        let anchor = Anchor { epoch: 1, sequence: 2, tail: 4096, area: 8192, floor: 1 };
         let bytes = anchor.encode(&POOL);
         assert_eq!(Anchor::decode(&POOL, &bytes), Some(anchor));
         assert_eq!(Anchor::decode(&Uuid([8; 16]), &bytes), None);
@@ -194,7 +199,8 @@ mod tests {
     #[test]
     fn every_byte_that_changes_is_noticed() {
         let whole = header(ENTRIES_MAX).encode(&POOL);
-        let anchor = Anchor { epoch: 1, sequence: 2, tail: 4096, area: 8192 }.encode(&POOL);
+        let anchor =
+            Anchor { epoch: 1, sequence: 2, tail: 4096, area: 8192, floor: 1 }.encode(&POOL);
         for at in 0..whole.len() {
             let mut torn = whole;
             torn[at] ^= 1;

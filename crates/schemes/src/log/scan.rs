@@ -26,7 +26,7 @@ pub async fn scan<S: Store>(
     anchor: &Anchor,
     mut found: impl FnMut(Found),
 ) -> Result<u64, StoreError> {
-    let (mut record, mut epoch) = (anchor.tail, 0);
+    let (mut record, mut epoch) = (anchor.tail, anchor.floor);
     let last = anchor.tail + anchor.area;
     while record < last {
         let page = store.read(AREA_BEGIN + record % anchor.area, PAGE).await?;
