@@ -9,6 +9,8 @@
 pub mod any;
 pub mod header;
 pub mod page_map;
+pub mod extents;
+pub mod locks;
 pub mod log;
 pub mod part;
 pub mod plan;

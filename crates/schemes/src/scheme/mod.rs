@@ -180,3 +180,5 @@ pub struct OpenOptions {
     /// Only to be looked at: nothing is written to the drives, and nothing works in the background.
     pub rehearsal: bool,
 }
+//! per user write, and the source.
+pub mod log_mirror;

@@ -3,5 +3,6 @@
 
 mod hybrid;
 mod in_place;
+mod log_mirror;
 mod n_raid5;
 mod world;
