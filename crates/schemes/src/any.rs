@@ -4,6 +4,8 @@ use classical::Array;
 use io::{Buf, Env};
 
 use crate::scheme::hybrid::Hybrid;
+use crate::scheme::log_mirror::policy::Policy;
+use crate::scheme::log_mirror::{self, LogMirror};
 use crate::scheme::n_raid5::NRaid5;
 use crate::scheme::{OpenOptions, Scheme};
 use crate::store::{Counters, Store, StoreError};
@@ -80,6 +82,7 @@ stores! {
     InPlace(Array<E>),
     NRaid5(NRaid5<E>),
     Hybrid(Hybrid<E>),
+    LogMirror(LogMirror<E>),
 }
 
 impl<E: Env> AnyStore<E> {
@@ -103,10 +106,16 @@ impl<E: Env> AnyStore<E> {
             | Scheme::Raid6
             | Scheme::Raid50
             | Scheme::Raid60 => {
-                let options = classical::OpenOptions { write_hole: options.write_hole };
-                Ok(AnyStore::InPlace(Array::open(env, drives, options).await?))
+                Ok(AnyStore::InPlace(Array::open(env, drives, options.into()).await?))
             }
-            Scheme::Hybrid => Ok(AnyStore::Hybrid(Hybrid::open(env, drives).await?)),
+            Scheme::Hybrid => {
+                Ok(AnyStore::Hybrid(Hybrid::open(env, drives, options.into()).await?))
+            }
+            Scheme::LogMirror => {
+                let (arrays, policy) = (options.into(), Policy::default());
+                let options = log_mirror::Options { arrays, policy };
+                Ok(AnyStore::LogMirror(LogMirror::open(env, drives, options).await?))
+            }
             Scheme::NRaid5 => Ok(AnyStore::NRaid5(NRaid5::open(env, drives, options).await?)),
         }
     }

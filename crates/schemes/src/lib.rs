@@ -7,11 +7,11 @@
 //! ```
 
 pub mod any;
-pub mod header;
-pub mod page_map;
 pub mod extents;
+pub mod header;
 pub mod locks;
 pub mod log;
+pub mod page_map;
 pub mod part;
 pub mod plan;
 pub mod pool;

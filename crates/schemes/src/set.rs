@@ -141,7 +141,11 @@ impl<D: Drive> Set<D> {
 
     /// The first extents of the drives from one place to another that are there.
     pub fn first(&self, places: std::ops::Range<usize>) -> Vec<Part<D>> {
-        self.parts(places, self.label.zones)
+        // To the end of the smallest of them: others of the set may be smaller.
+        let listed = self.label.members[places.clone()].iter().map(|listed| listed.size);
+        let end = end_area(listed.min().unwrap_or(0));
+        let offset = self.label.zones.offset;
+        self.parts(places, Extent { offset, len: end.saturating_sub(offset) })
     }
 
     /// The second extents.

@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 
+use classical::OpenOptions;
 use io::Buf;
 use io::virt::{Disk, Latency, VirtDrive, VirtEnv};
 use schemes::Store;
@@ -30,7 +31,8 @@ impl Bench {
         let spec = Spec::proposed("tank", 6, CHUNK).expect("it divides");
         assert_eq!((spec.split, spec.parity_width), (2, 4));
         env.block_on(hybrid::create(&env, &drives, &spec)).expect("it fits");
-        let store = env.block_on(Hybrid::open(&env, drives)).expect("it opens");
+        let store =
+            env.block_on(Hybrid::open(&env, drives, OpenOptions::default())).expect("it opens");
         // Nothing is owed since the making, and the regions are marked from now on.
         while env.block_on(store.work()).expect("works") {}
         let bench = Bench { env, disks, store, text: String::new() };

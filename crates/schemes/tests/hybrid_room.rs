@@ -1,6 +1,7 @@
 //! HybRAID where there is hardly a free place left: nothing waits for ever, nothing is lost, no
 //! place is given away too early.
 
+use classical::OpenOptions;
 use futures_util::future::{join, join_all};
 use io::rng::{Rng, mix};
 use io::virt::{CutMode, Disk, Latency, VirtDrive, VirtEnv};
@@ -34,7 +35,9 @@ impl Rig {
     }
 
     fn open(&self) -> Hybrid<VirtEnv> {
-        self.env.block_on(Hybrid::open(&self.env, self.drives())).expect("it opens")
+        self.env
+            .block_on(Hybrid::open(&self.env, self.drives(), OpenOptions::default()))
+            .expect("it opens")
     }
 
     fn write(&self, store: &Hybrid<VirtEnv>, offset: u64, len: u64, fill: u8) {

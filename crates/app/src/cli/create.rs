@@ -37,7 +37,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME", default_value = "fusion",
         value_parser = PossibleValuesParser::new(names()))]
     scheme: String,
-    /// fusion: drives that may die without loss, 1 (RAID5) or 2 (RAID6) [default: 1]
+    /// fusion, log-mirror: drives that may die without loss, 1 (RAID5) or 2 (RAID6) [default: 1]
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=2))]
     parity: Option<u8>,
     /// fusion: blocks in a stripe, parity included [default: six data blocks, or what the drives

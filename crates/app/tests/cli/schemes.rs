@@ -6,7 +6,7 @@ use crate::nbd::{Client, FUA};
 use crate::support::{Scratch, check_page};
 
 /// Scheme, number of drives, and drives it can do without, all at once.
-const SCHEMES: [(&str, usize, &[usize]); 9] = [
+const SCHEMES: [(&str, usize, &[usize]); 10] = [
     ("raid0", 3, &[]),
     ("raid1", 3, &[0, 2]),
     ("raid10", 4, &[0, 3]),
@@ -16,6 +16,7 @@ const SCHEMES: [(&str, usize, &[usize]); 9] = [
     ("raid60", 8, &[0, 1, 6, 7]),
     ("n-raid5", 6, &[1, 3]),
     ("hybrid", 6, &[1, 3]),
+    ("log-mirror", 6, &[2, 5]),
 ];
 
 fn pattern(seed: u32, len: u32) -> Vec<u8> {
@@ -108,7 +109,7 @@ fn options_that_a_scheme_has_not_are_refused() {
         scratch.run(&[&["create"], options, &drives].concat())
     };
     create(&["--scheme", "raid7"]).expect(2).says("possible values: fusion, raid0");
-    create(&["--scheme", "raid5", "--parity", "2"]).expect(2).says("leave it out");
+    create(&["--scheme", "raid5", "--parity", "2"]).expect(2).says("leave --parity out");
     create(&["--scheme", "raid5", "--width", "3"]).expect(2).says("has no groups");
     create(&["--scheme", "raid10", "--width", "3"]).expect(2).says("do not divide into groups");
     create(&["--scheme", "raid50"]).expect(2).says("too narrow");

@@ -80,9 +80,9 @@ async fn open_tiers<E: Env>(
     env: &E,
     set: &Set<E::Drive>,
     split: usize,
+    options: OpenOptions,
 ) -> Result<Tiers<E>, StoreError> {
     let env = PartEnv(env.clone());
-    let options = OpenOptions::default();
     let mirrors = Array::open(&env, set.first(0..split), options).await?;
     let parity = Array::open(&env, set.first(split..set.len()), options).await?;
     Ok((mirrors, parity))
@@ -108,7 +108,7 @@ pub async fn create<E: Env>(env: &E, drives: &[E::Drive], spec: &Spec) -> Result
         let tier = CreateSpec { name: name.clone(), redundancy, width, chunk };
         array::create(&parts, &set.first(places), &tier).await?;
     }
-    let tiers = open_tiers(env, &set, split).await?;
+    let tiers = open_tiers(env, &set, split, OpenOptions::default()).await?;
     let shape = shape_of(&tiers).ok_or_else(|| StoreError::Shape {
         what: "the drives are too small or too large for the map".into(),
         hint: "give larger drives, or a larger chunk",
@@ -124,7 +124,11 @@ pub async fn create<E: Env>(env: &E, drives: &[E::Drive], spec: &Spec) -> Result
 
 impl<E: Env> Hybrid<E> {
     /// Opens an array. Drives that are not given, or missed something, are lost.
-    pub async fn open(env: &E, drives: Vec<E::Drive>) -> Result<Hybrid<E>, StoreError> {
+    pub async fn open(
+        env: &E,
+        drives: Vec<E::Drive>,
+        options: OpenOptions,
+    ) -> Result<Hybrid<E>, StoreError> {
         let set = Set::open(drives).await?;
         let (pool, split) = (set.label.pool, usize::from(set.label.group));
         if set.label.scheme != SCHEME_HYBRID || split == 0 || split >= set.len() {
@@ -133,7 +137,7 @@ impl<E: Env> Hybrid<E> {
                 hint: "open them with the scheme they were made with",
             });
         }
-        let tiers = open_tiers(env, &set, split).await?;
+        let tiers = open_tiers(env, &set, split, options).await?;
         let damaged = |what: &str| StoreError::Damaged(what.to_owned());
         let shape = shape_of(&tiers).ok_or_else(|| damaged("the shape of the tiers"))?;
         let plate = tiers.0.read(0, PLATE as u64).await?;

@@ -51,7 +51,7 @@ use crate::set::{Set, SetSpec};
 use crate::store::{Counters, Store, StoreError, check_range};
 
 /// Log drives: a mirrored pair.
-const LOG_DRIVES: usize = 2;
+pub const LOG_DRIVES: usize = 2;
 /// Kinds of entries of the log.
 const DATA: u16 = 1;
 /// All that lies before in the log of this range counts no more.
@@ -291,6 +291,10 @@ impl<E: Env> Store for LogMirror<E> {
         self.inner.array.size()
     }
 
+    fn unit(&self) -> u64 {
+        self.inner.grid.stripe_bytes()
+    }
+
     async fn read(&self, offset: u64, len: u64) -> Result<Buf, StoreError> {
         check_range(offset, len, self.size())?;
         let _request = self.inner.request();
@@ -317,6 +321,18 @@ impl<E: Env> Store for LogMirror<E> {
 
     async fn work(&self) -> Result<bool, StoreError> {
         self.inner.work().await
+    }
+
+    fn owed(&self) -> u64 {
+        Store::owed(&self.inner.array) + Store::owed(&self.inner.mirror)
+    }
+
+    fn margin(&self) -> usize {
+        Store::margin(&self.inner.array).min(Store::margin(&self.inner.mirror))
+    }
+
+    fn shape(&self) -> String {
+        format!("{}, a log on {}", self.inner.grid, self.inner.mirror.grid())
     }
 
     fn lost(&self) -> Vec<usize> {

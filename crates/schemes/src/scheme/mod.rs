@@ -3,6 +3,7 @@
 //! per user write, and the source. `header` makes documentation of them.
 
 pub mod hybrid;
+pub mod log_mirror;
 pub mod n_raid5;
 pub mod raid0;
 pub mod raid1;
@@ -15,8 +16,8 @@ pub mod raid60;
 use classical::array;
 use classical::{CreateSpec, Redundancy, WriteHole};
 use format::{
-    INCOMPAT_GROUPS, INCOMPAT_SET, SCHEME_HYBRID, SCHEME_MIRRORS, SCHEME_N_RAID5, SCHEME_PARITY1,
-    SCHEME_PARITY2, SCHEME_STRIPES, Superblock,
+    INCOMPAT_GROUPS, INCOMPAT_SET, SCHEME_HYBRID, SCHEME_LOG_MIRROR, SCHEME_MIRRORS,
+    SCHEME_N_RAID5, SCHEME_PARITY1, SCHEME_PARITY2, SCHEME_STRIPES, Superblock,
 };
 use io::Env;
 
@@ -35,10 +36,11 @@ pub enum Scheme {
     Raid60,
     NRaid5,
     Hybrid,
+    LogMirror,
 }
 
 impl Scheme {
-    pub const ALL: [Scheme; 9] = [
+    pub const ALL: [Scheme; 10] = [
         Scheme::Raid0,
         Scheme::Raid1,
         Scheme::Raid10,
@@ -48,6 +50,7 @@ impl Scheme {
         Scheme::Raid60,
         Scheme::NRaid5,
         Scheme::Hybrid,
+        Scheme::LogMirror,
     ];
 
     pub fn name(self) -> &'static str {
@@ -61,6 +64,7 @@ impl Scheme {
             Scheme::Raid60 => "raid60",
             Scheme::NRaid5 => "n-raid5",
             Scheme::Hybrid => "hybrid",
+            Scheme::LogMirror => "log-mirror",
         }
     }
 
@@ -81,6 +85,7 @@ impl Scheme {
             (SCHEME_PARITY2, INCOMPAT_GROUPS) => Some(Scheme::Raid6),
             (SCHEME_N_RAID5, INCOMPAT_SET) => Some(Scheme::NRaid5),
             (SCHEME_HYBRID, INCOMPAT_SET) => Some(Scheme::Hybrid),
+            (SCHEME_LOG_MIRROR, INCOMPAT_SET) => Some(Scheme::LogMirror),
             _ => None,
         }
     }
@@ -95,7 +100,7 @@ impl Scheme {
             Scheme::Raid6 => raid6::shape(drives, width),
             Scheme::Raid50 => raid50::shape(drives, width),
             Scheme::Raid60 => raid60::shape(drives, width),
-            Scheme::NRaid5 | Scheme::Hybrid => return None,
+            Scheme::NRaid5 | Scheme::Hybrid | Scheme::LogMirror => return None,
         })
     }
 
@@ -105,6 +110,9 @@ impl Scheme {
         matches!(self, Raid10 | Raid50 | Raid60 | NRaid5 | Hybrid)
     }
 }
+
+/// What `fusion` has for a block, so that schemes compare.
+pub const CHUNK_DEFAULT: u64 = 64 << 10;
 
 /// What a pool is to be like.
 #[derive(Clone, Debug)]
@@ -117,9 +125,16 @@ pub struct Spec {
     pub chunk: u64,
     /// Of `hybrid`: drives of the mirrors.
     pub split: Option<usize>,
+    /// Of `log-mirror`: 1 (RAID5) or 2 (RAID6).
+    pub parity: Option<usize>,
 }
 
 impl Spec {
+    pub fn new(name: &str, scheme: Scheme) -> Spec {
+        let name = name.to_owned();
+        Spec { name, scheme, width: None, chunk: CHUNK_DEFAULT, split: None, parity: None }
+    }
+
     /// The array of a scheme that is one.
     fn array(&self, drives: usize) -> Option<CreateSpec> {
         let (redundancy, width) = self.scheme.shape(drives, self.width)?;
@@ -135,6 +150,9 @@ impl Spec {
         if self.width.is_some() && !self.scheme.has_groups() {
             return refuse("groups of drives", "leave --width out");
         }
+        if self.parity.is_some() && self.scheme != Scheme::LogMirror {
+            return refuse("choice of parity", "leave --parity out");
+        }
         if self.split.is_some() && self.scheme != Scheme::Hybrid {
             return refuse("tier of mirrors", "leave --mirrors out");
         }
@@ -147,6 +165,9 @@ impl Spec {
         match self.scheme {
             Scheme::NRaid5 => n_raid5::create(env, drives, self).await?,
             Scheme::Hybrid => hybrid::create(env, drives, &self.hybrid(drives.len())?).await?,
+            Scheme::LogMirror => {
+                log_mirror::create(env, drives, &self.log_mirror(drives.len())).await?;
+            }
             _ => {
                 let array = self.array(drives.len()).expect("all other schemes are one array");
                 array::create(env, drives, &array).await?;
@@ -155,6 +176,12 @@ impl Spec {
         let store = AnyStore::open(env, drives.to_vec(), OpenOptions::default()).await?;
         crate::volumes::format(env, &store).await?;
         crate::store::Store::close(&store).await
+    }
+
+    fn log_mirror(&self, drives: usize) -> log_mirror::Spec {
+        let data_drives = drives.saturating_sub(log_mirror::LOG_DRIVES);
+        let (chunk, parity) = (self.chunk, self.parity.unwrap_or(1));
+        log_mirror::Spec { chunk, parity, ..log_mirror::Spec::new(&self.name, data_drives) }
     }
 
     fn hybrid(&self, drives: usize) -> Result<hybrid::Spec, StoreError> {
@@ -174,11 +201,15 @@ impl Spec {
 }
 
 /// How a pool is to be served.
+impl From<OpenOptions> for classical::OpenOptions {
+    fn from(options: OpenOptions) -> classical::OpenOptions {
+        classical::OpenOptions { write_hole: options.write_hole }
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenOptions {
     pub write_hole: WriteHole,
     /// Only to be looked at: nothing is written to the drives, and nothing works in the background.
     pub rehearsal: bool,
 }
-//! per user write, and the source.
-pub mod log_mirror;

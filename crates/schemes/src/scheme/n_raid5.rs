@@ -77,8 +77,7 @@ impl<E: Env> NRaid5<E> {
         let mut arrays = Vec::new();
         for first in (0..set.len()).step_by(width) {
             let parts = set.first(first..(first + width).min(set.len()));
-            let options = classical::OpenOptions { write_hole: options.write_hole };
-            arrays.push(Array::open(&PartEnv(env.clone()), parts, options).await?);
+            arrays.push(Array::open(&PartEnv(env.clone()), parts, options.into()).await?);
         }
         Ok(NRaid5 { arrays: Rc::new(arrays) })
     }

@@ -1,5 +1,6 @@
 //! HybRAID: roomy and with mirrors that are always full.
 
+use classical::OpenOptions;
 use io::virt::{VirtDrive, VirtEnv};
 use schemes::StoreError;
 use schemes::scheme::hybrid::{self, Spec, Tuning};
@@ -38,7 +39,7 @@ impl Subject for Hybrid {
         env: &VirtEnv,
         drives: Vec<VirtDrive>,
     ) -> Result<hybrid::Hybrid<VirtEnv>, StoreError> {
-        hybrid::Hybrid::open(env, drives).await
+        hybrid::Hybrid::open(env, drives, OpenOptions::default()).await
     }
 
     fn survives(&self, lost: &[bool]) -> bool {

@@ -15,13 +15,7 @@ const WIDTH: usize = 3;
 struct Apart;
 
 fn spec() -> Spec {
-    Spec {
-        name: "tank".into(),
-        scheme: Scheme::NRaid5,
-        width: Some(WIDTH),
-        chunk: CHUNK,
-        split: None,
-    }
+    Spec { width: Some(WIDTH), chunk: CHUNK, ..Spec::new("tank", Scheme::NRaid5) }
 }
 
 impl Subject for Apart {

@@ -16,7 +16,6 @@ use crate::size::Size;
 
 pub fn run(args: &Args, scheme: Scheme) -> Outcome<Exit> {
     let given = [
-        ("--parity", args.parity.is_some()),
         ("--replicated-area", args.replicated_area.is_some()),
         ("--conversion", args.conversion.is_some()),
     ];
@@ -30,6 +29,7 @@ pub fn run(args: &Args, scheme: Scheme) -> Outcome<Exit> {
         width: args.width.map(usize::from),
         chunk: args.block_size.0,
         split: args.mirrors.map(usize::from),
+        parity: args.parity.map(usize::from),
     };
     let targets = target::resolve(&args.drives)?;
     let env = crate::cli::environment()?;
