@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use io::Buf;
 use io::virt::{Disk, Latency, VirtDrive, VirtEnv};
+use io::{Buf, Env, Nanos};
 use schemes::scheme::log_mirror::{LogMirror, Options, Spec, create};
 use schemes::{Store, StoreError};
 
@@ -19,9 +19,12 @@ struct Bench {
 
 impl Bench {
     fn new(chunk: u64, lost: &[usize]) -> Bench {
-        let env = VirtEnv::fifo(1);
+        Bench::in_world(VirtEnv::fifo(1), chunk, lost)
+    }
+
+    fn in_world(env: VirtEnv, chunk: u64, lost: &[usize]) -> Bench {
         let disks: Vec<Disk> = (0..DATA as u64 + 2)
-            .map(|at| Disk::new(format!("d{at}"), 40 << 20, 4096, at))
+            .map(|at| Disk::new(format!("d{at}"), 32 << 20, 4096, at))
             .collect();
         let spec = Spec { chunk, ..Spec::new("tank", DATA) };
         let drives: Vec<VirtDrive> = attach(&env, &disks, &[]);
@@ -255,6 +258,30 @@ fn while_a_data_drive_is_lost_the_log_stands_in_for_it() {
     assert!(bench.counter("surrogate_writes") > 0);
     assert!(!bench.work(), "nothing is destaged");
     assert!(bench.read(bench.stripe(1), 40 * bench.stripe(1)).iter().all(|byte| *byte == 5));
+}
+
+/// While the gaps of a stripe are read and logged, somebody writes one of them: what was read must
+/// not be taken for newer.
+#[test]
+fn a_write_into_a_gap_that_is_being_filled_stays() {
+    for seed in 0..12 {
+        let bench = Bench::in_world(VirtEnv::new(seed), 64 * KIB, &[]);
+        let first = bench.stripe(10);
+        (0..3).for_each(|at| bench.write_as(first + at * 64 * KIB, 60 * KIB, 1));
+        let gap = first + 60 * KIB;
+        let write = async {
+            bench.env.sleep_until(bench.env.now() + Nanos::from_micros(seed * 30)).await;
+            bench.store.write(gap, Buf::from_slice(&[2; 4096]), false).await.expect("writes");
+        };
+        let work = async { while bench.store.work().await.expect("works") {} };
+        bench.env.block_on(futures_util::future::join(work, write));
+        let filled = bench.counter("filled_bytes");
+        assert!(filled >= 8 * KIB, "{filled}");
+        assert!(bench.read(gap, 4 * KIB).iter().all(|byte| *byte == 2), "seed {seed}");
+        while bench.work() {}
+        assert!(bench.read(gap, 4 * KIB).iter().all(|byte| *byte == 2), "seed {seed}");
+        assert_eq!(bench.counter("log_live"), 0);
+    }
 }
 
 #[test]
