@@ -55,6 +55,14 @@ macro_rules! stores {
                 match self { $(AnyStore::$kind(store) => store.owed()),+ }
             }
 
+            fn steers(&self) -> bool {
+                match self { $(AnyStore::$kind(store) => store.steers()),+ }
+            }
+
+            fn steer(&self, drive: usize, slow: bool) {
+                match self { $(AnyStore::$kind(store) => store.steer(drive, slow)),+ }
+            }
+
             fn lost(&self) -> Vec<usize> {
                 match self { $(AnyStore::$kind(store) => Store::lost(store)),+ }
             }

@@ -19,6 +19,7 @@ pub mod scheme;
 pub mod set;
 pub mod store;
 pub mod volumes;
+pub mod watch;
 
 pub use pool::Pool;
 pub use store::{Counters, Store, StoreError};

@@ -10,6 +10,8 @@ use io::{
     Buf, BufMut, Drive, DriveError, DriveErrorKind, Durability, Env, Geometry, Nanos, Operation,
 };
 
+use crate::watch::Watch;
+
 /// Operations on a part since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PartCounters {
@@ -29,6 +31,7 @@ pub struct Part<D> {
     counters: Rc<Cell<PartCounters>>,
     /// What was written in a rehearsal, sector by sector.
     rehearsed: Option<Rc<RefCell<BTreeMap<u64, Buf>>>>,
+    watch: Option<Watch>,
 }
 
 const SECTOR: usize = 512;
@@ -39,7 +42,7 @@ impl<D: Drive> Part<D> {
     pub fn new(drive: D, extent: Extent) -> Part<D> {
         let end = extent.offset.checked_add(extent.len);
         assert!(end.is_some_and(|end| end <= drive.geometry().size), "a part lies on its drive");
-        Part { drive, extent, counters: Rc::default(), rehearsed: None }
+        Part { drive, extent, counters: Rc::default(), rehearsed: None, watch: None }
     }
 
     /// All of a drive.
@@ -51,6 +54,25 @@ impl<D: Drive> Part<D> {
     /// The same drive, on which nothing is written: what is, only this handle and its clones see.
     pub fn rehearsal(self) -> Part<D> {
         Part { rehearsed: Some(Rc::default()), ..self }
+    }
+
+    /// The same drive, whose operations this watch sees.
+    pub fn watched(self, watch: Watch) -> Part<D> {
+        Part { watch: Some(watch), ..self }
+    }
+
+    /// Its watch says so; without one it never is.
+    pub fn is_slow(&self) -> bool {
+        self.watch.as_ref().is_some_and(Watch::is_slow)
+    }
+
+    async fn seen<T>(&self, operation: impl Future<Output = T>) -> T {
+        let slot = self.watch.as_ref().map(Watch::dispatch);
+        let done = operation.await;
+        if let Some((watch, slot)) = self.watch.as_ref().zip(slot) {
+            watch.complete(slot);
+        }
+        done
     }
 
     fn rehearse(&self, place: u64, data: &Buf) -> Result<(), DriveError> {
@@ -106,7 +128,8 @@ impl<D: Drive> Drive for Part<D> {
 
     async fn read(&self, offset: u64, len: usize) -> Result<Buf, DriveError> {
         let place = self.place(Operation::Read, offset, len as u64)?;
-        let done = self.drive.read(place, len).await.map(|read| self.patched(place, read));
+        let done = self.seen(self.drive.read(place, len)).await;
+        let done = done.map(|read| self.patched(place, read));
         self.count(|counters| {
             counters.reads += 1;
             counters.read_bytes += len as u64;
@@ -120,7 +143,7 @@ impl<D: Drive> Drive for Part<D> {
         let len = data.len() as u64;
         let done = match &self.rehearsed {
             Some(_) => self.rehearse(place, &data),
-            None => self.drive.write(place, data, how).await,
+            None => self.seen(self.drive.write(place, data, how)).await,
         };
         self.count(|counters| {
             counters.writes += 1;

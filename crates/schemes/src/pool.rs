@@ -19,6 +19,7 @@ use crate::part::{Part, PartCounters, PartEnv};
 use crate::scheme::{OpenOptions, Scheme};
 use crate::store::{Counters, Store, StoreError};
 use crate::volumes::{Requests, Space, VolumeInfo, Volumes};
+use crate::watch::{EVERY, Watch};
 
 /// Remembered for those who ask late; older ones are forgotten.
 pub const EVENTS_MAX: usize = 1024;
@@ -137,7 +138,7 @@ impl<E: Env> Pool<E> {
         let began = env.now();
         let part = |drive| match options.rehearsal {
             true => Part::whole(drive).rehearsal(),
-            false => Part::whole(drive),
+            false => Part::whole(drive).watched(Watch::new(env)),
         };
         let parts: Vec<Part<E::Drive>> = drives.into_iter().map(part).collect();
         let mut labels = Vec::new();
@@ -181,6 +182,9 @@ impl<E: Env> Pool<E> {
         if !options.rehearsal {
             pool.begin(Inner::background);
             pool.begin(Inner::watch);
+            if pool.inner.volumes.store().steers() {
+                pool.begin(Inner::steer);
+            }
         }
         Ok(pool)
     }
@@ -337,6 +341,21 @@ impl<E: Env> Inner<E> {
                 if !known.contains(&drive) {
                     known.push(drive);
                     self.tell_lost(drive);
+                }
+            }
+        }
+    }
+
+    /// Tells a scheme that steers which drives are slow.
+    async fn steer(self: Rc<Self>) {
+        let mut slow = vec![false; self.drives.len()];
+        while !self.stopping.get() {
+            self.env.sleep_until(self.env.now() + EVERY).await;
+            for (at, drive) in self.drives.iter().enumerate() {
+                let now = drive.as_ref().is_some_and(Part::is_slow);
+                if now != slow[at] {
+                    slow[at] = now;
+                    self.volumes.store().steer(at, now);
                 }
             }
         }

@@ -65,6 +65,14 @@ pub trait Store: Clone + 'static {
     /// Stripes that a crash left to be looked at.
     fn owed(&self) -> u64;
 
+    /// Whether it wants to be told which drives are slow.
+    fn steers(&self) -> bool {
+        false
+    }
+
+    /// A drive, by its place in the pool, has become slow, or quick again.
+    fn steer(&self, _drive: usize, _slow: bool) {}
+
     /// Drives that are lost, by their place in the pool.
     fn lost(&self) -> Vec<usize>;
 
