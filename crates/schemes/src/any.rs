@@ -3,6 +3,7 @@
 use classical::Array;
 use io::{Buf, Env};
 
+use crate::scheme::cached_raid5::CachedRaid5;
 use crate::scheme::hybrid::Hybrid;
 use crate::scheme::log_mirror::policy::Policy;
 use crate::scheme::log_mirror::{self, LogMirror};
@@ -90,6 +91,7 @@ stores! {
     InPlace(Array<E>),
     NRaid5(NRaid5<E>),
     Hybrid(Hybrid<E>),
+    CachedRaid5(CachedRaid5<E>),
     LogMirror(LogMirror<E>),
 }
 
@@ -115,6 +117,10 @@ impl<E: Env> AnyStore<E> {
             | Scheme::Raid50
             | Scheme::Raid60 => {
                 Ok(AnyStore::InPlace(Array::open(env, drives, options.into()).await?))
+            }
+            Scheme::CachedRaid5 => {
+                let opened = CachedRaid5::open(env, drives, options.into()).await?;
+                Ok(AnyStore::CachedRaid5(opened))
             }
             Scheme::Hybrid => {
                 Ok(AnyStore::Hybrid(Hybrid::open(env, drives, options.into()).await?))

@@ -9,10 +9,12 @@
 pub mod any;
 pub mod extents;
 pub mod header;
+pub mod key_locks;
 pub mod locks;
 pub mod log;
 pub mod page_map;
 pub mod part;
+pub mod places;
 pub mod plan;
 pub mod pool;
 pub mod scheme;

@@ -22,6 +22,7 @@ use std::cell::{Cell, RefCell};
 use classical::Array;
 use format::Uuid;
 use futures_util::future::join_all;
+use io::sync::Turn;
 use io::{Buf, BufMut, Env};
 
 use crate::store::StoreError;
@@ -96,6 +97,10 @@ pub struct PageMap<E: Env> {
     entries: usize,
     pages: RefCell<Vec<Page>>,
     written: Cell<u64>,
+    commit_turn: Turn,
+    /// Commits that began, and the last of them that succeeded.
+    begun: Cell<u64>,
+    done: Cell<u64>,
 }
 
 /// A new version of a page.
@@ -160,6 +165,9 @@ impl<E: Env> PageMap<E> {
             entries,
             pages: RefCell::new(pages),
             written: Cell::new(0),
+            commit_turn: Turn::new(),
+            begun: Cell::new(0),
+            done: Cell::new(0),
         };
         Ok((map, all))
     }
@@ -224,6 +232,39 @@ impl<E: Env> PageMap<E> {
         }
         self.written.set(self.written.get() + taken.len() as u64);
         Ok(())
+    }
+
+    /// Makes the table durable as it is now or later, and before it, by `flush`, the bytes that it
+    /// speaks of. `mark` is taken as it begins; `None`: another one that began after the call did
+    /// it. Pages are taken before the flush begins, so none tells of what it may have missed.
+    pub async fn commit<M>(
+        &self,
+        mark: impl FnOnce() -> M,
+        take: impl Fn(&[u32]) -> Vec<Taken>,
+        flush: impl AsyncFn() -> Result<(), StoreError>,
+    ) -> Result<Option<M>, StoreError> {
+        let asked = self.begun.get();
+        let _turn = self.commit_turn.lock().await;
+        if self.done.get() > asked {
+            return Ok(None);
+        }
+        let number = self.begun.get() + 1;
+        self.begun.set(number);
+        let mark = mark();
+        let pages = self.dirty();
+        for some in pages.chunks(SNAPSHOT_PAGES) {
+            let taken = take(some);
+            if let Err(error) = flush().await {
+                self.put_back(&taken);
+                return Err(error);
+            }
+            self.write(taken).await?;
+        }
+        if pages.is_empty() {
+            flush().await?;
+        }
+        self.done.set(number);
+        Ok(Some(mark))
     }
 
     /// Pages written since it was opened.

@@ -2,6 +2,7 @@
 //! write, what is durable at acknowledgement, what survives one and two failures, device writes
 //! per user write, and the source. `header` makes documentation of them.
 
+pub mod cached_raid5;
 pub mod hybrid;
 pub mod log_mirror;
 pub mod n_raid5;
@@ -16,8 +17,8 @@ pub mod raid60;
 use classical::array;
 use classical::{CreateSpec, Redundancy, WriteHole};
 use format::{
-    INCOMPAT_GROUPS, INCOMPAT_SET, SCHEME_HYBRID, SCHEME_LOG_MIRROR, SCHEME_MIRRORS,
-    SCHEME_N_RAID5, SCHEME_PARITY1, SCHEME_PARITY2, SCHEME_STRIPES, Superblock,
+    INCOMPAT_GROUPS, INCOMPAT_SET, SCHEME_CACHED_RAID5, SCHEME_HYBRID, SCHEME_LOG_MIRROR,
+    SCHEME_MIRRORS, SCHEME_N_RAID5, SCHEME_PARITY1, SCHEME_PARITY2, SCHEME_STRIPES, Superblock,
 };
 use io::Env;
 
@@ -37,10 +38,11 @@ pub enum Scheme {
     NRaid5,
     Hybrid,
     LogMirror,
+    CachedRaid5,
 }
 
 impl Scheme {
-    pub const ALL: [Scheme; 10] = [
+    pub const ALL: [Scheme; 11] = [
         Scheme::Raid0,
         Scheme::Raid1,
         Scheme::Raid10,
@@ -51,6 +53,7 @@ impl Scheme {
         Scheme::NRaid5,
         Scheme::Hybrid,
         Scheme::LogMirror,
+        Scheme::CachedRaid5,
     ];
 
     pub fn name(self) -> &'static str {
@@ -65,6 +68,7 @@ impl Scheme {
             Scheme::NRaid5 => "n-raid5",
             Scheme::Hybrid => "hybrid",
             Scheme::LogMirror => "log-mirror",
+            Scheme::CachedRaid5 => "cached-raid5",
         }
     }
 
@@ -86,6 +90,7 @@ impl Scheme {
             (SCHEME_N_RAID5, INCOMPAT_SET) => Some(Scheme::NRaid5),
             (SCHEME_HYBRID, INCOMPAT_SET) => Some(Scheme::Hybrid),
             (SCHEME_LOG_MIRROR, INCOMPAT_SET) => Some(Scheme::LogMirror),
+            (SCHEME_CACHED_RAID5, INCOMPAT_SET) => Some(Scheme::CachedRaid5),
             _ => None,
         }
     }
@@ -100,14 +105,16 @@ impl Scheme {
             Scheme::Raid6 => raid6::shape(drives, width),
             Scheme::Raid50 => raid50::shape(drives, width),
             Scheme::Raid60 => raid60::shape(drives, width),
-            Scheme::NRaid5 | Scheme::Hybrid | Scheme::LogMirror => return None,
+            Scheme::NRaid5 | Scheme::Hybrid | Scheme::LogMirror | Scheme::CachedRaid5 => {
+                return None;
+            }
         })
     }
 
     /// Whether drives can be told to form groups of a width.
     pub fn has_groups(self) -> bool {
-        use Scheme::{Hybrid, NRaid5, Raid10, Raid50, Raid60};
-        matches!(self, Raid10 | Raid50 | Raid60 | NRaid5 | Hybrid)
+        use Scheme::{CachedRaid5, Hybrid, NRaid5, Raid10, Raid50, Raid60};
+        matches!(self, Raid10 | Raid50 | Raid60 | NRaid5 | Hybrid | CachedRaid5)
     }
 }
 
@@ -165,6 +172,9 @@ impl Spec {
         match self.scheme {
             Scheme::NRaid5 => n_raid5::create(env, drives, self).await?,
             Scheme::Hybrid => hybrid::create(env, drives, &self.hybrid(drives.len())?).await?,
+            Scheme::CachedRaid5 => {
+                cached_raid5::create(env, drives, &self.cached_raid5(drives.len())).await?;
+            }
             Scheme::LogMirror => {
                 log_mirror::create(env, drives, &self.log_mirror(drives.len())).await?;
             }
@@ -176,6 +186,14 @@ impl Spec {
         let store = AnyStore::open(env, drives.to_vec(), OpenOptions::default()).await?;
         crate::volumes::format(env, &store).await?;
         crate::store::Store::close(&store).await
+    }
+
+    fn cached_raid5(&self, drives: usize) -> cached_raid5::Spec {
+        let mut spec = cached_raid5::Spec::proposed(&self.name, drives, self.chunk);
+        if let Some(width) = self.width {
+            spec.parity_width = width;
+        }
+        spec
     }
 
     fn log_mirror(&self, drives: usize) -> log_mirror::Spec {

@@ -1,6 +1,7 @@
 //! One battery over every scheme that runs on real drives: 200 worlds each, more with
 //! `SCHEME_SEEDS=N`.
 
+mod cached_raid5;
 mod hybrid;
 mod in_place;
 mod log_mirror;

@@ -11,12 +11,12 @@
 //! speaks of bytes that are not durable, because the flush begins after the page was taken, and the
 //! table names a place after all of its bytes are written.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use classical::Array;
 use futures_util::future::{join, join_all};
-use io::sync::{Event, EventWait, Turn};
+use io::sync::{Event, EventWait};
 use io::{Buf, BufMut, Env};
 
 use super::decide::Cover;
@@ -24,7 +24,7 @@ use super::offline::{Offline, Step};
 use super::place::{Place, Tier};
 use super::shape::{Shape, Share, Tuning};
 use super::table::{Choice, Move, Table};
-use crate::page_map::{PageMap, SNAPSHOT_PAGES};
+use crate::page_map::PageMap;
 use crate::part::PartEnv;
 use crate::store::StoreError;
 
@@ -51,10 +51,6 @@ pub struct Inner<E: Env> {
     busy: RefCell<BTreeMap<u32, Busy>>,
     /// Places may have become free, or entered limbo.
     places: Event,
-    commit_turn: Turn,
-    /// Commits that began, and the last of them that succeeded.
-    begun: Cell<u64>,
-    done: Cell<u64>,
     offline: RefCell<Offline>,
 }
 
@@ -74,9 +70,6 @@ impl<E: Env> Inner<E> {
             map,
             busy: RefCell::default(),
             places: Event::new(),
-            commit_turn: Turn::new(),
-            begun: Cell::new(0),
-            done: Cell::new(0),
             offline: RefCell::default(),
         }
     }
@@ -249,30 +242,13 @@ impl<E: Env> Inner<E> {
 
     /// Everything answered before, and where it lies, is durable when this returns.
     pub async fn commit(&self) -> Result<(), StoreError> {
-        let asked = self.begun.get();
-        let _turn = self.commit_turn.lock().await;
-        // One that began after we came did it for us.
-        if self.done.get() > asked {
-            return Ok(());
+        let left = || self.table.borrow().space.left();
+        let take = |some: &[u32]| self.map.take(some, self.table.borrow().entries());
+        let done = self.map.commit(left, take, async || self.flush_tiers().await).await?;
+        if let Some(left) = done {
+            self.table.borrow_mut().space.settle(left);
+            self.places.notify_all();
         }
-        let number = self.begun.get() + 1;
-        self.begun.set(number);
-        let left = self.table.borrow().space.left();
-        let pages = self.map.dirty();
-        for some in pages.chunks(SNAPSHOT_PAGES) {
-            let taken = self.map.take(some, self.table.borrow().entries());
-            if let Err(error) = self.flush_tiers().await {
-                self.map.put_back(&taken);
-                return Err(error);
-            }
-            self.map.write(taken).await?;
-        }
-        if pages.is_empty() {
-            self.flush_tiers().await?;
-        }
-        self.done.set(number);
-        self.table.borrow_mut().space.settle(left);
-        self.places.notify_all();
         Ok(())
     }
 

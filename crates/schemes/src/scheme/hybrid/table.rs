@@ -53,7 +53,7 @@ impl Table {
     pub fn new(entries: Vec<u32>, totals: [u32; 2], online_threshold: u8) -> Option<Table> {
         let places: Option<Vec<Option<Place>>> =
             entries.iter().map(|&entry| place::decode(entry)).collect();
-        let space = Space::new(totals, places?.into_iter().flatten())?;
+        let space = Space::new(totals, places?.iter().flatten().copied())?;
         let accesses = vec![0; entries.len()];
         Some(Table { entries, accesses, space, online_threshold, counts: Counts::default() })
     }
