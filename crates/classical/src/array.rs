@@ -226,6 +226,11 @@ impl<E: Env> Array<E> {
         (0..self.inner.grid.drives).filter(|&at| self.inner.members[at].is_lost()).collect()
     }
 
+    /// Where what a write must know can be had from others as well, this drive is not asked for it.
+    pub fn avoid(&self, drive: usize, avoided: bool) {
+        self.inner.members[drive].avoid(avoided);
+    }
+
     /// Everything answered before survives power loss from now on.
     pub async fn flush(&self) -> Result<(), ArrayError> {
         let inner = &self.inner;
@@ -291,6 +296,13 @@ impl<E: Env> Inner<E> {
     pub fn lost_members(&self, stripe: u64) -> Vec<usize> {
         let is_lost = |&member: &usize| self.members[self.grid.place(stripe, member).0].is_lost();
         (0..self.grid.width).filter(is_lost).collect()
+    }
+
+    /// Members of a stripe whose drives are rather not read.
+    pub fn avoided_members(&self, stripe: u64) -> Vec<usize> {
+        let avoided =
+            |&member: &usize| self.members[self.grid.place(stripe, member).0].is_avoided();
+        (0..self.grid.width).filter(avoided).collect()
     }
 
     pub fn too_many_lost(&self) -> Option<ArrayError> {

@@ -10,6 +10,8 @@ pub struct Member<D> {
     drive: Option<D>,
     lost: Cell<bool>,
     dirty: Cell<bool>,
+    /// Rather not to be asked: it is slow just now.
+    avoided: Cell<bool>,
     in_flight: Cell<u32>,
     /// Who comes while a flush is on its way waits for it, and for one more if that came too late.
     flush_turn: Turn,
@@ -27,6 +29,7 @@ impl<D: Drive> Member<D> {
             lost,
             // Whoever used it before may have left something in its cache.
             dirty: Cell::new(true),
+            avoided: Cell::new(false),
             in_flight: Cell::new(0),
             flush_turn: Turn::new(),
         }
@@ -38,6 +41,14 @@ impl<D: Drive> Member<D> {
 
     pub fn lose(&self) {
         self.lost.set(true);
+    }
+
+    pub fn avoid(&self, avoided: bool) {
+        self.avoided.set(avoided);
+    }
+
+    pub fn is_avoided(&self) -> bool {
+        self.avoided.get()
     }
 
     /// Operations on their way.

@@ -214,6 +214,7 @@ mod tests {
     struct Case {
         shape: StripeShape,
         lost: Vec<usize>,
+        avoided: Vec<usize>,
         pieces: Vec<Piece>,
         seed: u64,
     }
@@ -238,7 +239,8 @@ mod tests {
                         lost.push(member);
                     }
                 }
-                Case { shape, lost, pieces, seed: seed % 1000 }
+                let avoided = vec![rng.index(shape.width() + 1)];
+                Case { shape, lost, avoided, pieces, seed: seed % 1000 }
             },
         )
     }
@@ -249,9 +251,9 @@ mod tests {
 
     /// The write, from what a plan may see.
     fn written(case: &Case) -> (Plan, Vec<(Piece, Vec<u8>)>, Parities, Parities) {
-        let Case { shape, lost, pieces, seed } = case;
+        let Case { shape, lost, pieces, seed, .. } = case;
         let before = stripe(*shape, *seed);
-        let plan = plan(pieces, shape.data(), shape.parity(), lost);
+        let plan = plan(pieces, shape.data(), shape.parity(), lost, &case.avoided);
         let read: Vec<&[u8]> =
             plan.reads.iter().map(|r| slice(&before[r.member], r.start, r.end)).collect();
         assert!(plan.reads.iter().all(|read| !lost.contains(&read.member)));

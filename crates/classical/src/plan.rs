@@ -7,7 +7,8 @@
 //!  recover     reads all that is left of the hull: needed where a lost chunk's old bytes are
 //! ```
 //! Modify and rebuild give the same parity; whichever reads fewer bytes is taken, on a tie in fewer
-//! operations, since the writes are the same. Else modify: its own old bytes may be at hand.
+//! operations, since the writes are the same. Else modify: its own old bytes may be at hand. Drives
+//! to avoid come before bytes: a slow one is not read if the others know.
 
 use std::ops::Range;
 
@@ -49,8 +50,14 @@ pub fn hull(pieces: &[Piece]) -> Range<u64> {
 }
 
 /// Plans a write of `pieces` to a stripe of `data` data and `parity` parity chunks, of which the
-/// members `lost` are lost (no more than `parity`).
-pub fn plan(pieces: &[Piece], data: usize, parity: usize, lost: &[usize]) -> Plan {
+/// members `lost` are lost (no more than `parity`), and `avoided` rather not read.
+pub fn plan(
+    pieces: &[Piece],
+    data: usize,
+    parity: usize,
+    lost: &[usize],
+    avoided: &[usize],
+) -> Plan {
     let hull = hull(pieces);
     let is_lost = |member: usize| lost.contains(&member);
     let piece_of = |position: usize| pieces.iter().find(|piece| piece.position == position);
@@ -78,7 +85,8 @@ pub fn plan(pieces: &[Piece], data: usize, parity: usize, lost: &[usize]) -> Pla
     let possible = |reads: &[Read]| reads.iter().all(|read| !is_lost(read.member));
     let cost = |reads: &[Read]| {
         let bytes: u64 = reads.iter().map(|read| read.end - read.start).sum();
-        (bytes, reads.len())
+        let slow = reads.iter().filter(|read| avoided.contains(&read.member)).count();
+        (slow, bytes, reads.len())
     };
     let (can_modify, can_rebuild) = (possible(&modify), possible(&gaps));
     if can_rebuild && (!can_modify || cost(&gaps) < cost(&modify)) {
@@ -105,51 +113,65 @@ mod tests {
 
     #[test]
     fn a_small_write_reads_itself_and_the_parity() {
-        let plan = plan(&[piece(1, 0, 4096)], 6, 1, &[]);
+        let plan = plan(&[piece(1, 0, 4096)], 6, 1, &[], &[]);
         assert_eq!((plan.way, members(&plan)), (Way::Modify, vec![1, 6]));
-        let plan = super::plan(&[piece(1, 0, 4096)], 6, 2, &[]);
+        let plan = super::plan(&[piece(1, 0, 4096)], 6, 2, &[], &[]);
         assert_eq!((plan.way, members(&plan)), (Way::Modify, vec![1, 6, 7]));
     }
 
     #[test]
     fn a_wide_write_reads_the_rest() {
         let most: Vec<Piece> = (0..4).map(|at| piece(at, 0, 65536)).collect();
-        let plan = plan(&most, 6, 1, &[]);
+        let plan = plan(&most, 6, 1, &[], &[]);
         assert_eq!((plan.way, members(&plan)), (Way::Rebuild, vec![4, 5]));
         let all: Vec<Piece> = (0..6).map(|at| piece(at, 0, 65536)).collect();
-        assert_eq!(super::plan(&all, 6, 1, &[]).way, Way::Full);
+        assert_eq!(super::plan(&all, 6, 1, &[], &[]).way, Way::Full);
     }
 
     #[test]
     fn two_drives_of_three_are_read_either_way() {
         // One read for the neighbour instead of two for itself and the parity.
-        let plan = plan(&[piece(0, 0, 4096)], 2, 1, &[]);
+        let plan = plan(&[piece(0, 0, 4096)], 2, 1, &[], &[]);
         assert_eq!((plan.way, members(&plan)), (Way::Rebuild, vec![1]));
     }
 
     #[test]
     fn lost_members_are_not_read() {
         // The written chunk's drive: the others tell the new parity.
-        let own = plan(&[piece(1, 0, 4096)], 4, 1, &[1]);
+        let own = plan(&[piece(1, 0, 4096)], 4, 1, &[1], &[]);
         assert_eq!((own.way, members(&own)), (Way::Rebuild, vec![0, 2, 3]));
         // Another data drive: only modify works, whatever it costs.
         let most: Vec<Piece> = (0..3).map(|at| piece(at, 0, 4096)).collect();
-        let other = plan(&most, 4, 1, &[3]);
+        let other = plan(&most, 4, 1, &[3], &[]);
         assert_eq!((other.way, members(&other)), (Way::Modify, vec![0, 1, 2, 4]));
         // P: there is nothing to keep current but Q.
-        let parity = plan(&[piece(1, 0, 4096)], 6, 2, &[6]);
+        let parity = plan(&[piece(1, 0, 4096)], 6, 2, &[6], &[]);
         assert_eq!((parity.way, members(&parity)), (Way::Modify, vec![1, 7]));
         // All parity.
-        let none = plan(&[piece(1, 0, 4096)], 6, 2, &[6, 7]);
+        let none = plan(&[piece(1, 0, 4096)], 6, 2, &[6, 7], &[]);
         assert_eq!((none.way, members(&none)), (Way::Full, vec![]));
         // The written one and another: all that is left.
-        let both = plan(&[piece(1, 0, 4096)], 4, 2, &[1, 2]);
+        let both = plan(&[piece(1, 0, 4096)], 4, 2, &[1, 2], &[]);
         assert_eq!((both.way, members(&both)), (Way::Recover, vec![0, 3, 4, 5]));
     }
 
     #[test]
+    fn a_drive_to_avoid_is_not_read_if_the_others_know() {
+        // Its own old bytes, or the parity: the rest of the stripe tells the same, if for more.
+        for slow in [1, 6] {
+            let round = plan(&[piece(1, 0, 4096)], 6, 1, &[], &[slow]);
+            assert_eq!((round.way, members(&round)), (Way::Rebuild, vec![0, 2, 3, 4, 5]));
+        }
+        let other = plan(&[piece(1, 0, 4096)], 6, 1, &[], &[0]);
+        assert_eq!((other.way, members(&other)), (Way::Modify, vec![1, 6]));
+        // Nobody else can tell.
+        let lost = plan(&[piece(1, 0, 4096)], 4, 1, &[3], &[4]);
+        assert_eq!((lost.way, members(&lost)), (Way::Modify, vec![1, 4]));
+    }
+
+    #[test]
     fn pieces_of_different_bytes_share_a_hull() {
-        let plan = plan(&[piece(0, 60000, 65536), piece(1, 0, 4096)], 2, 1, &[]);
+        let plan = plan(&[piece(0, 60000, 65536), piece(1, 0, 4096)], 2, 1, &[], &[]);
         assert_eq!(plan.hull, 0..65536);
         let reads: Vec<_> = plan.reads.iter().map(|r| (r.member, r.start, r.end)).collect();
         // Old bytes and the parity between them; what is not written is twice as much.

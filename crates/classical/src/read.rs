@@ -65,7 +65,7 @@ impl<E: Env> Inner<E> {
         let mut copies: Vec<usize> = (0..self.grid.width).collect();
         copies.sort_by_key(|copy| {
             let (drive, _) = self.address(stripe, *copy, 0);
-            (drive.in_flight(), (copy + turn) % self.grid.width)
+            (drive.is_avoided(), drive.in_flight(), (copy + turn) % self.grid.width)
         });
         for copy in copies {
             if let Ok(bytes) = self.read_member(stripe, copy, (piece.start, piece.end)).await {

@@ -180,7 +180,8 @@ impl<E: Env> Inner<E> {
         fua: bool,
     ) -> Result<bool, ArrayError> {
         let pieces: Vec<Piece> = new.iter().map(|new| new.piece).collect();
-        let plan = plan(&pieces, shape.data(), shape.parity(), lost);
+        let avoided = self.avoided_members(stripe);
+        let plan = plan(&pieces, shape.data(), shape.parity(), lost, &avoided);
         let reads = plan.reads.iter().map(async |read| {
             let piece = Piece { position: read.member, start: read.start, end: read.end };
             if let Some(old) = new.iter().find(|n| n.piece == piece).and_then(|n| n.old.clone()) {
