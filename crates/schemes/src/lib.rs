@@ -17,6 +17,8 @@ pub mod part;
 pub mod places;
 pub mod plan;
 pub mod pool;
+pub mod popular;
+pub mod range_lock;
 pub mod scheme;
 pub mod set;
 pub mod store;
