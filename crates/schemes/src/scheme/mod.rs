@@ -13,6 +13,7 @@ pub mod raid5;
 pub mod raid50;
 pub mod raid6;
 pub mod raid60;
+pub mod steering;
 
 use classical::array;
 use classical::{CreateSpec, Redundancy, WriteHole};

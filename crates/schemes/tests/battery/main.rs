@@ -6,4 +6,5 @@ mod hybrid;
 mod in_place;
 mod log_mirror;
 mod n_raid5;
+mod steering;
 mod world;

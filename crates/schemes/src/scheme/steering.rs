@@ -1,0 +1,329 @@
+//! `steering`: GC-aware request steering over RAID5, RAID6 or RAID1.
+//!
+//! Idea: while a drive collects garbage, what would be written to it goes to a staging space on
+//! drives that don't, and so do reads of what is read often; afterwards it goes back. The array
+//! itself stays as it is: parity is written to its place as ever, so a redirected chunk is a member
+//! of its stripe that happens to lie elsewhere.
+//!
+//! ```text
+//!  RAID5 of 5, drive 3 collects          reserved space          or a dedicated drive
+//!   d0    d1    d2    d3    d4           on the other drives
+//!  [ a ] [ b ] [ c ] [ D ] [ P ]         d0: [head|D]  d2: [head|D]    [head|D]
+//!                      │     └ new parity, in place
+//!                      └ not written now: D goes to the right, and back when d3 has collected
+//! ```
+//! Durable at acknowledgement (FUA or after FLUSH): data and parity as without steering, the
+//! redirected ones as records whose headers say where they belong: D_Table is read from them.
+//! One failure: with reserved space a redirected write has p+1 copies on drives of one group that
+//! are not busy and not its own. On a dedicated drive it has one copy, of one drive of a group at a
+//! time: if the dedicated drive is lost, parity still tells that drive's bytes.
+//! Two failures: with a RAID6 base.
+//! Device writes per user write: no drive busy: as the base. Its data drive or its parity drive
+//! busy: that write is replaced by c records, each a page longer; c = p+1 with reserved space, 1
+//! with a dedicated drive; likewise the partial-parity log if its drive is busy. Reclaiming: one
+//! write for each merged run, then a page on every drive that is not busy.
+//! Source: Wu et al., GC-aware Request Steering with Improved Performance and Reliability for
+//! SSD-based RAIDs, MSST '18, §III. Beside the paper: D_Table is on the drives and not in NVRAM;
+//! what a write must read is not asked of the busy drive; p+1 copies instead of two.
+
+mod drive;
+mod hot;
+mod open;
+mod reclaim;
+mod record;
+mod recover;
+mod space;
+mod stage;
+mod table;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use classical::{Array, Redundancy, WriteHole};
+use io::sync::Event;
+use io::{Buf, Env};
+
+use crate::popular::Popular;
+use crate::store::{Counters, Store, StoreError, check_range};
+use drive::{Steered, SteeredEnv};
+use hot::Ticket;
+use stage::Stage;
+
+pub use open::{create, open};
+
+/// Where writes go that are meant for a busy drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Staging {
+    /// So many bytes of every drive: the paper's default.
+    Reserved { bytes: u64 },
+    /// All of the last drive, which is not part of the array.
+    Dedicated,
+}
+
+/// What an array is to be like.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    pub name: String,
+    pub redundancy: Redundancy,
+    /// Drives of a group of the array.
+    pub width: usize,
+    pub chunk: u64,
+    pub staging: Staging,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    pub write_hole: WriteHole,
+    /// Rows of each drive that R_LRU remembers.
+    pub remembered: usize,
+    /// Reads that make a row popular while it is remembered.
+    pub popular: u32,
+    /// Of the rows remembered at most so many of a hundred have a hot copy.
+    pub hot_percent: usize,
+    /// Bytes written back at a time, merged, and how many may be left when the drive's writes are
+    /// held up to finish: by default a drive takes them in a millisecond or two.
+    pub reclaim_bytes: u64,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        let write_hole = WriteHole::Closed;
+        let (remembered, popular, hot_percent) = (4096, 2, 10);
+        Options { write_hole, remembered, popular, hot_percent, reclaim_bytes: 256 << 10 }
+    }
+}
+
+/// Hot copies on their way at a time; what else is read is not copied this time. They are written
+/// beside reads and must not crowd them out.
+const MIGRATIONS_MAX: usize = 8;
+
+struct Inner<E: Env> {
+    env: E,
+    array: Array<SteeredEnv<E>>,
+    stage: Rc<Stage<E::Drive>>,
+    /// By their place in the array; `None`: not there.
+    drives: Vec<Option<Steered<E::Drive>>>,
+    /// R_LRU of each drive.
+    popular: RefCell<Vec<Popular>>,
+    migrating: Cell<usize>,
+    migrated: Event,
+    closing: Cell<bool>,
+    /// The drive that is looked at next for something to reclaim.
+    next: Cell<usize>,
+}
+
+/// A handle on an open array; clones name the same.
+pub struct Steering<E: Env> {
+    inner: Rc<Inner<E>>,
+}
+
+impl<E: Env> Clone for Steering<E> {
+    fn clone(&self) -> Steering<E> {
+        Steering { inner: self.inner.clone() }
+    }
+}
+
+impl<E: Env> Steering<E> {
+    /// Tells that a drive, by its place in the pool, begins or ends to collect garbage.
+    pub fn set_busy(&self, drive: usize, busy: bool) {
+        let Inner { stage, array, closing, .. } = &*self.inner;
+        if closing.get() {
+            return;
+        }
+        stage.holders[drive].busy.set(busy);
+        if drive < stage.targets.len() {
+            array.avoid(drive, busy);
+        }
+    }
+
+    /// Bytes of redirected writes, by drive, that are not back where they belong.
+    pub fn away(&self) -> Vec<u64> {
+        let targets = self.inner.stage.targets.iter();
+        targets.map(|own| own.staged.borrow().table.away()).collect()
+    }
+
+    /// D_Table: drive, D_Offset, Length, Flag of every entry, and the drives that hold it.
+    pub fn d_table(&self) -> Vec<(usize, u64, u64, bool, Vec<usize>)> {
+        let mut all = Vec::new();
+        for (target, own) in self.inner.stage.targets.iter().enumerate() {
+            for (start, entry) in own.staged.borrow().table.iter() {
+                let holders = entry.place.iter().map(|copy| copy.holder).collect();
+                all.push((target, start, entry.end - start, entry.redirected, holders));
+            }
+        }
+        all
+    }
+
+    /// Notes a read, and asks leave to copy what of it is popular. With each the place in the
+    /// request of its first byte.
+    fn note_read(&self, offset: u64, len: u64) -> Vec<(Ticket<E::Drive>, u64)> {
+        let Inner { stage, drives, popular, .. } = &*self.inner;
+        let grid = stage.grid;
+        // Of a mirror any other drive has it.
+        if grid.redundancy == Redundancy::Mirror {
+            return Vec::new();
+        }
+        let mut tickets = Vec::new();
+        for share in grid.split(offset, len) {
+            for (piece, at) in share.pieces {
+                let (drive, row) = grid.place(share.stripe, piece.position);
+                if !popular.borrow_mut()[drive].read(row) || tickets.len() == MIGRATIONS_MAX {
+                    continue;
+                }
+                let begin = stage.data_at + row * grid.chunk + piece.start;
+                let ticket = drives[drive]
+                    .as_ref()
+                    .and_then(|drive| drive.ticket(begin..begin + piece.len()));
+                tickets.extend(ticket.map(|ticket| {
+                    let at = at + (ticket.range.start - begin);
+                    (ticket, at)
+                }));
+            }
+        }
+        tickets
+    }
+
+    /// Copies what was read to the staging space, beside the answer.
+    fn migrate(&self, tickets: Vec<(Ticket<E::Drive>, u64)>, bytes: &Buf) {
+        for (ticket, at) in tickets {
+            let migrating = &self.inner.migrating;
+            if migrating.get() == MIGRATIONS_MAX || self.inner.closing.get() {
+                return;
+            }
+            migrating.set(migrating.get() + 1);
+            let len = (ticket.range.end - ticket.range.start) as usize;
+            let part = bytes.slice(at as usize..at as usize + len);
+            let inner = self.inner.clone();
+            self.inner.env.spawn(async move {
+                ticket.store(part).await;
+                inner.migrating.set(inner.migrating.get() - 1);
+                inner.migrated.notify_all();
+            });
+        }
+    }
+
+    /// Copies that differ, and hot ones that are not what the drive has.
+    async fn audit_staged(&self) -> Vec<String> {
+        let mut wrong = Vec::new();
+        let Inner { stage, drives, .. } = &*self.inner;
+        for drive in drives.iter().flatten().filter(|drive| !stage.is_dead(drive.index)) {
+            let own = &stage.targets[drive.index];
+            let all = own.staged.borrow().table.look(0..u64::MAX);
+            for (range, entry) in all {
+                let Some(entry) = entry else { continue };
+                let len = range.end - range.start;
+                let mut held = Vec::new();
+                for copy in entry.place.iter() {
+                    let Some(space) = &stage.holders[copy.holder].space else { continue };
+                    if let Ok(bytes) = space.member.read(copy.at + entry.skip, len).await {
+                        held.push(bytes);
+                    }
+                }
+                if !entry.redirected || entry.home {
+                    held.extend(drive.part_read(range.clone()).await);
+                }
+                if held.windows(2).any(|pair| pair[0][..] != pair[1][..]) {
+                    wrong.push(format!("drive {}: {range:?} differs from its copy", drive.index));
+                }
+            }
+        }
+        wrong
+    }
+}
+
+impl<E: Env> Store for Steering<E> {
+    fn size(&self) -> u64 {
+        self.inner.array.size()
+    }
+
+    async fn read(&self, offset: u64, len: u64) -> Result<Buf, StoreError> {
+        check_range(offset, len, self.size())?;
+        let tickets = self.note_read(offset, len);
+        let bytes = self.inner.array.read(offset, len).await?;
+        self.migrate(tickets, &bytes);
+        Ok(bytes)
+    }
+
+    async fn write(&self, offset: u64, data: Buf, fua: bool) -> Result<(), StoreError> {
+        Ok(self.inner.array.write(offset, data, fua).await?)
+    }
+
+    async fn flush(&self) -> Result<(), StoreError> {
+        Ok(self.inner.array.flush().await?)
+    }
+
+    /// Everything goes back in place, also to drives that are busy.
+    async fn close(&self) -> Result<(), StoreError> {
+        let Inner { array, stage, drives, migrating, migrated, closing, .. } = &*self.inner;
+        closing.set(true);
+        while migrating.get() > 0 {
+            migrated.wait().await;
+        }
+        stage.holders.iter().for_each(|holder| holder.busy.set(false));
+        for drive in drives.iter().flatten() {
+            // If it fails, the array goes without this drive, and says so now.
+            let _ = drive.clear().await;
+        }
+        array.clone().close().await?;
+        // What closing wrote of ranges that were still staged.
+        for drive in drives.iter().flatten() {
+            let _ = drive.clear().await;
+        }
+        Ok(())
+    }
+
+    /// Reclaims one run of one drive that is not busy.
+    async fn work(&self) -> Result<bool, StoreError> {
+        let Inner { drives, next, .. } = &*self.inner;
+        for _ in 0..drives.len() {
+            let at = next.replace((next.get() + 1) % drives.len());
+            let Some(drive) = &drives[at] else { continue };
+            if drive.reclaim_some().await {
+                // Until it is done with this one.
+                next.set(at);
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn lost(&self) -> Vec<usize> {
+        let Inner { array, stage, .. } = &*self.inner;
+        let dedicated = stage.dedicated.filter(|&at| stage.holders[at].is_lost());
+        array.lost().into_iter().chain(dedicated).collect()
+    }
+
+    fn counters(&self) -> Counters {
+        let stage = &self.inner.stage;
+        let counts = &stage.counts;
+        let table = |redirected| {
+            let of = |own: &stage::Target| {
+                let staged = own.staged.borrow();
+                staged.table.iter().filter(|(_, entry)| entry.redirected == redirected).count()
+            };
+            stage.targets.iter().map(of).sum::<usize>() as u64
+        };
+        let busy = stage.holders.iter().filter(|holder| holder.busy.get()).count();
+        vec![
+            ("busy_drives", busy as u64),
+            ("redirected_writes", counts.redirected.get()),
+            ("superseding_writes", counts.superseding.get()),
+            ("direct_writes", counts.direct.get()),
+            ("staged_reads", counts.staged_reads.get()),
+            ("hot_reads", counts.hot_reads.get()),
+            ("busy_reads", counts.busy_reads.get()),
+            ("migrated", counts.migrated.get()),
+            ("reclaims", counts.reclaims.get()),
+            ("reclaimed_bytes", counts.reclaimed_bytes.get()),
+            ("deactivated", counts.deactivated.get()),
+            ("away_bytes", self.away().iter().sum()),
+            ("redirected_entries", table(true)),
+            ("hot_entries", table(false)),
+        ]
+    }
+
+    async fn audit(&self, offset: u64, len: u64) -> Vec<String> {
+        let stripes = self.inner.array.audit(offset, len).await;
+        stripes.into_iter().chain(self.audit_staged().await).collect()
+    }
+}

@@ -1,0 +1,335 @@
+//! Request redirector: a drive of the array as the array sees it.
+//!
+//! ```text
+//!  write ─ range lock ─ hot copies of it forgotten ─ busy, or a redirected write there?
+//!              │ no: in place                          │ yes: copies to other drives,
+//!              │                                       │      then D_Table
+//!  read  ─ D_Table ─ redirected: staging space ─ hot and busy: staging space ─ else in place
+//! ```
+//! The array above locks stripes, logs partial parity and keeps parity current as ever: to it the
+//! drive has the bytes, wherever they are.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use futures_util::future::join_all;
+use io::{
+    Buf, BufMut, Drive, DriveError, DriveErrorKind, Durability, Env, Geometry, Nanos, Operation,
+};
+
+use super::record::{self, Header, PAGE};
+use super::space::{Choice, holders};
+use super::stage::{Copy, Place, Space, Stage, count};
+use super::table::Entry;
+use crate::part::Part;
+
+/// Drive `index` of the array.
+pub struct Steered<D: Drive> {
+    pub stage: Rc<Stage<D>>,
+    pub index: usize,
+    pub part: Part<D>,
+}
+
+impl<D: Drive> Clone for Steered<D> {
+    fn clone(&self) -> Steered<D> {
+        Steered { stage: self.stage.clone(), index: self.index, part: self.part.clone() }
+    }
+}
+
+/// How an attempt to redirect a write ended.
+enum Redirected {
+    Done,
+    /// Fewer copies than it takes, or none that is known to be whole: everything redirected must
+    /// be written back before the write is answered.
+    Weak,
+    NoRoom,
+}
+
+impl<D: Drive> Steered<D> {
+    pub fn gone(operation: Operation, offset: u64, len: u64) -> DriveError {
+        DriveError { operation, offset, len, kind: DriveErrorKind::Removed }
+    }
+
+    /// The bytes of a piece, from where D_Table says.
+    async fn read_piece(
+        &self,
+        range: Range<u64>,
+        entry: Option<Entry<Place>>,
+    ) -> Result<Buf, DriveError> {
+        let (stage, len) = (&self.stage, range.end - range.start);
+        let busy = stage.is_busy(self.index);
+        let counts = &stage.counts;
+        if let Some(Entry { place, skip, redirected, home, .. }) = entry {
+            let on_drive = !redirected || home;
+            if busy || !on_drive {
+                if let Some(bytes) = stage.read_copies(&place, skip, len).await {
+                    count(if redirected { &counts.staged_reads } else { &counts.hot_reads });
+                    return Ok(bytes);
+                }
+                if !on_drive {
+                    return Err(Steered::<D>::gone(Operation::Read, range.start, len));
+                }
+            }
+        }
+        if busy {
+            count(&counts.busy_reads);
+        }
+        self.part.read(range.start, len as usize).await
+    }
+
+    /// Whatever is staged of a range, newest first.
+    pub async fn read_range(&self, range: Range<u64>) -> Result<Buf, DriveError> {
+        let own = &self.stage.targets[self.index];
+        let mut pieces = own.staged.borrow().table.look(range.clone());
+        if pieces.len() == 1 {
+            let (piece, entry) = pieces.pop().expect("there is one");
+            return self.read_piece(piece, entry).await;
+        }
+        let mut whole = BufMut::with_len((range.end - range.start) as usize);
+        let reads =
+            pieces.iter().map(|(piece, entry)| self.read_piece(piece.clone(), entry.clone()));
+        for ((piece, _), bytes) in pieces.iter().zip(join_all(reads).await) {
+            let at = (piece.start - range.start) as usize;
+            let bytes = bytes?;
+            whole[at..at + bytes.len()].copy_from_slice(&bytes);
+        }
+        Ok(whole.freeze())
+    }
+
+    /// In place. A drive that can't take it holds old bytes: it is lost.
+    pub async fn write_home(
+        &self,
+        offset: u64,
+        data: Buf,
+        how: Durability,
+    ) -> Result<(), DriveError> {
+        let own = &self.stage.targets[self.index];
+        let done = self.part.write(offset, data, how).await;
+        if how == Durability::Cached {
+            own.dirty.set(true);
+        }
+        done.inspect_err(|_| own.dead.set(true))
+    }
+
+    /// Which drives take the copies of a write.
+    fn choose(&self, bytes: u64) -> Option<Vec<usize>> {
+        let stage = &self.stage;
+        let lost = stage.lost();
+        if let Some(dedicated) = stage.dedicated {
+            let others = (0..lost.len()).filter(|&other| {
+                other != self.index && stage.grid.group_of(other) == stage.grid.group_of(self.index)
+            });
+            // Of each stripe it holds one chunk at most: its loss is that of one drive.
+            let alone = others.into_iter().all(|at| lost[at] || !stage.targets[at].steered.get());
+            let takes = alone && !stage.is_busy(dedicated) && self.has_room(dedicated, bytes);
+            return takes.then(|| vec![dedicated]);
+        }
+        let usable: Vec<bool> = (0..lost.len())
+            .map(|at| !lost[at] && !stage.is_busy(at) && self.has_room(at, bytes))
+            .collect();
+        let (grid, target, turn) = (&stage.grid, self.index, stage.next_turn());
+        holders(&Choice { grid, target, lost: &lost, usable: &usable, turn })
+    }
+
+    fn has_room(&self, holder: usize, bytes: u64) -> bool {
+        let Some(space) = self.space(holder) else { return false };
+        let staged = self.stage.targets[self.index].staged.borrow();
+        let open = staged.open.get(&holder);
+        let fits = open.is_some_and(|(_, taken)| taken + bytes <= space.division.segment);
+        fits || (space.segments.has_free() && bytes <= space.division.segment)
+    }
+
+    fn space(&self, holder: usize) -> Option<&Space<D>> {
+        let there = self.stage.holders.get(holder).filter(|holder| !holder.is_lost());
+        there.and_then(|holder| holder.space.as_ref())
+    }
+
+    /// Appends a record's bytes to the segment of this drive's writes on a holder.
+    fn append(&self, holder: usize, bytes: u64) -> Option<Copy> {
+        let space = self.space(holder)?;
+        let mut staged = self.stage.targets[self.index].staged.borrow_mut();
+        let fits = |taken: u64| taken + bytes <= space.division.segment;
+        if !staged.open.get(&holder).is_some_and(|(_, taken)| fits(*taken)) {
+            let lease = space.segments.take()?;
+            staged.segments.push(lease.clone());
+            staged.open.insert(holder, (lease, 0));
+        }
+        let (lease, taken) = staged.open.get_mut(&holder).expect("it is open");
+        let at = space.division.log_at + lease.number * space.division.segment + *taken;
+        *taken += bytes;
+        Some(Copy { holder, at: at + PAGE, _lease: lease.clone() })
+    }
+
+    /// Writes copies to other drives and makes them the newest of their range. The range is held.
+    async fn redirect(&self, offset: u64, data: &Buf, how: Durability) -> Redirected {
+        let (stage, len) = (&self.stage, data.len() as u64);
+        let Some(chosen) = self.choose(record::span(len)) else { return Redirected::NoRoom };
+        let copies: Option<Vec<Copy>> =
+            chosen.iter().map(|&holder| self.append(holder, record::span(len))).collect();
+        let copies = copies.expect("there is room, and nobody came between");
+        if stage.dedicated.is_some() && !self.claim().await {
+            return Redirected::Weak;
+        }
+        let (sequence, epoch) = (stage.sequence.get(), stage.epoch(self.index));
+        stage.sequence.set(sequence + 1);
+        let data_crc = crc32c::crc32c(data);
+        let writes = copies.iter().map(async |copy| {
+            let r_offset = copy.at - PAGE;
+            let (target, holder) = (self.index, copy.holder);
+            let header = Header {
+                sequence,
+                epoch,
+                target,
+                d_offset: offset,
+                holder,
+                r_offset,
+                len,
+                data_crc,
+            };
+            let bytes = record::encode(&stage.pool, &header, data);
+            match self.space(holder) {
+                Some(space) => space.member.write(r_offset, bytes, how).await.is_ok(),
+                None => false,
+            }
+        });
+        let written = join_all(writes).await;
+        let weak = !written.iter().all(|written| *written);
+        let kept = copies.into_iter().zip(written).filter(|(_, written)| *written);
+        let kept: Vec<Copy> = kept.map(|(copy, _)| copy).collect();
+        if !kept.is_empty() {
+            let mut staged = stage.targets[self.index].staged.borrow_mut();
+            staged.table.insert(offset..offset + len, Rc::new(kept), true);
+        }
+        if weak { Redirected::Weak } else { Redirected::Done }
+    }
+
+    /// The drives say that the dedicated one holds writes of this one, when this says true:
+    /// without it this one is not to be trusted.
+    async fn claim(&self) -> bool {
+        self.stage.targets[self.index].steered.set(true);
+        self.stage.heads.words.borrow_mut()[self.index] |= 1;
+        self.stage.seal(self.index).await
+    }
+
+    async fn write_range(&self, offset: u64, data: Buf, how: Durability) -> Result<(), DriveError> {
+        let (stage, len) = (&self.stage, data.len() as u64);
+        let (own, range) = (&stage.targets[self.index], offset..offset + len);
+        loop {
+            let held = own.lock.lock(range.clone());
+            self.forget_hot(range.clone());
+            let held = held.await;
+            if stage.is_dead(self.index) {
+                return Err(Steered::<D>::gone(Operation::Write, offset, len));
+            }
+            let busy = stage.is_busy(self.index);
+            let supersedes = own.staged.borrow().table.is_redirected(&range);
+            if !busy && !supersedes {
+                return self.write_home(offset, data, how).await;
+            }
+            match self.redirect(offset, &data, how).await {
+                Redirected::Done => {
+                    count(match busy {
+                        true => &stage.counts.redirected,
+                        false => &stage.counts.superseding,
+                    });
+                    return Ok(());
+                }
+                Redirected::NoRoom if !supersedes => {
+                    count(&stage.counts.direct);
+                    return self.write_home(offset, data, how).await;
+                }
+                // A record of this range must not come back after a crash: first it is void.
+                Redirected::NoRoom | Redirected::Weak => {
+                    drop(held);
+                    self.clear().await?;
+                }
+            }
+        }
+    }
+
+    async fn flush_all(&self) -> Result<(), DriveError> {
+        let (stage, own) = (&self.stage, &self.stage.targets[self.index]);
+        let staged = !own.staged.borrow().segments.is_empty();
+        let spaces = stage.holders.iter().filter_map(|holder| holder.space.as_ref());
+        let spaces = spaces.filter(|space| staged && !space.member.is_lost());
+        let copies = join_all(spaces.map(|space| space.member.flush()));
+        futures_util::future::join(copies, self.flush_home()).await.1?;
+        match stage.is_dead(self.index) {
+            true => Err(Steered::<D>::gone(Operation::Flush, 0, 0)),
+            false => Ok(()),
+        }
+    }
+
+    /// What is in place, whatever is staged.
+    pub async fn part_read(&self, range: Range<u64>) -> Option<Buf> {
+        self.part.read(range.start, (range.end - range.start) as usize).await.ok()
+    }
+
+    pub async fn flush_home(&self) -> Result<(), DriveError> {
+        let own = &self.stage.targets[self.index];
+        if !own.dirty.replace(false) {
+            return Ok(());
+        }
+        self.part.flush().await.inspect_err(|_| own.dead.set(true))
+    }
+}
+
+impl<D: Drive> Drive for Steered<D> {
+    fn geometry(&self) -> Geometry {
+        // Of the whole set: what any of them can't take can't be staged there.
+        Geometry { align: self.stage.align, ..self.part.geometry() }
+    }
+
+    fn name(&self) -> String {
+        self.part.name()
+    }
+
+    async fn read(&self, offset: u64, len: usize) -> Result<Buf, DriveError> {
+        io::drive::check_range(self.geometry(), Operation::Read, offset, len as u64)?;
+        if self.stage.is_dead(self.index) {
+            return Err(Steered::<D>::gone(Operation::Read, offset, len as u64));
+        }
+        self.read_range(offset..offset + len as u64).await
+    }
+
+    async fn write(&self, offset: u64, data: Buf, how: Durability) -> Result<(), DriveError> {
+        io::drive::check_range(self.geometry(), Operation::Write, offset, data.len() as u64)?;
+        self.write_range(offset, data, how).await
+    }
+
+    async fn flush(&self) -> Result<(), DriveError> {
+        self.flush_all().await
+    }
+
+    async fn discard(&self, _offset: u64, _len: u64) -> Result<(), DriveError> {
+        Ok(())
+    }
+}
+
+/// The same world, whose drives are those of an array that is steered.
+#[derive(Clone)]
+pub struct SteeredEnv<E>(pub E);
+
+impl<E: Env> Env for SteeredEnv<E> {
+    type Drive = Steered<E::Drive>;
+
+    fn now(&self) -> Nanos {
+        self.0.now()
+    }
+
+    fn recent(&self) -> Nanos {
+        self.0.recent()
+    }
+
+    fn sleep_until(&self, deadline: Nanos) -> impl Future<Output = ()> + 'static {
+        self.0.sleep_until(deadline)
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        self.0.spawn(task);
+    }
+
+    fn random(&self) -> u64 {
+        self.0.random()
+    }
+}

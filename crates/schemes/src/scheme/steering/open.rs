@@ -1,0 +1,234 @@
+//! Making and opening a steered array.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use classical::array::create as create_array;
+use classical::member::Member;
+use classical::{Array, ArrayError, CreateSpec, Grid, OpenOptions, Redundancy, label};
+use format::{LABEL_AREA, MemberState, SCHEME_STEERING, Superblock};
+use io::sync::{Event, Turn};
+use io::{Drive, Env};
+
+use super::drive::{Steered, SteeredEnv};
+use super::record::{DRIVES_MAX, HEADS};
+use super::space::{Places, divide};
+use super::stage::{Counts, Heads, Holder, Space, Stage, Target};
+use super::{Inner, Options, Spec, Staging, Steering, recover};
+use crate::part::{Part, PartEnv};
+use crate::popular::Popular;
+use crate::set::{Set, SetSpec};
+use crate::store::StoreError;
+
+fn shape(what: impl Into<String>, hint: &'static str) -> StoreError {
+    StoreError::Shape { what: what.into(), hint }
+}
+
+fn check(spec: &Spec, drives: usize) -> Result<(), StoreError> {
+    if drives > DRIVES_MAX {
+        let most = "a head of the staging space has room for 507: make two pools";
+        return Err(shape(format!("{drives} drives"), most));
+    }
+    let width = spec.width.max(1);
+    let tolerance = match spec.redundancy {
+        Redundancy::Mirror => width - 1,
+        Redundancy::Parity(parity) => parity,
+    };
+    let Staging::Reserved { bytes } = spec.staging else { return Ok(()) };
+    // The own group has tolerance + 1 drives beside the busy one, or another group has.
+    if width < tolerance + 2 && drives < 2 * width {
+        return Err(shape(
+            format!("a mirror of {width} drives has not {width} others for redirected writes"),
+            "take a dedicated staging drive, or several mirrors (RAID10)",
+        ));
+    }
+    let space = bytes.next_multiple_of(LABEL_AREA).saturating_sub(HEADS);
+    match divide(HEADS, space, spec.chunk.max(1)) {
+        Some(_) => Ok(()),
+        None => Err(shape(
+            format!("{bytes} bytes of each drive for staging"),
+            "reserve more: a few MiB at least, 1 % of a drive or more is usual",
+        )),
+    }
+}
+
+/// Makes an array on these drives, the last of which is for staging if that is to be dedicated.
+/// What is on them is gone.
+pub async fn create<E: Env>(env: &E, drives: &[E::Drive], spec: &Spec) -> Result<(), StoreError> {
+    check(spec, drives.len())?;
+    let (split, side) = match spec.staging {
+        Staging::Reserved { bytes } => (drives.len(), bytes.max(1)),
+        Staging::Dedicated => (drives.len().saturating_sub(1), 1),
+    };
+    let Spec { redundancy, width, chunk, .. } = *spec;
+    let name = spec.name.clone();
+    let own = SetSpec { name: name.clone(), scheme: SCHEME_STEERING, split, chunk, side };
+    let set = Set::plan(env, drives, &own)?;
+    let inside = CreateSpec { name, redundancy, width, chunk };
+    create_array(&PartEnv(env.clone()), &set.first(0..split), &inside).await?;
+    if spec.staging == Staging::Dedicated && divide(0, set.label.zones.len, chunk).is_none() {
+        return Err(shape("the dedicated drive is too small", "take a larger one"));
+    }
+    recover::write_first(&set.label.pool, &set.second(0..drives.len()), split).await?;
+    set.write_labels().await
+}
+
+/// The newest label of the array inside.
+async fn inner_label<D: Drive>(firsts: &[Option<Part<D>>]) -> Option<(Superblock, Grid)> {
+    let mut newest: Option<(Superblock, Grid)> = None;
+    for part in firsts.iter().flatten() {
+        let Some(label) = label::read(part).await else { continue };
+        let Some(grid) = label::grid_of(&label) else { continue };
+        if newest.as_ref().is_none_or(|(newest, _)| newest.generation < label.generation) {
+            newest = Some((label, grid));
+        }
+    }
+    newest
+}
+
+fn holder<D: Drive>(
+    second: Option<Part<D>>,
+    first: Option<Part<D>>,
+    (dedicated, is_dedicated): (bool, bool),
+    chunk: u64,
+) -> Holder<D> {
+    let side = second.as_ref().map_or(0, |part| part.geometry().size);
+    let head = Rc::new(Member::new(second));
+    let busy = Cell::new(false);
+    let space = |member: Rc<Member<Part<D>>>, base: u64, end: u64| {
+        let division = divide(base, end.saturating_sub(base), chunk)?;
+        let segments = Places::new(division.segments);
+        let hot_slots = Places::new(division.hot_slots);
+        Some(Space { member, division, segments, hot_slots })
+    };
+    let space = match (dedicated, is_dedicated) {
+        (false, _) => space(head.clone(), HEADS, side),
+        (true, false) => None,
+        (true, true) => {
+            let end = first.as_ref().map_or(0, |part| part.geometry().size);
+            space(Rc::new(Member::new(first)), 0, end)
+        }
+    };
+    Holder { head, space, busy }
+}
+
+/// Drives the array can't open with, if they are too many: nothing may be changed then.
+fn refuse_lost<D: Drive>(stage: &Stage<D>, label: &Superblock) -> Result<(), StoreError> {
+    let lost = stage.lost();
+    let failed = label.members.iter().map(|listed| listed.state != MemberState::Active);
+    let lost: Vec<bool> = lost.iter().zip(failed).map(|(lost, failed)| *lost || failed).collect();
+    let Grid { width, .. } = stage.grid;
+    for (group, lost) in lost.chunks(width).enumerate() {
+        let gone: Vec<usize> =
+            (0..width).filter(|&at| lost[at]).map(|at| group * width + at).collect();
+        let (lost, tolerance) = (gone.len(), stage.grid.tolerance());
+        if lost > tolerance {
+            let what = format!("numbers {gone:?}");
+            return Err(ArrayError::TooManyLost { lost, width, tolerance, what }.into());
+        }
+    }
+    Ok(())
+}
+
+async fn new_stage<D: Drive>(
+    set: &Set<D>,
+    grid: Grid,
+    chunks_at: u64,
+    options: Options,
+) -> Result<Stage<D>, StoreError> {
+    let (count, split) = (set.len(), usize::from(set.label.group));
+    let dedicated = (split < count).then_some(split);
+    let one = |parts: Vec<Part<D>>| parts.into_iter().next();
+    let holders: Vec<Holder<D>> = (0..count)
+        .map(|at| {
+            let (second, first) = (one(set.second(at..at + 1)), one(set.first(at..at + 1)));
+            holder(second, first, (dedicated.is_some(), dedicated == Some(at)), grid.chunk)
+        })
+        .collect();
+    let parts = set.second(0..count);
+    let align = parts.iter().map(|part| part.geometry().align).max().unwrap_or(512);
+    let (words, sequence) = recover::read_heads(&set.label.pool, &holders, split).await?;
+    let target = |(_, word): (usize, &u64)| Target {
+        lock: Default::default(),
+        staged: RefCell::default(),
+        dead: Cell::new(false),
+        // Whoever used it before may have left something in its cache.
+        dirty: Cell::new(true),
+        steered: Cell::new(word & 1 == 1),
+    };
+    let targets: Vec<Target> = words.iter().enumerate().map(target).collect();
+    let stage = Stage {
+        pool: set.label.pool,
+        grid,
+        data_at: chunks_at,
+        dedicated,
+        align,
+        targets,
+        heads: Heads {
+            written: RefCell::new(vec![0; split]),
+            words: RefCell::new(words),
+            sequence: Cell::new(sequence + 1),
+            turn: Turn::new(),
+        },
+        sequence: Cell::new(1),
+        turn: Cell::new(0),
+        hot_max: options.remembered * options.hot_percent / 100,
+        reclaim_bytes: options.reclaim_bytes.max(4096) / 4096 * 4096,
+        counts: Counts::default(),
+        holders,
+    };
+    let staging_lost = dedicated.is_some_and(|at| stage.holders[at].is_lost());
+    for (target, own) in stage.targets.iter().enumerate() {
+        own.dead.set(staging_lost && stage.is_claimed(target));
+    }
+    Ok(stage)
+}
+
+/// Opens an array. Drives that are not given, or missed something, are lost.
+pub async fn open<E: Env>(
+    env: &E,
+    drives: Vec<E::Drive>,
+    options: Options,
+) -> Result<Steering<E>, StoreError> {
+    let set = Set::open(drives).await?;
+    let (count, split) = (set.len(), usize::from(set.label.group));
+    if set.label.scheme != SCHEME_STEERING || count - split > 1 {
+        return Err(StoreError::NoLabel);
+    }
+    let firsts: Vec<Option<Part<E::Drive>>> =
+        (0..split).map(|at| set.first(at..at + 1).into_iter().next()).collect();
+    let Some((label, grid)) = inner_label(&firsts).await.filter(|(_, grid)| grid.drives == split)
+    else {
+        return Err(ArrayError::NoLabel.into());
+    };
+    let stage = Rc::new(new_stage(&set, grid, label.zones.offset, options).await?);
+    refuse_lost(&stage, &label)?;
+    let steered = firsts.into_iter().enumerate().map(|(index, part)| {
+        let stage = stage.clone();
+        part.map(|part| Steered { stage, index, part })
+    });
+    let drives: Vec<Option<Steered<E::Drive>>> = steered.collect();
+    let usable = || drives.iter().flatten().filter(|drive| !stage.is_dead(drive.index));
+    let present: Vec<Steered<E::Drive>> = usable().cloned().collect();
+    recover::recover(&stage, &present).await;
+    let present: Vec<Steered<E::Drive>> = usable().cloned().collect();
+    let inner_options = OpenOptions { write_hole: options.write_hole };
+    let array = Array::open(&SteeredEnv(env.clone()), present, inner_options).await?;
+    for lost in array.lost() {
+        stage.targets[lost].dead.set(true);
+    }
+    recover::forget_absent(&stage).await?;
+    let popular = || Popular::new(options.remembered, options.popular);
+    let inner = Inner {
+        env: env.clone(),
+        array,
+        popular: RefCell::new((0..split).map(|_| popular()).collect()),
+        stage,
+        drives,
+        migrating: Cell::new(0),
+        migrated: Event::new(),
+        closing: Cell::new(false),
+        next: Cell::new(0),
+    };
+    Ok(Steering { inner: Rc::new(inner) })
+}

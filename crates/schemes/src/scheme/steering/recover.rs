@@ -1,0 +1,165 @@
+//! Opening: what a crash, or nothing, left in the staging space.
+//!
+//! ```text
+//!  heads of all drives ─ greatest word of each ─ staging spaces read page by page
+//!     └ records of present epochs, whole ─ by sequence into D_Table ─ written back, flushed
+//!          └ epochs raised, durable ─ the array is opened ─ epochs of absent drives raised
+//! ```
+//! Epochs are raised at every opening, so a record that could not be read now does not come back
+//! later, when its range may have been written anew. Those of drives that are not there are raised
+//! last: until the array does without them, they may come back with all that is staged for them.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use futures_util::future::join_all;
+use io::{Drive, Durability};
+
+use super::drive::Steered;
+use super::record::{self, Header, PAGE};
+use super::space::Places;
+use super::stage::{Copy, Holder, Stage};
+use crate::store::StoreError;
+
+/// Bytes read at a time when a staging space is looked through.
+const WINDOW: u64 = 256 << 10;
+
+/// The greatest word of each drive that any head tells, and the greatest sequence.
+pub async fn read_heads<D: Drive>(
+    pool: &format::Uuid,
+    holders: &[Holder<D>],
+    drives: usize,
+) -> Result<(Vec<u64>, u64), StoreError> {
+    let mut found: Option<(Vec<u64>, u64)> = None;
+    for holder in holders {
+        for at in [0, PAGE] {
+            let Ok(page) = holder.head.read(at, PAGE).await else { continue };
+            let Some((sequence, words)) = record::decode_head(pool, &page, drives) else {
+                continue;
+            };
+            let (all, last) = found.get_or_insert_with(|| (vec![0; drives], 0));
+            *last = sequence.max(*last);
+            all.iter_mut().zip(words).for_each(|(all, word)| *all = word.max(*all));
+        }
+    }
+    found.ok_or_else(|| StoreError::Damaged("the staging space: no drive has a head of it".into()))
+}
+
+/// All records of present epochs on one holder that are whole; `None`: it can't be read. With
+/// reserved space a page that can't be read is as good as one that was never written, since every
+/// record that was flushed has enough copies.
+async fn scan<D: Drive>(stage: &Stage<D>, holder: usize) -> Option<Vec<Header>> {
+    let Some(space) = &stage.holders[holder].space else { return Some(Vec::new()) };
+    let division = space.division;
+    let (begin, end) = (division.log_at, division.log_at + division.segments * division.segment);
+    let (mut records, mut skip_to) = (Vec::new(), 0);
+    for from in (begin..end).step_by(WINDOW as usize) {
+        let len = WINDOW.min(end - from);
+        let window = space.member.read(from, len).await.ok();
+        for at in (from..from + len).step_by(PAGE as usize) {
+            if at < skip_to {
+                continue;
+            }
+            let page = match &window {
+                Some(window) => window.slice((at - from) as usize..(at - from + PAGE) as usize),
+                None => match space.member.read(at, PAGE).await {
+                    Ok(page) => page,
+                    Err(_) if stage.dedicated.is_some() => return None,
+                    Err(_) => continue,
+                },
+            };
+            let Some(header) = record::decode(&stage.pool, &page, holder, at) else { continue };
+            let known = header.target < stage.targets.len();
+            let present = known && header.epoch == stage.epoch(header.target);
+            if present && at + header.span() <= end && is_whole(stage, &header).await {
+                skip_to = at + header.span();
+                records.push(header);
+            }
+        }
+    }
+    Some(records)
+}
+
+async fn is_whole<D: Drive>(stage: &Stage<D>, header: &Header) -> bool {
+    let Some(space) = &stage.holders[header.holder].space else { return false };
+    let len = header.span() - PAGE;
+    let data = space.member.read(header.r_offset + PAGE, len).await;
+    data.is_ok_and(|data| crc32c::crc32c(&data[..header.len as usize]) == header.data_crc)
+}
+
+/// Drives with writes on the dedicated one, which is not there: of each, what is on it is old.
+fn write_off<D: Drive>(stage: &Stage<D>) {
+    for (target, own) in stage.targets.iter().enumerate() {
+        own.dead.set(own.dead.get() || stage.is_claimed(target));
+    }
+}
+
+/// Fills D_Table from the records, and writes back what is meant for drives that are there.
+pub async fn recover<D: Drive>(stage: &Rc<Stage<D>>, drives: &[Steered<D>]) {
+    // By target and sequence: the copies that can be read.
+    let mut found: BTreeMap<(usize, u64), (Header, Vec<Copy>)> = BTreeMap::new();
+    // Nothing is appended before all of this is written back, so no place needs keeping.
+    let lease = Places::new(1).take().expect("it is free");
+    for holder in 0..stage.holders.len() {
+        let Some(headers) = scan(stage, holder).await else {
+            write_off(stage);
+            continue;
+        };
+        for header in headers {
+            let copy = Copy { holder, at: header.r_offset + PAGE, _lease: lease.clone() };
+            let key = (header.target, header.sequence);
+            found.entry(key).or_insert_with(|| (header, Vec::new())).1.push(copy);
+        }
+    }
+    for ((target, _), (header, copies)) in found {
+        let range = header.d_offset..header.d_offset + header.len;
+        stage.targets[target].staged.borrow_mut().table.insert(range, Rc::new(copies), true);
+    }
+    join_all(drives.iter().map(Steered::restore)).await;
+}
+
+impl<D: Drive> Steered<D> {
+    async fn restore(&self) {
+        let own = &self.stage.targets[self.index];
+        // So that its epoch is raised in any case.
+        own.steered.set(true);
+        // Fails if the drive does, or too many others: opening the array tells.
+        let _ = self.clear().await;
+    }
+}
+
+/// After the array was opened without them: nothing is staged for drives that it does not use.
+pub async fn forget_absent<D: Drive>(stage: &Stage<D>) -> Result<(), StoreError> {
+    for (target, own) in stage.targets.iter().enumerate() {
+        if !stage.is_dead(target) {
+            continue;
+        }
+        *own.staged.borrow_mut() = Default::default();
+        own.steered.set(false);
+        stage.raise(target);
+    }
+    let mut sealed = true;
+    for target in 0..stage.targets.len() {
+        sealed &= stage.seal(target).await;
+    }
+    match sealed {
+        true => Ok(()),
+        false => Err(StoreError::Damaged("the staging space: too few drives take its head".into())),
+    }
+}
+
+/// The first head of a new array, on all drives.
+pub async fn write_first<D: Drive>(
+    pool: &format::Uuid,
+    parts: &[crate::part::Part<D>],
+    drives: usize,
+) -> Result<(), StoreError> {
+    let page = record::encode_head(pool, 1, &vec![2; drives]);
+    for part in parts {
+        for at in [0, PAGE] {
+            let done = part.write(at, page.clone(), Durability::Durable).await;
+            done.map_err(|_| StoreError::NotWritten { name: part.name() })?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,271 @@
+//! What single requests of `steering` cost, and the paper's Figure 5 step by step. The table is
+//! derived by hand from the formulas beside it.
+
+use std::fmt::Write as _;
+
+use classical::Redundancy;
+use io::virt::{Disk, Latency, VirtDrive, VirtEnv};
+use io::{Buf, Env, Nanos};
+use schemes::scheme::steering::{Options, Spec, Staging, Steering, create, open};
+use schemes::{Store, StoreError};
+
+const CHUNK: u64 = 65536;
+const KIB: u64 = 1 << 10;
+const RESERVED: Staging = Staging::Reserved { bytes: 8 << 20 };
+
+struct Bench {
+    env: VirtEnv,
+    disks: Vec<Disk>,
+    store: Steering<VirtEnv>,
+}
+
+impl Bench {
+    fn new(parity: usize, width: usize, staging: Staging) -> Bench {
+        let env = VirtEnv::fifo(1);
+        let drives = width + usize::from(staging == Staging::Dedicated);
+        let disk = |at| Disk::new(format!("d{at}"), 32 << 20, 4096, at);
+        let disks: Vec<Disk> = (0..drives as u64).map(disk).collect();
+        let attach = |disk: &Disk| VirtDrive::attach(&env, disk, Latency::SSD);
+        let drives: Vec<VirtDrive> = disks.iter().map(attach).collect();
+        let redundancy = Redundancy::Parity(parity);
+        let spec = Spec { name: "tank".into(), redundancy, width, chunk: CHUNK, staging };
+        env.block_on(create(&env, &drives, &spec)).expect("it fits");
+        let store = env.block_on(open(&env, drives, Options::default())).expect("it opens");
+        let bench = Bench { env, disks, store };
+        // The region is marked from now on.
+        bench.write(0, KIB * 4);
+        bench
+    }
+
+    fn write(&self, offset: u64, len: u64) {
+        self.env.block_on(self.store.write(offset, Buf::zeroed(len as usize), false)).expect("ok");
+    }
+
+    fn read(&self, offset: u64, len: u64) {
+        self.env.block_on(self.store.read(offset, len)).expect("reads");
+        // What is copied beside the answer.
+        self.env.block_on(self.env.sleep_until(self.env.now() + Nanos::from_millis(10)));
+    }
+
+    fn work(&self) {
+        while self.env.block_on(self.store.work()).expect("works") {}
+    }
+
+    /// Reads, bytes read, writes, bytes written of each drive while something is done.
+    fn each(&self, act: impl FnOnce(&Bench)) -> Vec<[u64; 4]> {
+        let now = || -> Vec<[u64; 4]> {
+            let counters = self.disks.iter().map(Disk::counters);
+            counters.map(|c| [c.reads, c.bytes_read, c.writes, c.bytes_written]).collect()
+        };
+        let before = now();
+        act(self);
+        let each = now().into_iter().zip(before);
+        each.map(|(after, before)| std::array::from_fn(|at| after[at] - before[at])).collect()
+    }
+
+    /// A line of the table.
+    fn cost(&self, request: &str, act: impl FnOnce(&Bench)) -> String {
+        let each = self.each(act);
+        let sum = |at: usize| each.iter().map(|counts| counts[at]).sum::<u64>();
+        let (reads, writes) = (sum(0), sum(2));
+        let (read, written) = (sum(1) / KIB, sum(3) / KIB);
+        format!("{request:<32} reads {reads:>2} {read:>4}K  writes {writes:>2} {written:>4}K\n")
+    }
+}
+
+/// Of stripe 2 on five drives: P on drive 2, data on 3, 4, 0, 1. With k data and p parity chunks,
+/// b KiB written to one chunk and c copies (p + 1 reserved, 1 dedicated):
+///
+/// * not busy: modify, as the array itself: 1 + p reads, 1 + p writes of b, p records of b + 4;
+/// * data drive busy: k − 1 reads of the others, p writes of b, p records of b + 4, c of b + 4;
+/// * parity drive busy: k − 1 reads, 1 write of b; c for its parity, b + 4, and c for its record,
+///   b + 8;
+/// * first write to a dedicated drive: a page on each drive that is not busy before it;
+/// * reclaim: one read for each record, one write for each run, a page on each drive.
+#[test]
+fn requests_cost_what_the_formulas_say() {
+    let mut text = String::new();
+    let stripe = 2 * 4 * CHUNK;
+    let bench = Bench::new(1, 5, RESERVED);
+    let mut line = |line: String| text.push_str(&line);
+    line(bench.cost("raid5 4K", |b| b.write(stripe, 4 * KIB)));
+    bench.store.set_busy(3, true);
+    line(bench.cost("raid5 4K, data busy", |b| b.write(stripe, 4 * KIB)));
+    line(bench.cost("raid5 4K beside, data busy", |b| b.write(stripe + 4 * KIB, 4 * KIB)));
+    line(bench.cost("raid5 read of it", |b| b.read(stripe, 4 * KIB)));
+    line(bench.cost("raid5 4K, another busy", |b| b.write(stripe + CHUNK, 4 * KIB)));
+    line(bench.cost("raid5 work while busy", Bench::work));
+    bench.store.set_busy(3, false);
+    line(bench.cost("raid5 4K over it, idle again", |b| b.write(stripe, 4 * KIB)));
+    // Its newest 4K, and the 4K beside, are one run.
+    line(bench.cost("raid5 reclaim, two records", Bench::work));
+    bench.store.set_busy(2, true);
+    line(bench.cost("raid5 4K, parity busy", |b| b.write(stripe, 4 * KIB)));
+    line(bench.cost("raid5 stripe, parity busy", |b| b.write(stripe, 4 * CHUNK)));
+    bench.store.set_busy(2, false);
+    bench.work();
+    // Stripe 7 lies as 2 does.
+    let cold = 7 * 4 * CHUNK;
+    line(bench.cost("raid5 read", |b| b.read(cold, 4 * KIB)));
+    line(bench.cost("raid5 read again: popular", |b| b.read(cold, 4 * KIB)));
+    bench.store.set_busy(3, true);
+    line(bench.cost("raid5 hot read, busy", |b| b.read(cold, 4 * KIB)));
+    line(bench.cost("raid5 other read of it, busy", |b| b.read(cold + 4 * KIB, 4 * KIB)));
+    line(bench.cost("raid5 both, busy", |b| b.read(cold, 8 * KIB)));
+
+    let bench = Bench::new(2, 6, RESERVED);
+    // Stripe 2 on six drives: P on 3, Q on 4, data on 5, 0, 1, 2.
+    bench.store.set_busy(5, true);
+    line(bench.cost("raid6 4K, data busy", |b| b.write(stripe, 4 * KIB)));
+    let bench = Bench::new(1, 5, Staging::Dedicated);
+    bench.store.set_busy(3, true);
+    line(bench.cost("raid5 dedicated, first", |b| b.write(stripe, 4 * KIB)));
+    line(bench.cost("raid5 dedicated, next", |b| b.write(stripe, 4 * KIB)));
+    bench.store.set_busy(3, false);
+    line(bench.cost("raid5 dedicated, reclaim", Bench::work));
+    assert_eq!(text, GOLDEN, "\n{text}");
+}
+
+const GOLDEN: &str = "\
+raid5 4K                         reads  2    8K  writes  3   16K
+raid5 4K, data busy              reads  3   12K  writes  4   28K
+raid5 4K beside, data busy       reads  3   12K  writes  4   28K
+raid5 read of it                 reads  1    4K  writes  0    0K
+raid5 4K, another busy           reads  2    8K  writes  3   16K
+raid5 work while busy            reads  0    0K  writes  0    0K
+raid5 4K over it, idle again     reads  2    8K  writes  4   28K
+raid5 reclaim, two records       reads  2    8K  writes  6   28K
+raid5 4K, parity busy            reads  3   12K  writes  5   44K
+raid5 stripe, parity busy        reads  0    0K  writes  8  408K
+raid5 read                       reads  1    4K  writes  0    0K
+raid5 read again: popular        reads  1    4K  writes  1    4K
+raid5 hot read, busy             reads  1    4K  writes  0    0K
+raid5 other read of it, busy     reads  1    4K  writes  1    4K
+raid5 both, busy                 reads  2    8K  writes  0    0K
+raid6 4K, data busy              reads  3   12K  writes  7   48K
+raid5 dedicated, first           reads  3   12K  writes  8   40K
+raid5 dedicated, next            reads  3   12K  writes  3   20K
+raid5 dedicated, reclaim         reads  1    4K  writes  7   28K
+";
+
+/// Figure 5: drive 4 of five collects garbage. A popular read is served by the staging space, a
+/// write goes to the staging space while its parity goes to its place, other drives are asked as
+/// ever; afterwards the data is reclaimed and its entries are gone.
+#[test]
+fn figure_5_requests_while_drive_4_collects() {
+    for staging in [RESERVED, Staging::Dedicated] {
+        let bench = Bench::new(1, 5, staging);
+        // Stripe 0: data on 1, 2, 3, 4 and P on ... left-symmetric: P on 4; stripe 1: P on 3,
+        // data on 4, 0, 1, 2.
+        let (hot, other) = (4 * CHUNK, 4 * CHUNK + CHUNK);
+        let cold = hot + 8 * KIB;
+        bench.read(hot, 4 * KIB);
+        bench.read(hot, 4 * KIB);
+        let flags = |bench: &Bench| -> Vec<(usize, bool)> {
+            bench.store.d_table().iter().map(|entry| (entry.0, entry.3)).collect()
+        };
+        assert_eq!(flags(&bench), [(4, false)], "R_LRU found it popular");
+        bench.store.set_busy(4, true);
+        let touched = |each: Vec<[u64; 4]>, at: usize| -> Vec<usize> {
+            (0..each.len()).filter(|&drive| each[drive][at] > 0).collect()
+        };
+        let holder = bench.store.d_table()[0].4.clone();
+        assert_ne!(holder, [4]);
+        assert_eq!(touched(bench.each(|b| b.read(hot, 4 * KIB)), 0), holder);
+        assert_eq!(touched(bench.each(|b| b.read(cold, 4 * KIB)), 0), [4], "not in D_Table");
+        assert_eq!(touched(bench.each(|b| b.read(other, 4 * KIB)), 0), [0]);
+        // The write voids the hot copy; parity is on drive 3.
+        let written = touched(bench.each(|b| b.write(hot, 4 * KIB)), 2);
+        assert!(written.contains(&3), "parity is kept current in place: {written:?}");
+        let table = bench.store.d_table();
+        assert_eq!(flags(&bench), [(4, true)]);
+        let holders = &table[0].4;
+        assert_eq!(holders.len(), if staging == RESERVED { 2 } else { 1 });
+        assert!(!holders.contains(&4) && holders.iter().all(|holder| written.contains(holder)));
+        assert_eq!(bench.disks[4].counters().writes, {
+            bench.write(hot + 4 * KIB, 4 * KIB);
+            bench.disks[4].counters().writes
+        });
+        assert_eq!(bench.store.away()[4], 8 * KIB);
+        bench.store.set_busy(4, false);
+        bench.work();
+        assert_eq!((bench.store.away()[4], flags(&bench)), (0, vec![]));
+    }
+}
+
+/// A write that begins while a copy of what was read before is on its way.
+#[test]
+fn a_write_voids_a_hot_copy_on_its_way() {
+    let bench = Bench::new(1, 5, RESERVED);
+    let stripe = 2 * 4 * CHUNK;
+    bench.read(stripe, 4 * KIB);
+    let new = Buf::from_slice(&vec![7; 4 * CHUNK as usize]);
+    bench.env.block_on(async {
+        bench.store.read(stripe, 4 * KIB).await.expect("reads");
+        // A whole stripe: nothing is read first, so it is at the drives before the copy is.
+        bench.store.write(stripe, new, false).await.expect("writes");
+    });
+    bench.store.set_busy(3, true);
+    let read = bench.env.block_on(bench.store.read(stripe, 4 * KIB)).expect("reads");
+    assert!(read.iter().all(|byte| *byte == 7), "the old copy is served");
+    assert_eq!(bench.store.d_table(), []);
+}
+
+/// Dedicated: of one group one drive at a time has its writes there, or its loss would be that of
+/// two chunks of a stripe.
+#[test]
+fn a_dedicated_drive_serves_one_busy_drive_of_a_group() {
+    let bench = Bench::new(1, 5, Staging::Dedicated);
+    let direct = |bench: &Bench| {
+        let counters = bench.store.counters();
+        counters.iter().find(|(name, _)| *name == "direct_writes").expect("it counts").1
+    };
+    bench.store.set_busy(3, true);
+    bench.write(2 * 4 * CHUNK, 4 * KIB);
+    assert_eq!(direct(&bench), 0);
+    bench.store.set_busy(4, true);
+    bench.write(2 * 4 * CHUNK + CHUNK, 4 * KIB);
+    assert_eq!((direct(&bench), bench.store.away()[4]), (1, 0));
+    // When the first is done, the second has its turn.
+    bench.store.set_busy(3, false);
+    bench.work();
+    bench.write(2 * 4 * CHUNK + CHUNK, 4 * KIB);
+    assert_eq!((direct(&bench), bench.store.away()[4]), (1, 4 * KIB));
+}
+
+#[test]
+fn shapes_that_cannot_be_steered_are_refused() {
+    let refused = |redundancy, width, drives: u64, staging| {
+        let env = VirtEnv::fifo(1);
+        let disks: Vec<Disk> =
+            (0..drives).map(|at| Disk::new(format!("d{at}"), 32 << 20, 4096, at)).collect();
+        let attach = |disk: &Disk| VirtDrive::attach(&env, disk, Latency::SSD);
+        let drives: Vec<VirtDrive> = disks.iter().map(attach).collect();
+        let spec = Spec { name: "tank".into(), redundancy, width, chunk: CHUNK, staging };
+        env.block_on(create(&env, &drives, &spec)).err()
+    };
+    let mirror = refused(Redundancy::Mirror, 2, 2, RESERVED);
+    assert!(matches!(mirror, Some(StoreError::Shape { .. })), "{mirror:?}");
+    assert!(refused(Redundancy::Mirror, 2, 4, RESERVED).is_none());
+    assert!(refused(Redundancy::Mirror, 2, 3, Staging::Dedicated).is_none());
+    let small = refused(Redundancy::Parity(1), 5, 5, Staging::Reserved { bytes: 4096 });
+    assert!(small.is_none(), "rounded up to a MiB: {small:?}");
+    let narrow = refused(Redundancy::Parity(2), 3, 3, RESERVED);
+    assert!(narrow.is_some());
+}
+
+/// Running out of room: writes go to the busy drive, and nothing waits for ever.
+#[test]
+fn a_full_staging_space_is_gone_round() {
+    let bench = Bench::new(1, 5, Staging::Reserved { bytes: 1 << 20 });
+    bench.store.set_busy(3, true);
+    for round in 0..200 {
+        bench.write(round % 50 * 4 * CHUNK, 4 * CHUNK);
+    }
+    let counters = bench.store.counters();
+    let of = |name: &str| counters.iter().find(|(own, _)| *own == name).expect("it counts").1;
+    assert!(of("direct_writes") > 50 && of("redirected_writes") > 5, "{counters:?}");
+    let mut shown = String::new();
+    let _ = write!(shown, "{:?}", bench.env.block_on(bench.store.audit(0, 50 * 4 * CHUNK)));
+    assert_eq!(shown, "[]");
+}
