@@ -29,6 +29,8 @@ pub enum ArrayError {
     OtherPool { name: String },
     #[error("drive {name} can't be written to: replace it")]
     NotWritten { name: String },
+    #[error("drive {name} can't replace number {place}: too small, or nothing is lost there")]
+    NotReplaced { name: String, place: usize },
     #[error("drives {first} and {second} are copies of one another: remove one")]
     Duplicate { first: String, second: String },
     #[error("{lost} drives of a group of {width} are lost, at most {tolerance} may be: {what}")]
@@ -67,7 +69,7 @@ pub(crate) struct Inner<E: Env> {
     pub grid: Grid,
     pub members: Vec<Member<E::Drive>>,
     pub label: RefCell<Superblock>,
-    label_turn: Turn,
+    pub label_turn: Turn,
     pub intents: Intents,
     pub log: Log,
     pub write_hole: WriteHole,
@@ -75,7 +77,7 @@ pub(crate) struct Inner<E: Env> {
     pub align: u64,
     stripes: RefCell<BTreeMap<u64, (Turn, usize)>>,
     /// Drives whose loss the labels tell.
-    recorded: RefCell<Vec<bool>>,
+    pub recorded: RefCell<Vec<bool>>,
     pub next_copy: Cell<usize>,
     pub owed: RefCell<Rc<Owed>>,
 }
@@ -294,8 +296,12 @@ impl<E: Env> Inner<E> {
 
     /// Members of a stripe whose drives are lost.
     pub fn lost_members(&self, stripe: u64) -> Vec<usize> {
-        let is_lost = |&member: &usize| self.members[self.grid.place(stripe, member).0].is_lost();
-        (0..self.grid.width).filter(is_lost).collect()
+        (0..self.grid.width).filter(|&member| self.is_lost(stripe, member)).collect()
+    }
+
+    pub fn is_lost(&self, stripe: u64, member: usize) -> bool {
+        let (drive, row) = self.grid.place(stripe, member);
+        self.members[drive].is_lost_at(row)
     }
 
     /// Members of a stripe whose drives are rather not read.

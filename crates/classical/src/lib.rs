@@ -24,6 +24,7 @@ mod owed;
 pub mod partial;
 pub mod plan;
 mod read;
+mod rebuild;
 mod resync;
 mod write;
 

@@ -16,6 +16,9 @@ pub const REGION_STRIPES_MIN: u64 = 16;
 pub const INTENT_REST: Nanos = Nanos::from_secs(5);
 /// Stripes looked at together after a crash: enough to keep a group of drives busy.
 pub const RESYNC_AT_ONCE: usize = 8;
+/// Rows rebuilt at a time, their stripes locked: enough to keep the new drive writing while the
+/// others are read.
+pub const REBUILD_AT_ONCE: u64 = 8;
 /// A write that lost drives on its way is tried again so often at most: each time another drive
 /// is gone.
 pub const TRIES_MAX: usize = 4;

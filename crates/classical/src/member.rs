@@ -1,14 +1,16 @@
 //! The drives of an array: which are there, and which have unflushed writes.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 use io::sync::Turn;
 use io::{Buf, Drive, DriveError, DriveErrorKind, Durability};
 
 pub struct Member<D> {
     /// `None`: it was not there when the array was opened.
-    drive: Option<D>,
+    drive: RefCell<Option<D>>,
     lost: Cell<bool>,
+    /// Lost, and a new drive has its place: rows of it that hold what they should.
+    rebuilt: Cell<Option<u64>>,
     dirty: Cell<bool>,
     /// Rather not to be asked: it is slow just now.
     avoided: Cell<bool>,
@@ -25,8 +27,9 @@ impl<D: Drive> Member<D> {
     pub fn new(drive: Option<D>) -> Member<D> {
         let lost = Cell::new(drive.is_none());
         Member {
-            drive,
+            drive: RefCell::new(drive),
             lost,
+            rebuilt: Cell::new(None),
             // Whoever used it before may have left something in its cache.
             dirty: Cell::new(true),
             avoided: Cell::new(false),
@@ -35,12 +38,46 @@ impl<D: Drive> Member<D> {
         }
     }
 
+    /// Also while a new drive is being filled.
     pub fn is_lost(&self) -> bool {
         self.lost.get()
     }
 
+    /// Whether what it has in a row can't be used.
+    pub fn is_lost_at(&self, row: u64) -> bool {
+        self.lost.get() && self.rebuilt.get().is_none_or(|rows| row >= rows)
+    }
+
     pub fn lose(&self) {
         self.lost.set(true);
+        self.rebuilt.set(None);
+    }
+
+    /// A new drive takes the place of the lost one; it holds nothing yet.
+    pub fn replace(&self, drive: D) {
+        assert!(self.lost.get(), "only a lost drive is replaced");
+        *self.drive.borrow_mut() = Some(drive);
+        self.rebuilt.set(Some(0));
+        self.dirty.set(true);
+    }
+
+    pub fn size(&self) -> Option<u64> {
+        self.drive.borrow().as_ref().map(|drive| drive.geometry().size)
+    }
+
+    /// Rows that a new drive holds; `None`: there is none.
+    pub fn rebuilt(&self) -> Option<u64> {
+        self.rebuilt.get()
+    }
+
+    pub fn set_rebuilt(&self, rows: u64) {
+        self.rebuilt.set(self.rebuilt.get().map(|_| rows));
+    }
+
+    /// It holds all that it should.
+    pub fn set_whole(&self) {
+        self.lost.set(false);
+        self.rebuilt.set(None);
     }
 
     pub fn avoid(&self, avoided: bool) {
@@ -56,8 +93,9 @@ impl<D: Drive> Member<D> {
         self.in_flight.get()
     }
 
-    fn there(&self) -> Option<&D> {
-        self.drive.as_ref().filter(|_| !self.lost.get())
+    fn there(&self) -> Option<D> {
+        let usable = !self.lost.get() || self.rebuilt.get().is_some();
+        self.drive.borrow().as_ref().filter(|_| usable).cloned()
     }
 
     async fn counted<T>(&self, operation: impl Future<Output = T>) -> T {
@@ -93,7 +131,7 @@ impl<D: Drive> Member<D> {
         let drive = self.there().ok_or(Lost)?;
         let _turn = self.flush_turn.lock().await;
         if !self.dirty.replace(false) {
-            return if self.is_lost() { Err(Lost) } else { Ok(()) };
+            return if self.there().is_none() { Err(Lost) } else { Ok(()) };
         }
         let done = self.counted(drive.flush()).await;
         done.map_err(|_| self.lose()).map_err(|()| Lost)

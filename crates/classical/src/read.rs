@@ -32,6 +32,10 @@ impl<E: Env> Inner<E> {
         member: usize,
         (start, end): (u64, u64),
     ) -> Result<Buf, io::DriveError> {
+        if self.is_lost(stripe, member) {
+            let (operation, kind) = (io::Operation::Read, io::DriveErrorKind::Removed);
+            return Err(io::DriveError { operation, offset: start, len: end - start, kind });
+        }
         let (from, to) = (start / self.align * self.align, end.next_multiple_of(self.align));
         let (drive, offset) = self.address(stripe, member, from);
         let bytes = drive.read(offset, to - from).await?;

@@ -160,7 +160,8 @@ impl<E: Env> Inner<E> {
             Redundancy::Parity(_) => 1,
         };
         let writes = new.iter().flat_map(|New { piece, bytes, .. }| {
-            (0..copies).map(move |copy| {
+            let there = move |copy: &usize| !self.is_lost(stripe, piece.position + copy);
+            (0..copies).filter(there).map(move |copy| {
                 let (drive, offset) = self.address(stripe, piece.position + copy, piece.start);
                 drive.write(offset, bytes.clone(), how)
             })
@@ -227,7 +228,9 @@ impl<E: Env> Inner<E> {
         (plan, parities): (&Plan, &Parities),
         how: Durability,
     ) {
-        let data = new.iter().map(|New { piece, bytes, .. }| {
+        // A new drive's rows are written when their turn comes.
+        let there = new.iter().filter(|new| !self.is_lost(stripe, new.piece.position));
+        let data = there.map(|New { piece, bytes, .. }| {
             let (drive, offset) = self.address(stripe, piece.position, piece.start);
             drive.write(offset, bytes.clone(), how)
         });

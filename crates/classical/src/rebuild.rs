@@ -1,0 +1,120 @@
+//! A new drive in the place of a lost one.
+//!
+//! ```text
+//!   rows     0 ....... rebuilt ............. last
+//!   new      [ holds what it should | nothing ]
+//!            as any other drive       as lost: solved for from the others, not written
+//! ```
+//! Some rows at a time, their stripes locked, in order, beside requests. The labels say that the
+//! drive is lost until all of it is durable: a crash in between means to begin again, and until then
+//! every stripe agrees without it.
+
+use format::{Member as Listed, MemberState, Uuid, end_area};
+use futures_util::future::join_all;
+use io::{Buf, Drive, Durability, Env};
+
+use crate::array::{Array, ArrayError, Inner};
+use crate::grid::Redundancy;
+use crate::limits::REBUILD_AT_ONCE;
+use crate::partial::{after_crash, solve};
+
+impl<E: Env> Array<E> {
+    /// Gives a lost drive's place to a new one, to be filled by [`Array::rebuild_some`].
+    pub fn replace(&self, place: usize, new: E::Drive) -> Result<(), ArrayError> {
+        let inner = &self.inner;
+        let geometry = new.geometry();
+        let label = inner.label.borrow();
+        let small = end_area(geometry.size) < label.zones.offset + label.zones.len;
+        let refused = inner.grid.tolerance() == 0 || u64::from(geometry.align) > inner.align;
+        if small || refused || !inner.members[place].is_lost() {
+            return Err(ArrayError::NotReplaced { name: new.name(), place });
+        }
+        inner.members[place].replace(new);
+        Ok(())
+    }
+
+    /// Rebuilds some rows of a new drive; true: there are more. After the last it counts as any
+    /// other. An error: it is lost, or too many others are.
+    pub async fn rebuild_some(&self, place: usize) -> Result<bool, ArrayError> {
+        let inner = &self.inner;
+        let Some(begin) = inner.members[place].rebuilt() else {
+            return Err(inner.too_many_lost().unwrap_or(inner.not_rebuilt(place)));
+        };
+        let end = inner.grid.rows.min(begin + REBUILD_AT_ONCE);
+        if begin < end {
+            let stripe = |row| {
+                let groups = inner.grid.groups() as u64;
+                row * groups + inner.grid.group_of(place) as u64
+            };
+            let locks = join_all((begin..end).map(|row| inner.lock(stripe(row)))).await;
+            let rows = (begin..end).map(|row| inner.rebuild_stripe(stripe(row), place));
+            join_all(rows).await.into_iter().collect::<Result<Vec<()>, _>>()?;
+            inner.members[place].set_rebuilt(end);
+            drop(locks);
+            return Ok(true);
+        }
+        inner.finish_rebuild(place).await?;
+        Ok(false)
+    }
+}
+
+impl<E: Env> Inner<E> {
+    fn not_rebuilt(&self, place: usize) -> ArrayError {
+        ArrayError::NotReplaced { name: "the new one".into(), place }
+    }
+
+    /// Writes what a drive should hold of a stripe that is locked.
+    async fn rebuild_stripe(&self, stripe: u64, place: usize) -> Result<(), ArrayError> {
+        let own = (0..self.grid.width).find(|&at| self.grid.place(stripe, at).0 == place);
+        let member = own.expect("every drive of the group has a chunk of its stripes");
+        let chunk = (0, self.grid.chunk);
+        let others = (0..self.grid.width).map(|at| self.read_member(stripe, at, chunk));
+        let held: Vec<Option<Buf>> = join_all(others).await.into_iter().map(Result::ok).collect();
+        let missing = held.iter().filter(|held| held.is_none()).count();
+        if missing > self.grid.tolerance() {
+            return Err(self.unreadable(stripe));
+        }
+        let bytes = match (self.grid.redundancy, self.shape()) {
+            (Redundancy::Mirror, _) | (_, None) => held.into_iter().flatten().next(),
+            (_, Some(shape)) => {
+                let views: Vec<Option<&[u8]>> = held.iter().map(Option::as_deref).collect();
+                let data = solve(shape, &views);
+                let zeroes = vec![0; self.grid.chunk as usize];
+                let all: Vec<Option<&[u8]>> = data
+                    .iter()
+                    .map(|column| Some(&column[..]))
+                    .chain((0..shape.parity()).map(|_| Some(&zeroes[..])))
+                    .collect();
+                let logged = vec![None; shape.parity()];
+                let parities = after_crash(shape, &(0..self.grid.chunk), &[], &all, &logged);
+                match member.checked_sub(shape.data()) {
+                    None => Some(Buf::from_slice(&data[member])),
+                    Some(parity) => parities[parity].as_deref().map(Buf::from_slice),
+                }
+            }
+        };
+        let bytes = bytes.ok_or_else(|| self.unreadable(stripe))?;
+        let (drive, offset) = self.address(stripe, member, 0);
+        let written = drive.write(offset, bytes, Durability::Cached).await;
+        written.map_err(|_| self.not_rebuilt(place))
+    }
+
+    /// All rows are there: the labels say so once they are durable.
+    async fn finish_rebuild(&self, place: usize) -> Result<(), ArrayError> {
+        let member = &self.members[place];
+        member.flush().await.map_err(|_| self.not_rebuilt(place))?;
+        {
+            let _turn = self.label_turn.lock().await;
+            let drive = Uuid(self.env.unique_id());
+            let Some(size) = member.size().filter(|_| member.rebuilt().is_some()) else {
+                return Err(self.not_rebuilt(place));
+            };
+            self.label.borrow_mut().members[place] =
+                Listed { drive, state: MemberState::Active, size };
+            member.set_whole();
+            self.recorded.borrow_mut()[place] = false;
+            self.write_label().await;
+        }
+        self.record_losses().await
+    }
+}
