@@ -33,6 +33,11 @@ impl<E: Env> Array<E> {
         Ok(())
     }
 
+    /// Rows that a new drive holds; `None`: there is none in this place, or it is whole.
+    pub fn rebuilt(&self, place: usize) -> Option<u64> {
+        self.inner.members[place].rebuilt()
+    }
+
     /// Rebuilds some rows of a new drive; true: there are more. After the last it counts as any
     /// other. An error: it is lost, or too many others are.
     pub async fn rebuild_some(&self, place: usize) -> Result<bool, ArrayError> {

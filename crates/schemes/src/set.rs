@@ -9,7 +9,8 @@
 //!     set      second array    intents and chunks              set
 //! ```
 //! The labels of the set say which drives belong together and in which order; they are written
-//! once, after the arrays. Which drive missed what is for each array to know, by its own labels.
+//! after the arrays, and again when a drive is replaced. Which drive missed what is for each array
+//! to know, by its own labels.
 
 use classical::label;
 use classical::member::Member;
@@ -102,16 +103,19 @@ impl<D: Drive> Set<D> {
 
     /// Which set these drives belong to. Those without its label are left out.
     pub async fn open(drives: Vec<D>) -> Result<Set<D>, StoreError> {
-        let mut found: Option<Set<D>> = None;
+        let mut labelled = Vec::new();
         for drive in drives {
             let Some(label) = label::read(&drive).await else { continue };
-            if label.features.incompat & INCOMPAT_SET == 0 {
-                continue;
+            if label.features.incompat & INCOMPAT_SET != 0 {
+                labelled.push((label, drive));
             }
-            let set = found.get_or_insert_with(|| Set {
-                drives: vec![None; label.members.len()],
-                label: label.clone(),
-            });
+        }
+        // A drive that was replaced has an older one.
+        let newest = labelled.iter().max_by_key(|(label, _)| label.generation);
+        let newest = newest.ok_or(StoreError::NoLabel)?.0.clone();
+        let drives: Vec<Option<D>> = vec![None; newest.members.len()];
+        let mut set = Set { drives, label: newest };
+        for (label, drive) in labelled {
             if label.pool != set.label.pool {
                 return Err(StoreError::OtherPool { name: drive.name() });
             }
@@ -128,7 +132,30 @@ impl<D: Drive> Set<D> {
             }
             set.drives[index] = Some(drive);
         }
-        found.ok_or(StoreError::NoLabel)
+        Ok(set)
+    }
+
+    /// The same set with another drive in one place; nothing is written before
+    /// [`Set::write_labels`].
+    pub fn with<E: Env<Drive = D>>(
+        &self,
+        env: &E,
+        place: usize,
+        drive: D,
+    ) -> Result<Set<D>, StoreError> {
+        let (mut label, mut drives) = (self.label.clone(), self.drives.clone());
+        let size = drive.geometry().size;
+        let least = label.zones.offset + label.zones.len;
+        if end_area(size) < least {
+            let what = format!("drive {} of {size} bytes", drive.name());
+            let hint = "it is smaller than what it is to replace: take a larger one";
+            return Err(StoreError::Shape { what, hint });
+        }
+        label.generation += 1;
+        label.members[place] =
+            Listed { drive: Uuid(env.unique_id()), state: MemberState::Active, size };
+        drives[place] = Some(drive);
+        Ok(Set { label, drives })
     }
 
     pub fn len(&self) -> usize {

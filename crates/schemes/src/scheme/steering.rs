@@ -32,6 +32,7 @@ mod open;
 mod reclaim;
 mod record;
 mod recover;
+mod replace;
 mod space;
 mod stage;
 mod table;
@@ -44,6 +45,7 @@ use io::sync::Event;
 use io::{Buf, Env};
 
 use crate::popular::Popular;
+use crate::set::Set;
 use crate::store::{Counters, Store, StoreError, check_range};
 use drive::{Steered, SteeredEnv};
 use hot::Ticket;
@@ -102,7 +104,10 @@ struct Inner<E: Env> {
     array: Array<SteeredEnv<E>>,
     stage: Rc<Stage<E::Drive>>,
     /// By their place in the array; `None`: not there.
-    drives: Vec<Option<Steered<E::Drive>>>,
+    drives: RefCell<Vec<Option<Steered<E::Drive>>>>,
+    set: RefCell<Set<E::Drive>>,
+    /// The place of a new drive that is being filled.
+    rebuilding: Cell<Option<usize>>,
     /// R_LRU of each drive.
     popular: RefCell<Vec<Popular>>,
     migrating: Cell<usize>,
@@ -134,6 +139,10 @@ impl<E: Env> Steering<E> {
         if drive < stage.targets.len() {
             array.avoid(drive, busy);
         }
+    }
+
+    fn drives(&self) -> Vec<Steered<E::Drive>> {
+        self.inner.drives.borrow().iter().flatten().cloned().collect()
     }
 
     /// Bytes of redirected writes, by drive, that are not back where they belong.
@@ -171,9 +180,9 @@ impl<E: Env> Steering<E> {
                     continue;
                 }
                 let begin = stage.data_at + row * grid.chunk + piece.start;
-                let ticket = drives[drive]
-                    .as_ref()
-                    .and_then(|drive| drive.ticket(begin..begin + piece.len()));
+                let own = drives.borrow()[drive].clone();
+                let ticket =
+                    own.as_ref().and_then(|drive| drive.ticket(begin..begin + piece.len()));
                 tickets.extend(ticket.map(|ticket| {
                     let at = at + (ticket.range.start - begin);
                     (ticket, at)
@@ -205,8 +214,8 @@ impl<E: Env> Steering<E> {
     /// Copies that differ, and hot ones that are not what the drive has.
     async fn audit_staged(&self) -> Vec<String> {
         let mut wrong = Vec::new();
-        let Inner { stage, drives, .. } = &*self.inner;
-        for drive in drives.iter().flatten().filter(|drive| !stage.is_dead(drive.index)) {
+        let stage = &self.inner.stage;
+        for drive in self.drives().iter().filter(|drive| !stage.is_dead(drive.index)) {
             let own = &stage.targets[drive.index];
             let all = own.staged.borrow().table.look(0..u64::MAX);
             for (range, entry) in all {
@@ -214,7 +223,7 @@ impl<E: Env> Steering<E> {
                 let len = range.end - range.start;
                 let mut held = Vec::new();
                 for copy in entry.place.iter() {
-                    let Some(space) = &stage.holders[copy.holder].space else { continue };
+                    let Some(space) = stage.holders[copy.holder].readable() else { continue };
                     if let Ok(bytes) = space.member.read(copy.at + entry.skip, len).await {
                         held.push(bytes);
                     }
@@ -254,30 +263,34 @@ impl<E: Env> Store for Steering<E> {
 
     /// Everything goes back in place, also to drives that are busy.
     async fn close(&self) -> Result<(), StoreError> {
-        let Inner { array, stage, drives, migrating, migrated, closing, .. } = &*self.inner;
+        let Inner { array, stage, migrating, migrated, closing, .. } = &*self.inner;
         closing.set(true);
         while migrating.get() > 0 {
             migrated.wait().await;
         }
         stage.holders.iter().for_each(|holder| holder.busy.set(false));
-        for drive in drives.iter().flatten() {
+        for drive in self.drives() {
             // If it fails, the array goes without this drive, and says so now.
             let _ = drive.clear().await;
         }
         array.clone().close().await?;
         // What closing wrote of ranges that were still staged.
-        for drive in drives.iter().flatten() {
+        for drive in self.drives() {
             let _ = drive.clear().await;
         }
         Ok(())
     }
 
-    /// Reclaims one run of one drive that is not busy.
+    /// Rebuilds some rows of a new drive, or reclaims one run of one drive that is not busy.
     async fn work(&self) -> Result<bool, StoreError> {
-        let Inner { drives, next, .. } = &*self.inner;
-        for _ in 0..drives.len() {
-            let at = next.replace((next.get() + 1) % drives.len());
-            let Some(drive) = &drives[at] else { continue };
+        if self.rebuild_some().await {
+            return Ok(true);
+        }
+        let next = &self.inner.next;
+        let count = self.inner.drives.borrow().len();
+        for _ in 0..count {
+            let at = next.replace((next.get() + 1) % count);
+            let Some(drive) = self.inner.drives.borrow()[at].clone() else { continue };
             if drive.reclaim_some().await {
                 // Until it is done with this one.
                 next.set(at);

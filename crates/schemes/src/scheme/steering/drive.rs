@@ -221,7 +221,9 @@ impl<D: Drive> Steered<D> {
             if stage.is_dead(self.index) {
                 return Err(Steered::<D>::gone(Operation::Write, offset, len));
             }
-            let busy = stage.is_busy(self.index);
+            let exempt = own.exempt.borrow().clone();
+            let rebuilt = exempt.start <= range.start && range.end <= exempt.end;
+            let busy = stage.is_busy(self.index) && !rebuilt;
             let supersedes = own.staged.borrow().table.is_redirected(&range);
             if !busy && !supersedes {
                 return self.write_home(offset, data, how).await;

@@ -109,7 +109,7 @@ fn holder<D: Drive>(
             space(Rc::new(Member::new(first)), 0, end)
         }
     };
-    Holder { head, space, busy }
+    Holder { head, space, busy, replaced: Cell::new(false) }
 }
 
 /// Drives the array can't open with, if they are too many: nothing may be changed then.
@@ -152,6 +152,7 @@ async fn new_stage<D: Drive>(
         lock: Default::default(),
         staged: RefCell::default(),
         dead: Cell::new(false),
+        exempt: RefCell::new(0..0),
         // Whoever used it before may have left something in its cache.
         dirty: Cell::new(true),
         steered: Cell::new(word & 1 == 1),
@@ -224,7 +225,9 @@ pub async fn open<E: Env>(
         array,
         popular: RefCell::new((0..split).map(|_| popular()).collect()),
         stage,
-        drives,
+        drives: RefCell::new(drives),
+        set: RefCell::new(set),
+        rebuilding: Cell::new(None),
         migrating: Cell::new(0),
         migrated: Event::new(),
         closing: Cell::new(false),

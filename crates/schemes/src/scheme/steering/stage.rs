@@ -51,6 +51,9 @@ pub struct Holder<D: Drive> {
     /// The member that the staging space is on, if there is one.
     pub space: Option<Space<D>>,
     pub busy: Cell<bool>,
+    /// A new drive took its place: of what the old one held for others it has nothing, and it holds
+    /// nothing for them before the next opening.
+    pub replaced: Cell<bool>,
 }
 
 pub struct Space<D: Drive> {
@@ -100,6 +103,8 @@ pub struct Target {
     pub staged: RefCell<Staged>,
     /// It can't be used, or the newest bytes of it are gone with others.
     pub dead: Cell<bool>,
+    /// What is being rebuilt: written in place however busy it is.
+    pub exempt: RefCell<Range<u64>>,
     /// Written without being made durable.
     pub dirty: Cell<bool>,
     /// A dedicated drive holds writes of it, or is about to.
@@ -214,7 +219,7 @@ impl<D: Drive> Stage<D> {
         order.sort_by_key(|at| (self.is_busy(place[*at].holder), (at + turn) % place.len()));
         for at in order {
             let Copy { holder, at, .. } = &place[at];
-            let Some(space) = &self.holders[*holder].space else { continue };
+            let Some(space) = self.holders[*holder].readable() else { continue };
             if let Ok(bytes) = space.member.read(at + skip, len).await {
                 return Some(bytes);
             }
@@ -224,7 +229,14 @@ impl<D: Drive> Stage<D> {
 }
 
 impl<D: Drive> Holder<D> {
+    /// The staging space, if copies there may be read.
+    pub fn readable(&self) -> Option<&Space<D>> {
+        self.space.as_ref().filter(|_| !self.replaced.get())
+    }
+
     pub fn is_lost(&self) -> bool {
-        self.head.is_lost() || self.space.as_ref().is_some_and(|space| space.member.is_lost())
+        self.replaced.get()
+            || self.head.is_lost()
+            || self.space.as_ref().is_some_and(|space| space.member.is_lost())
     }
 }
