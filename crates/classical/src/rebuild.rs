@@ -6,8 +6,8 @@
 //!            as any other drive       as lost: solved for from the others, not written
 //! ```
 //! Some rows at a time, their stripes locked, in order, beside requests. The labels say that the
-//! drive is lost until all of it is durable: a crash in between means to begin again, and until then
-//! every stripe agrees without it.
+//! drive is lost until all of it is durable: a crash in between means to begin again, and until
+//! then every stripe agrees without it.
 
 use format::{Member as Listed, MemberState, Uuid, end_area};
 use futures_util::future::join_all;

@@ -3,7 +3,9 @@
 //! Idea: while a drive collects garbage, what would be written to it goes to a staging space on
 //! drives that don't, and so do reads of what is read often; afterwards it goes back. The array
 //! itself stays as it is: parity is written to its place as ever, so a redirected chunk is a member
-//! of its stripe that happens to lie elsewhere.
+//! of its stripe that happens to lie elsewhere. A parity chunk whose drive is busy is redirected
+//! alike. Reads of a busy drive that are neither redirected nor popular wait for it, as in the
+//! paper. A new drive in a lost one's place has its writes in the staging space while it is filled.
 //!
 //! ```text
 //!  RAID5 of 5, drive 3 collects          reserved space          or a dedicated drive
