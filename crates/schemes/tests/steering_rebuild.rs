@@ -195,6 +195,21 @@ fn figure_6_the_new_drive_has_only_the_rebuild_to_write() {
     world.check();
 }
 
+/// The old drive comes back beside the one that replaced it: it is left out.
+#[test]
+fn a_drive_that_was_replaced_is_not_taken_again() {
+    let mut world = World::new((Redundancy::Parity(1), 4), RESERVED, 3);
+    let old = world.disks[0].clone();
+    world.lose(0, 4);
+    world.replace(0);
+    world.drain();
+    old.set_failed(false);
+    world.disks.insert(0, old);
+    world.cut();
+    assert_eq!(world.store.lost(), []);
+    world.check();
+}
+
 /// A lost dedicated drive is replaced, too: it serves from the next opening on.
 #[test]
 fn a_lost_dedicated_drive_is_replaced() {
