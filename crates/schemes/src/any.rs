@@ -8,6 +8,7 @@ use crate::scheme::hybrid::Hybrid;
 use crate::scheme::log_mirror::policy::Policy;
 use crate::scheme::log_mirror::{self, LogMirror};
 use crate::scheme::n_raid5::NRaid5;
+use crate::scheme::steering::{self, Steering};
 use crate::scheme::{OpenOptions, Scheme};
 use crate::store::{Counters, Store, StoreError};
 
@@ -91,6 +92,7 @@ stores! {
     InPlace(Array<E>),
     NRaid5(NRaid5<E>),
     Hybrid(Hybrid<E>),
+    Steering(Steering<E>),
     CachedRaid5(CachedRaid5<E>),
     LogMirror(LogMirror<E>),
 }
@@ -121,6 +123,11 @@ impl<E: Env> AnyStore<E> {
             Scheme::CachedRaid5 => {
                 let opened = CachedRaid5::open(env, drives, options.into()).await?;
                 Ok(AnyStore::CachedRaid5(opened))
+            }
+            Scheme::Steering => {
+                let write_hole = options.write_hole;
+                let options = steering::Options { write_hole, ..steering::Options::default() };
+                Ok(AnyStore::Steering(steering::open(env, drives, options).await?))
             }
             Scheme::Hybrid => {
                 Ok(AnyStore::Hybrid(Hybrid::open(env, drives, options.into()).await?))

@@ -28,6 +28,7 @@ headers! {
     "raid60": "scheme/raid60.rs",
     "n-raid5": "scheme/n_raid5.rs",
     "hybrid": "scheme/hybrid.rs",
+    "steering": "scheme/steering.rs",
     "cached-raid5": "scheme/cached_raid5.rs",
     "log-mirror": "scheme/log_mirror.rs",
 }

@@ -12,6 +12,8 @@
 //! after the arrays, and again when a drive is replaced. Which drive missed what is for each array
 //! to know, by its own labels.
 
+use std::ops::Range;
+
 use classical::label;
 use classical::member::Member;
 use format::{
@@ -144,16 +146,16 @@ impl<D: Drive> Set<D> {
         drive: D,
     ) -> Result<Set<D>, StoreError> {
         let (mut label, mut drives) = (self.label.clone(), self.drives.clone());
-        let size = drive.geometry().size;
-        let least = label.zones.offset + label.zones.len;
-        if end_area(size) < least {
-            let what = format!("drive {} of {size} bytes", drive.name());
+        // As large as the old one, whatever it has beyond: the extents of its array stay.
+        let size = label.members[place].size;
+        if drive.geometry().size < size {
+            let what = format!("drive {} of {} bytes", drive.name(), drive.geometry().size);
             let hint = "it is smaller than what it is to replace: take a larger one";
             return Err(StoreError::Shape { what, hint });
         }
         label.generation += 1;
         label.members[place] =
-            Listed { drive: Uuid(env.unique_id()), state: MemberState::Active, size };
+            Listed { drive: Uuid::from_random(env.unique_id()), state: MemberState::Active, size };
         drives[place] = Some(drive);
         Ok(Set { label, drives })
     }
@@ -167,20 +169,32 @@ impl<D: Drive> Set<D> {
     }
 
     /// The first extents of the drives from one place to another that are there.
-    pub fn first(&self, places: std::ops::Range<usize>) -> Vec<Part<D>> {
-        // To the end of the smallest of them: others of the set may be smaller.
-        let listed = self.label.members[places.clone()].iter().map(|listed| listed.size);
+    pub fn first(&self, places: Range<usize>) -> Vec<Part<D>> {
+        let extent = self.extent(places.clone());
+        self.parts(places, extent)
+    }
+
+    /// The first extent of one of the drives of an array that has those in `of`.
+    pub fn first_of(&self, of: Range<usize>, place: usize) -> Option<Part<D>> {
+        let extent = self.extent(of);
+        self.parts(place..place + 1, extent).pop()
+    }
+
+    /// The first extents of an array's drives: to the end of the smallest of them. Others of the
+    /// set may be smaller.
+    fn extent(&self, of: Range<usize>) -> Extent {
+        let listed = self.label.members[of].iter().map(|listed| listed.size);
         let end = end_area(listed.min().unwrap_or(0));
         let offset = self.label.zones.offset;
-        self.parts(places, Extent { offset, len: end.saturating_sub(offset) })
+        Extent { offset, len: end.saturating_sub(offset) }
     }
 
     /// The second extents.
-    pub fn second(&self, places: std::ops::Range<usize>) -> Vec<Part<D>> {
+    pub fn second(&self, places: Range<usize>) -> Vec<Part<D>> {
         self.parts(places, self.label.meta)
     }
 
-    fn parts(&self, places: std::ops::Range<usize>, extent: Extent) -> Vec<Part<D>> {
+    fn parts(&self, places: Range<usize>, extent: Extent) -> Vec<Part<D>> {
         let there = self.drives[places].iter().flatten();
         there.map(|drive| Part::new(drive.clone(), extent)).collect()
     }

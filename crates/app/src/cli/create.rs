@@ -37,7 +37,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME", default_value = "fusion",
         value_parser = PossibleValuesParser::new(names()))]
     scheme: String,
-    /// fusion, log-mirror: drives that may die without loss, 1 (RAID5) or 2 (RAID6) [default: 1]
+    /// fusion, log-mirror, steering: drives that may die without loss, 1 (RAID5) or 2 (RAID6) [default: 1]
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=2))]
     parity: Option<u8>,
     /// fusion: blocks in a stripe, parity included [default: six data blocks, or what the drives
@@ -48,6 +48,10 @@ pub struct Args {
     /// hybrid: drives of the mirrors, the first ones given [default: about 30 % of them]
     #[arg(long, value_name = "N")]
     mirrors: Option<u16>,
+    /// steering: bytes of every drive where writes go that are meant for a drive that collects
+    /// garbage, or 'dedicated' for the last drive [default: a fiftieth of the drives]
+    #[arg(long, value_name = "SIZE|dedicated")]
+    staging: Option<other::StagingArg>,
     /// Size of a block: a power of two from 4K to 1M
     #[arg(long, value_name = "SIZE", default_value = "64K")]
     block_size: Size,
@@ -79,9 +83,9 @@ pub fn run(args: &Args) -> Outcome<Exit> {
     if let Some(scheme) = Scheme::named(&args.scheme) {
         return other::run(args, scheme);
     }
-    if args.mirrors.is_some() {
-        let what = "scheme fusion has no tier of mirrors";
-        return Err(Failure::usage("--mirrors", what).hint("leave it out"));
+    let of_others = [("--mirrors", args.mirrors.is_some()), ("--staging", args.staging.is_some())];
+    if let Some((option, _)) = of_others.iter().find(|(_, given)| *given) {
+        return Err(Failure::usage(option, "scheme fusion has no such thing").hint("leave it out"));
     }
     let spec = spec(args)?;
     let targets = target::resolve(&args.drives)?;

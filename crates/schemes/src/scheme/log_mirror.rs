@@ -320,7 +320,8 @@ impl<E: Env> Store for LogMirror<E> {
     }
 
     async fn work(&self) -> Result<bool, StoreError> {
-        self.inner.work().await
+        let Inner { array, mirror, .. } = &*self.inner;
+        Ok(self.inner.work().await? || array.resync().await? || mirror.resync().await?)
     }
 
     fn owed(&self) -> u64 {

@@ -19,10 +19,12 @@ use classical::array;
 use classical::{CreateSpec, Redundancy, WriteHole};
 use format::{
     INCOMPAT_GROUPS, INCOMPAT_SET, SCHEME_CACHED_RAID5, SCHEME_HYBRID, SCHEME_LOG_MIRROR,
-    SCHEME_MIRRORS, SCHEME_N_RAID5, SCHEME_PARITY1, SCHEME_PARITY2, SCHEME_STRIPES, Superblock,
+    SCHEME_MIRRORS, SCHEME_N_RAID5, SCHEME_PARITY1, SCHEME_PARITY2, SCHEME_STEERING,
+    SCHEME_STRIPES, Superblock,
 };
-use io::Env;
+use io::{Drive, Env};
 
+use self::steering::Staging;
 use crate::any::AnyStore;
 use crate::store::StoreError;
 
@@ -40,10 +42,11 @@ pub enum Scheme {
     Hybrid,
     LogMirror,
     CachedRaid5,
+    Steering,
 }
 
 impl Scheme {
-    pub const ALL: [Scheme; 11] = [
+    pub const ALL: [Scheme; 12] = [
         Scheme::Raid0,
         Scheme::Raid1,
         Scheme::Raid10,
@@ -55,6 +58,7 @@ impl Scheme {
         Scheme::Hybrid,
         Scheme::LogMirror,
         Scheme::CachedRaid5,
+        Scheme::Steering,
     ];
 
     pub fn name(self) -> &'static str {
@@ -70,6 +74,7 @@ impl Scheme {
             Scheme::Hybrid => "hybrid",
             Scheme::LogMirror => "log-mirror",
             Scheme::CachedRaid5 => "cached-raid5",
+            Scheme::Steering => "steering",
         }
     }
 
@@ -92,6 +97,7 @@ impl Scheme {
             (SCHEME_HYBRID, INCOMPAT_SET) => Some(Scheme::Hybrid),
             (SCHEME_LOG_MIRROR, INCOMPAT_SET) => Some(Scheme::LogMirror),
             (SCHEME_CACHED_RAID5, INCOMPAT_SET) => Some(Scheme::CachedRaid5),
+            (SCHEME_STEERING, INCOMPAT_SET) => Some(Scheme::Steering),
             _ => None,
         }
     }
@@ -106,7 +112,11 @@ impl Scheme {
             Scheme::Raid6 => raid6::shape(drives, width),
             Scheme::Raid50 => raid50::shape(drives, width),
             Scheme::Raid60 => raid60::shape(drives, width),
-            Scheme::NRaid5 | Scheme::Hybrid | Scheme::LogMirror | Scheme::CachedRaid5 => {
+            Scheme::NRaid5
+            | Scheme::Hybrid
+            | Scheme::LogMirror
+            | Scheme::CachedRaid5
+            | Scheme::Steering => {
                 return None;
             }
         })
@@ -114,13 +124,19 @@ impl Scheme {
 
     /// Whether drives can be told to form groups of a width.
     pub fn has_groups(self) -> bool {
-        use Scheme::{CachedRaid5, Hybrid, NRaid5, Raid10, Raid50, Raid60};
-        matches!(self, Raid10 | Raid50 | Raid60 | NRaid5 | Hybrid | CachedRaid5)
+        use Scheme::{CachedRaid5, Hybrid, NRaid5, Raid10, Raid50, Raid60, Steering};
+        matches!(self, Raid10 | Raid50 | Raid60 | NRaid5 | Hybrid | CachedRaid5 | Steering)
     }
 }
 
 /// What `fusion` has for a block, so that schemes compare.
 pub const CHUNK_DEFAULT: u64 = 64 << 10;
+
+/// A fiftieth of every drive is for staging unless said otherwise: some seconds of writes to one
+/// drive that collects garbage.
+const STAGING_PART: u64 = 50;
+/// Less has no room for a few long requests and their headers.
+const STAGING_MIN: u64 = 8 << 20;
 
 /// What a pool is to be like.
 #[derive(Clone, Debug)]
@@ -133,14 +149,17 @@ pub struct Spec {
     pub chunk: u64,
     /// Of `hybrid`: drives of the mirrors.
     pub split: Option<usize>,
-    /// Of `log-mirror`: 1 (RAID5) or 2 (RAID6).
+    /// Of `log-mirror` and `steering`: 1 (RAID5) or 2 (RAID6).
     pub parity: Option<usize>,
+    /// Of `steering`.
+    pub staging: Option<Staging>,
 }
 
 impl Spec {
     pub fn new(name: &str, scheme: Scheme) -> Spec {
         let name = name.to_owned();
-        Spec { name, scheme, width: None, chunk: CHUNK_DEFAULT, split: None, parity: None }
+        let chunk = CHUNK_DEFAULT;
+        Spec { name, scheme, width: None, chunk, split: None, parity: None, staging: None }
     }
 
     /// The array of a scheme that is one.
@@ -158,7 +177,11 @@ impl Spec {
         if self.width.is_some() && !self.scheme.has_groups() {
             return refuse("groups of drives", "leave --width out");
         }
-        if self.parity.is_some() && self.scheme != Scheme::LogMirror {
+        if self.staging.is_some() && self.scheme != Scheme::Steering {
+            return refuse("staging space", "leave --staging out");
+        }
+        let parities = matches!(self.scheme, Scheme::LogMirror | Scheme::Steering);
+        if self.parity.is_some() && !parities {
             return refuse("choice of parity", "leave --parity out");
         }
         if self.split.is_some() && self.scheme != Scheme::Hybrid {
@@ -173,6 +196,9 @@ impl Spec {
         match self.scheme {
             Scheme::NRaid5 => n_raid5::create(env, drives, self).await?,
             Scheme::Hybrid => hybrid::create(env, drives, &self.hybrid(drives.len())?).await?,
+            Scheme::Steering => {
+                steering::create(env, drives, &self.steering(drives)?).await?;
+            }
             Scheme::CachedRaid5 => {
                 cached_raid5::create(env, drives, &self.cached_raid5(drives.len())).await?;
             }
@@ -187,6 +213,17 @@ impl Spec {
         let store = AnyStore::open(env, drives.to_vec(), OpenOptions::default()).await?;
         crate::volumes::format(env, &store).await?;
         crate::store::Store::close(&store).await
+    }
+
+    fn steering<D: Drive>(&self, drives: &[D]) -> Result<steering::Spec, StoreError> {
+        let smallest = drives.iter().map(|drive| drive.geometry().size).min().unwrap_or(0);
+        let reserved = (smallest / STAGING_PART).max(STAGING_MIN);
+        let staging = self.staging.unwrap_or(Staging::Reserved { bytes: reserved });
+        let array = drives.len().saturating_sub(usize::from(staging == Staging::Dedicated));
+        let redundancy = Redundancy::Parity(self.parity.unwrap_or(1));
+        let (name, chunk) = (self.name.clone(), self.chunk);
+        let width = self.width.unwrap_or(array);
+        Ok(steering::Spec { name, redundancy, width, chunk, staging })
     }
 
     fn cached_raid5(&self, drives: usize) -> cached_raid5::Spec {

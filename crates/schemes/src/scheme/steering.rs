@@ -247,6 +247,10 @@ impl<E: Env> Store for Steering<E> {
         self.inner.array.size()
     }
 
+    fn unit(&self) -> u64 {
+        self.inner.array.grid().stripe_bytes()
+    }
+
     async fn read(&self, offset: u64, len: u64) -> Result<Buf, StoreError> {
         check_range(offset, len, self.size())?;
         let tickets = self.note_read(offset, len);
@@ -285,7 +289,7 @@ impl<E: Env> Store for Steering<E> {
 
     /// Rebuilds some rows of a new drive, or reclaims one run of one drive that is not busy.
     async fn work(&self) -> Result<bool, StoreError> {
-        if self.rebuild_some().await {
+        if self.inner.array.resync().await? || self.rebuild_some().await {
             return Ok(true);
         }
         let next = &self.inner.next;
@@ -300,6 +304,30 @@ impl<E: Env> Store for Steering<E> {
             }
         }
         Ok(false)
+    }
+
+    fn owed(&self) -> u64 {
+        Store::owed(&self.inner.array)
+    }
+
+    fn margin(&self) -> usize {
+        Store::margin(&self.inner.array)
+    }
+
+    fn shape(&self) -> String {
+        let staging = match self.inner.stage.dedicated {
+            Some(drive) => format!("drive {drive} for staging"),
+            None => "staging space on every drive".to_owned(),
+        };
+        format!("{}, {staging}", self.inner.array.grid())
+    }
+
+    fn steers(&self) -> bool {
+        true
+    }
+
+    fn steer(&self, drive: usize, slow: bool) {
+        self.set_busy(drive, slow);
     }
 
     fn lost(&self) -> Vec<usize> {

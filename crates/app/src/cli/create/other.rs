@@ -1,8 +1,11 @@
 //! `create` for schemes other than `fusion`.
 
+use std::str::FromStr;
+
 use io::Geometry;
 use io::uring::UringEnv;
 use schemes::plan::Plan;
+use schemes::scheme::steering::Staging;
 use schemes::scheme::{Scheme, Spec};
 
 use super::Args;
@@ -13,6 +16,22 @@ use crate::exit::Exit;
 use crate::explain;
 use crate::render::print;
 use crate::size::Size;
+
+/// `dedicated`, or so many bytes of every drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StagingArg(Staging);
+
+impl FromStr for StagingArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<StagingArg, String> {
+        if text == "dedicated" {
+            return Ok(StagingArg(Staging::Dedicated));
+        }
+        let size: Size = text.parse()?;
+        Ok(StagingArg(Staging::Reserved { bytes: size.0 }))
+    }
+}
 
 pub fn run(args: &Args, scheme: Scheme) -> Outcome<Exit> {
     let given = [
@@ -30,6 +49,7 @@ pub fn run(args: &Args, scheme: Scheme) -> Outcome<Exit> {
         chunk: args.block_size.0,
         split: args.mirrors.map(usize::from),
         parity: args.parity.map(usize::from),
+        staging: args.staging.map(|staging| staging.0),
     };
     let targets = target::resolve(&args.drives)?;
     let env = crate::cli::environment()?;

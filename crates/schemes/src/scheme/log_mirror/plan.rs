@@ -98,7 +98,7 @@ fn patching(grid: &Grid, runs: &[Range<u64>]) -> u64 {
         let shares = grid.split(run.start, run.end - run.start);
         let pieces: Vec<Piece> =
             shares.iter().flat_map(|share| &share.pieces).map(|(piece, _)| *piece).collect();
-        let plan = plan(&pieces, data, parity, &[]);
+        let plan = plan(&pieces, data, parity, &[], &[]);
         let read: u64 = plan.reads.iter().map(|read| read.end - read.start).sum();
         let hull = plan.hull.end - plan.hull.start;
         let told = if plan.way == Way::Full { 0 } else { PAGE + hull };

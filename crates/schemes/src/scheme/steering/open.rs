@@ -138,10 +138,10 @@ async fn new_stage<D: Drive>(
 ) -> Result<Stage<D>, StoreError> {
     let (count, split) = (set.len(), usize::from(set.label.group));
     let dedicated = (split < count).then_some(split);
-    let one = |parts: Vec<Part<D>>| parts.into_iter().next();
     let holders: Vec<Holder<D>> = (0..count)
         .map(|at| {
-            let (second, first) = (one(set.second(at..at + 1)), one(set.first(at..at + 1)));
+            let of = if at < split { 0..split } else { split..count };
+            let (second, first) = (set.second(at..at + 1).pop(), set.first_of(of, at));
             holder(second, first, (dedicated.is_some(), dedicated == Some(at)), grid.chunk)
         })
         .collect();
@@ -197,7 +197,7 @@ pub async fn open<E: Env>(
         return Err(StoreError::NoLabel);
     }
     let firsts: Vec<Option<Part<E::Drive>>> =
-        (0..split).map(|at| set.first(at..at + 1).into_iter().next()).collect();
+        (0..split).map(|at| set.first_of(0..split, at)).collect();
     let Some((label, grid)) = inner_label(&firsts).await.filter(|(_, grid)| grid.drives == split)
     else {
         return Err(ArrayError::NoLabel.into());

@@ -33,8 +33,9 @@ impl<E: Env> Steering<E> {
         }
         let next = set.borrow().with(env, place, new.clone())?;
         next.write_labels().await?;
-        let (part, head) =
-            (next.first(place..place + 1).pop(), next.second(place..place + 1).pop());
+        let split = stage.targets.len();
+        let of = if place < split { 0..split } else { split..next.len() };
+        let (part, head) = (next.first_of(of, place), next.second(place..place + 1).pop());
         *set.borrow_mut() = next;
         let parts = part.zip(head).filter(|_| place < stage.targets.len());
         let Some((part, head)) = parts else { return Ok(()) };
