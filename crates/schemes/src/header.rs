@@ -31,6 +31,7 @@ headers! {
     "steering": "scheme/steering.rs",
     "cached-raid5": "scheme/cached_raid5.rs",
     "log-mirror": "scheme/log_mirror.rs",
+    "alternate": "scheme/alternate.rs",
 }
 
 /// What every header says, by the words that begin it.

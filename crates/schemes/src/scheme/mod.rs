@@ -6,6 +6,7 @@ pub mod cached_raid5;
 pub mod hybrid;
 pub mod log_mirror;
 pub mod n_raid5;
+pub mod alternate;
 pub mod raid0;
 pub mod raid1;
 pub mod raid10;

@@ -3,6 +3,7 @@
 
 mod cached_raid5;
 mod hybrid;
+mod alternate;
 mod in_place;
 mod log_mirror;
 mod n_raid5;
