@@ -99,7 +99,9 @@ impl<E: Env> Read<E> {
         let (mut ranges, mut entries) = (Vec::new(), Vec::new());
         let (mut edges, mut last_edges) = (Vec::new(), Vec::new());
         for found in &self.found {
-            let data = log.read(found.place.at, found.data).await?;
+            let in_place = found.kind == DATA && found.place.at < page.replay;
+            let data = if in_place { 0 } else { found.data };
+            let data = log.read(found.place.at, data).await?;
             let told = match found.kind {
                 DATA | EDGE if found.len == found.data && found.len > 0 => {
                     vec![(found.address, found.len)]
@@ -112,7 +114,7 @@ impl<E: Env> Read<E> {
             }
             ranges.extend(told);
             match found.kind {
-                DATA if found.place.at >= page.replay => entries.push((found.address, data)),
+                DATA if !in_place => entries.push((found.address, data)),
                 EDGE => edges.push((found.address, data)),
                 // A batch begins: the one before was through.
                 RANGES => last_edges = std::mem::take(&mut edges),

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use classical::Array;
 use format::Uuid;
 use futures_util::future::join_all;
-use io::sync::Turn;
+use io::sync::{Permit, Turn};
 use io::{Buf, BufMut, Env};
 
 use super::cache::{Batch, Entry};
@@ -219,9 +219,10 @@ impl<E: Env> Replica<E> {
     }
 
     /// Everything up to here is in place: a crash must not bring older data back over it.
-    /// Where replay is to begin, if that changes.
-    pub async fn in_place(&self, to: u64) -> Option<u64> {
-        let _turn = self.log_turn.lock().await;
+    /// Where replay is to begin, if that changes: the page says so before the turn is given back.
+    /// A flush meanwhile would count on what is in place.
+    pub async fn in_place(&self, to: u64) -> (Permit, Option<u64>) {
+        let turn = self.log_turn.lock().await;
         let mut state = self.state.borrow_mut();
         state.logged = state.logged.max(to);
         let before = state.data.len();
@@ -230,7 +231,8 @@ impl<E: Env> Replica<E> {
         }
         // Nothing is being appended: what comes lies behind the end.
         let first = state.data.front().map(|(_, at)| *at);
-        (state.data.len() < before).then(|| first.unwrap_or_else(|| self.log.end()))
+        let changes = state.data.len() < before;
+        (turn, changes.then(|| first.unwrap_or_else(|| self.log.end())))
     }
 
     /// All living replicas have everything up to here. Frees what is needless, if it is much, or

@@ -158,10 +158,12 @@ impl<E: Env> Inner<E> {
         }
         replica.log_ranges(batch.to, &whole_pages(&batch.pieces)).await?;
         replica.put(self.base, &batch.pieces).await?;
-        if let Some(replay) = replica.in_place(batch.to).await {
+        let (no_flush, replay) = replica.in_place(batch.to).await;
+        if let Some(replay) = replay {
             let _turn = self.page_turn.lock().await;
             self.write_page(side, |page| page.replay = replay).await?;
         }
+        drop(no_flush);
         let mut applied = self.applied.get();
         applied[side] = batch.to;
         self.applied.set(applied);
