@@ -3,6 +3,7 @@
 use classical::Array;
 use io::{Buf, Env};
 
+use crate::scheme::alternate::{self, Alternate};
 use crate::scheme::cached_raid5::CachedRaid5;
 use crate::scheme::hybrid::Hybrid;
 use crate::scheme::log_mirror::policy::Policy;
@@ -92,6 +93,7 @@ stores! {
     InPlace(Array<E>),
     NRaid5(NRaid5<E>),
     Hybrid(Hybrid<E>),
+    Alternate(Alternate<E>),
     Steering(Steering<E>),
     CachedRaid5(CachedRaid5<E>),
     LogMirror(LogMirror<E>),
@@ -128,6 +130,11 @@ impl<E: Env> AnyStore<E> {
                 let write_hole = options.write_hole;
                 let options = steering::Options { write_hole, ..steering::Options::default() };
                 Ok(AnyStore::Steering(steering::open(env, drives, options).await?))
+            }
+            Scheme::Alternate => {
+                let arrays = options.into();
+                let options = alternate::Options { arrays, ..alternate::Options::default() };
+                Ok(AnyStore::Alternate(Alternate::open(env, drives, options).await?))
             }
             Scheme::Hybrid => {
                 Ok(AnyStore::Hybrid(Hybrid::open(env, drives, options.into()).await?))

@@ -28,10 +28,10 @@ headers! {
     "raid60": "scheme/raid60.rs",
     "n-raid5": "scheme/n_raid5.rs",
     "hybrid": "scheme/hybrid.rs",
+    "alternate": "scheme/alternate.rs",
     "steering": "scheme/steering.rs",
     "cached-raid5": "scheme/cached_raid5.rs",
     "log-mirror": "scheme/log_mirror.rs",
-    "alternate": "scheme/alternate.rs",
 }
 
 /// What every header says, by the words that begin it.

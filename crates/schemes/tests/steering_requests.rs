@@ -31,6 +31,7 @@ impl Bench {
         let spec = Spec { name: "tank".into(), redundancy, width, chunk: CHUNK, staging };
         env.block_on(create(&env, &drives, &spec)).expect("it fits");
         let store = env.block_on(open(&env, drives, Options::default())).expect("it opens");
+        while env.block_on(store.work()).expect("agrees") {}
         let bench = Bench { env, disks, store };
         // The region is marked from now on.
         bench.write(0, KIB * 4);

@@ -37,7 +37,8 @@ pub struct Args {
     #[arg(long, value_name = "NAME", default_value = "fusion",
         value_parser = PossibleValuesParser::new(names()))]
     scheme: String,
-    /// fusion, log-mirror, steering: drives that may die without loss, 1 (RAID5) or 2 (RAID6) [default: 1]
+    /// fusion, log-mirror, steering: drives that may die without loss, 1 (RAID5) or 2 (RAID6)
+    /// [default: 1]; alternate: of each replica [default: none]
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=2))]
     parity: Option<u8>,
     /// fusion: blocks in a stripe, parity included [default: six data blocks, or what the drives

@@ -6,7 +6,7 @@ use crate::nbd::{Client, FUA};
 use crate::support::{Scratch, check_page};
 
 /// Scheme, number of drives, and drives it can do without, all at once.
-const SCHEMES: [(&str, usize, &[usize]); 12] = [
+const SCHEMES: [(&str, usize, &[usize]); 13] = [
     ("raid0", 3, &[]),
     ("raid1", 3, &[0, 2]),
     ("raid10", 4, &[0, 3]),
@@ -18,6 +18,7 @@ const SCHEMES: [(&str, usize, &[usize]); 12] = [
     ("hybrid", 6, &[1, 3]),
     ("log-mirror", 6, &[2, 5]),
     ("steering", 5, &[3]),
+    ("alternate", 4, &[1]),
     ("cached-raid5", 5, &[0, 4]),
 ];
 

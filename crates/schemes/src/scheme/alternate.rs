@@ -46,7 +46,8 @@ use futures_util::future::join_all;
 use io::sync::Turn;
 use io::{Buf, BufMut, Env, Nanos};
 
-use self::cache::{CACHE_MIN, Cache, ENTRY_MAX};
+pub use self::cache::CACHE_MIN;
+use self::cache::{Cache, ENTRY_MAX};
 use self::page::Page;
 use self::recover::Recovered;
 use self::replica::{Replica, log_bytes, page_place};
@@ -63,7 +64,7 @@ const SIDES: [usize; 2] = [0, 1];
 /// do, short enough that seconds of writes fit into memory.
 const T_MIN: Nanos = Nanos::from_millis(500);
 /// Writes of two windows of an SSD at 64 MiB/s.
-const CACHE: u64 = 64 << 20;
+pub const CACHE: u64 = 64 << 20;
 /// Most that may wait in memory.
 const CACHE_MAX: u64 = 4 << 30;
 

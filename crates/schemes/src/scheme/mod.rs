@@ -2,11 +2,11 @@
 //! write, what is durable at acknowledgement, what survives one and two failures, device writes
 //! per user write, and the source. `header` makes documentation of them.
 
+pub mod alternate;
 pub mod cached_raid5;
 pub mod hybrid;
 pub mod log_mirror;
 pub mod n_raid5;
-pub mod alternate;
 pub mod raid0;
 pub mod raid1;
 pub mod raid10;
@@ -19,9 +19,9 @@ pub mod steering;
 use classical::array;
 use classical::{CreateSpec, Redundancy, WriteHole};
 use format::{
-    INCOMPAT_GROUPS, INCOMPAT_SET, SCHEME_CACHED_RAID5, SCHEME_HYBRID, SCHEME_LOG_MIRROR,
-    SCHEME_MIRRORS, SCHEME_N_RAID5, SCHEME_PARITY1, SCHEME_PARITY2, SCHEME_STEERING,
-    SCHEME_STRIPES, Superblock,
+    INCOMPAT_GROUPS, INCOMPAT_SET, SCHEME_ALTERNATE, SCHEME_CACHED_RAID5, SCHEME_HYBRID,
+    SCHEME_LOG_MIRROR, SCHEME_MIRRORS, SCHEME_N_RAID5, SCHEME_PARITY1, SCHEME_PARITY2,
+    SCHEME_STEERING, SCHEME_STRIPES, Superblock,
 };
 use io::{Drive, Env};
 
@@ -44,10 +44,11 @@ pub enum Scheme {
     LogMirror,
     CachedRaid5,
     Steering,
+    Alternate,
 }
 
 impl Scheme {
-    pub const ALL: [Scheme; 12] = [
+    pub const ALL: [Scheme; 13] = [
         Scheme::Raid0,
         Scheme::Raid1,
         Scheme::Raid10,
@@ -60,6 +61,7 @@ impl Scheme {
         Scheme::LogMirror,
         Scheme::CachedRaid5,
         Scheme::Steering,
+        Scheme::Alternate,
     ];
 
     pub fn name(self) -> &'static str {
@@ -76,6 +78,7 @@ impl Scheme {
             Scheme::LogMirror => "log-mirror",
             Scheme::CachedRaid5 => "cached-raid5",
             Scheme::Steering => "steering",
+            Scheme::Alternate => "alternate",
         }
     }
 
@@ -99,6 +102,7 @@ impl Scheme {
             (SCHEME_LOG_MIRROR, INCOMPAT_SET) => Some(Scheme::LogMirror),
             (SCHEME_CACHED_RAID5, INCOMPAT_SET) => Some(Scheme::CachedRaid5),
             (SCHEME_STEERING, INCOMPAT_SET) => Some(Scheme::Steering),
+            (SCHEME_ALTERNATE, INCOMPAT_SET) => Some(Scheme::Alternate),
             _ => None,
         }
     }
@@ -117,7 +121,8 @@ impl Scheme {
             | Scheme::Hybrid
             | Scheme::LogMirror
             | Scheme::CachedRaid5
-            | Scheme::Steering => {
+            | Scheme::Steering
+            | Scheme::Alternate => {
                 return None;
             }
         })
@@ -136,6 +141,8 @@ pub const CHUNK_DEFAULT: u64 = 64 << 10;
 /// A fiftieth of every drive is for staging unless said otherwise: some seconds of writes to one
 /// drive that collects garbage.
 const STAGING_PART: u64 = 50;
+/// A replica has a log of four times the cache: a sixteenth of it at most.
+const CACHE_PART: u64 = 64;
 /// Less has no room for a few long requests and their headers.
 const STAGING_MIN: u64 = 8 << 20;
 
@@ -150,7 +157,8 @@ pub struct Spec {
     pub chunk: u64,
     /// Of `hybrid`: drives of the mirrors.
     pub split: Option<usize>,
-    /// Of `log-mirror` and `steering`: 1 (RAID5) or 2 (RAID6).
+    /// Of `log-mirror` and `steering`: 1 (RAID5) or 2 (RAID6). Of `alternate`, of each replica;
+    /// without it none.
     pub parity: Option<usize>,
     /// Of `steering`.
     pub staging: Option<Staging>,
@@ -181,7 +189,8 @@ impl Spec {
         if self.staging.is_some() && self.scheme != Scheme::Steering {
             return refuse("staging space", "leave --staging out");
         }
-        let parities = matches!(self.scheme, Scheme::LogMirror | Scheme::Steering);
+        use Scheme::{Alternate, LogMirror, Steering};
+        let parities = matches!(self.scheme, LogMirror | Steering | Alternate);
         if self.parity.is_some() && !parities {
             return refuse("choice of parity", "leave --parity out");
         }
@@ -199,6 +208,9 @@ impl Spec {
             Scheme::Hybrid => hybrid::create(env, drives, &self.hybrid(drives.len())?).await?,
             Scheme::Steering => {
                 steering::create(env, drives, &self.steering(drives)?).await?;
+            }
+            Scheme::Alternate => {
+                alternate::create(env, drives, &self.alternate(drives)).await?;
             }
             Scheme::CachedRaid5 => {
                 cached_raid5::create(env, drives, &self.cached_raid5(drives.len())).await?;
@@ -225,6 +237,14 @@ impl Spec {
         let (name, chunk) = (self.name.clone(), self.chunk);
         let width = self.width.unwrap_or(array);
         Ok(steering::Spec { name, redundancy, width, chunk, staging })
+    }
+
+    fn alternate<D: Drive>(&self, drives: &[D]) -> alternate::Spec {
+        let half = drives.len() / 2;
+        let replica: u64 = drives[..half].iter().map(|drive| drive.geometry().size).sum();
+        let cache = (replica / CACHE_PART).clamp(alternate::CACHE_MIN, alternate::CACHE);
+        let (chunk, parity) = (self.chunk, self.parity.unwrap_or(0));
+        alternate::Spec { chunk, parity, cache, ..alternate::Spec::new(&self.name, half) }
     }
 
     fn cached_raid5(&self, drives: usize) -> cached_raid5::Spec {

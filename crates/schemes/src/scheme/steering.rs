@@ -289,7 +289,9 @@ impl<E: Env> Store for Steering<E> {
 
     /// Rebuilds some rows of a new drive, or reclaims one run of one drive that is not busy.
     async fn work(&self) -> Result<bool, StoreError> {
-        if self.inner.array.resync().await? || self.rebuild_some().await {
+        // Looking at what a crash left can wait until no drive is busy.
+        let busy = self.inner.stage.holders.iter().any(|holder| holder.busy.get());
+        if self.rebuild_some().await || !busy && self.inner.array.resync().await? {
             return Ok(true);
         }
         let next = &self.inner.next;

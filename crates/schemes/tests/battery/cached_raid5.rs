@@ -5,7 +5,7 @@ use io::virt::{VirtDrive, VirtEnv};
 use schemes::StoreError;
 use schemes::scheme::cached_raid5::{self, CachedRaid5, Spec};
 
-use crate::world::{CHUNK, Subject, battery};
+use crate::world::{CHUNK, Subject, battery, battery_variant};
 
 #[derive(Clone, Copy)]
 struct Cached {
@@ -60,7 +60,7 @@ fn cached_raid5() {
 /// Sixty lines fit the cache, twice as many are written.
 #[test]
 fn cached_raid5_without_room() {
-    battery(Cached {
+    battery_variant(Cached {
         name: "cached_raid5_without_room",
         parity_width: 5,
         drive: 5 << 20,

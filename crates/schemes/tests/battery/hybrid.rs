@@ -5,7 +5,7 @@ use io::virt::{VirtDrive, VirtEnv};
 use schemes::StoreError;
 use schemes::scheme::hybrid::{self, Spec, Tuning};
 
-use crate::world::{CHUNK, Subject, battery};
+use crate::world::{CHUNK, Subject, battery, battery_variant};
 
 #[derive(Clone, Copy)]
 struct Hybrid {
@@ -75,7 +75,7 @@ fn hybrid() {
 
 #[test]
 fn hybrid_of_groups() {
-    battery(Hybrid {
+    battery_variant(Hybrid {
         name: "hybrid_of_groups",
         split: 4,
         parity_width: 3,
@@ -88,7 +88,7 @@ fn hybrid_of_groups() {
 /// Nine stripes fit the mirrors, and more than twice as many are written; the paper's threshold.
 #[test]
 fn hybrid_without_room() {
-    battery(Hybrid {
+    battery_variant(Hybrid {
         name: "hybrid_without_room",
         split: 2,
         parity_width: 4,

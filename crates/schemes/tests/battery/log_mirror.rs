@@ -9,7 +9,7 @@ use schemes::scheme::log_mirror::policy::Policy;
 use schemes::scheme::log_mirror::{LogMirror, Options, Spec, create};
 use schemes::{Store, StoreError};
 
-use crate::world::{CHUNK, Subject, battery};
+use crate::world::{CHUNK, Subject, battery, battery_variant};
 
 #[derive(Clone, Copy)]
 struct Mirrored {
@@ -99,5 +99,5 @@ fn log_mirror() {
 #[test]
 fn log_mirror_of_two_parities() {
     let policy = Policy::default();
-    battery(Mirrored { data_drives: 5, parity: 2, log_bytes: 2 << 20, policy });
+    battery_variant(Mirrored { data_drives: 5, parity: 2, log_bytes: 2 << 20, policy });
 }

@@ -1,9 +1,9 @@
 //! One battery over every scheme that runs on real drives: 200 worlds each, more with
 //! `SCHEME_SEEDS=N`.
 
+mod alternate;
 mod cached_raid5;
 mod hybrid;
-mod alternate;
 mod in_place;
 mod log_mirror;
 mod n_raid5;

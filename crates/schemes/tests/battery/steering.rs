@@ -11,7 +11,7 @@ use io::{Env, Nanos};
 use schemes::scheme::steering::{Options, Spec, Staging, Steering, create, open};
 use schemes::{Store, StoreError};
 
-use crate::world::{CHUNK, Subject, battery, one};
+use crate::world::{CHUNK, Subject, battery, battery_variant, one};
 
 #[derive(Clone, Copy)]
 struct Steered {
@@ -147,7 +147,7 @@ fn steering_raid5_dedicated() {
 #[test]
 fn steering_raid6_dedicated() {
     let (redundancy, staging) = (Redundancy::Parity(2), Staging::Dedicated);
-    battery(Steered {
+    battery_variant(Steered {
         name: "steering raid6, dedicated",
         redundancy,
         width: 5,
@@ -159,7 +159,7 @@ fn steering_raid6_dedicated() {
 #[test]
 fn steering_raid1_dedicated() {
     let (redundancy, staging) = (Redundancy::Mirror, Staging::Dedicated);
-    battery(Steered {
+    battery_variant(Steered {
         name: "steering raid1, dedicated",
         redundancy,
         width: 3,
@@ -171,11 +171,11 @@ fn steering_raid1_dedicated() {
 #[test]
 fn steering_raid10_reserved() {
     let (redundancy, staging) = (Redundancy::Mirror, RESERVED);
-    battery(Steered { name: "steering raid10", redundancy, width: 2, groups: 3, staging });
+    battery_variant(Steered { name: "steering raid10", redundancy, width: 2, groups: 3, staging });
 }
 
 #[test]
 fn steering_raid50_reserved() {
     let (redundancy, staging) = (Redundancy::Parity(1), RESERVED);
-    battery(Steered { name: "steering raid50", redundancy, width: 3, groups: 2, staging });
+    battery_variant(Steered { name: "steering raid50", redundancy, width: 3, groups: 2, staging });
 }
