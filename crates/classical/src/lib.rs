@@ -26,6 +26,7 @@ pub mod plan;
 mod read;
 mod rebuild;
 mod resync;
+mod tolerant;
 mod write;
 
 pub use array::{Array, ArrayError, CreateSpec, OpenOptions, WriteHole};

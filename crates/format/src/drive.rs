@@ -66,6 +66,7 @@ pub const SCHEME_HPDA: u16 = 19;
 pub const SCHEME_ALTERNATE: u16 = 20;
 pub const SCHEME_STEERING: u16 = 21;
 pub const SCHEME_N_RAID5: u16 = 22;
+pub const SCHEME_TOLE_RAID: u16 = 23;
 
 const AT_COPY: usize = 10;
 const AT_CRC: usize = 12;
@@ -347,7 +348,7 @@ impl Superblock {
             SCHEME_STRIPES..=SCHEME_PARITY2 => {
                 (INCOMPAT_GROUPS, group > 0 && members.is_multiple_of(group))
             }
-            SCHEME_HYBRID..=SCHEME_N_RAID5 => (INCOMPAT_SET, group <= members),
+            SCHEME_HYBRID..=SCHEME_TOLE_RAID => (INCOMPAT_SET, group <= members),
             unknown => {
                 return Err(FormatError::Invalid { field: "scheme", value: unknown.into() });
             }

@@ -29,7 +29,8 @@ pub use drive::{
     CheckpointRoot, Extent, Features, INCOMPAT_GROUPS, INCOMPAT_LIMITS, INCOMPAT_SET, LABEL_AREA,
     LABEL_LEN, Member, MemberState, SCHEME_ALTERNATE, SCHEME_CACHED_RAID5, SCHEME_FUSION,
     SCHEME_HPDA, SCHEME_HYBRID, SCHEME_LOG_MIRROR, SCHEME_MIRRORS, SCHEME_N_RAID5, SCHEME_PARITY1,
-    SCHEME_PARITY2, SCHEME_STEERING, SCHEME_STRIPES, Superblock, end_area, label_offsets, newest,
+    SCHEME_PARITY2, SCHEME_STEERING, SCHEME_STRIPES, SCHEME_TOLE_RAID, Superblock, end_area,
+    label_offsets, newest,
 };
 pub use entry::{BmtEntry, ENTRY_LEN, PATCH_LEN, Patch};
 pub use error::FormatError;

@@ -93,6 +93,22 @@ fn latin_squares_are_perfect() {
     }
 }
 
+/// FusionRAID Figure 6: a template for 29 drives, filled by Latin squares; a cell through all of
+/// them is a stripe of 4+1, and each of its five drives is known by calculation.
+#[test]
+fn figure_6_a_cell_through_the_squares_is_a_stripe() {
+    let layout = Layout::new(29, 5).expect("29 is prime");
+    assert_eq!(layout.stripes_per_template(), 28 * 29);
+    for (row, column) in (1..29u32).flat_map(|row| (0..29u32).map(move |column| (row, column))) {
+        let stripe = (row - 1) * 29 + column;
+        for square in 0..5 {
+            let drive = (square as u32 * row + column) % 29;
+            assert_eq!(layout.drive(stripe, square), DriveIndex(drive as u16));
+        }
+    }
+    check_stripes(&layout);
+}
+
 /// The bound: no pair of drives meets more than one time plus 2 % too often; one time is the least
 /// that imperfection can be. Up to 20 drives whatever can be perfect is. A spare takes at most two
 /// blocks plus an eighth more than its share.

@@ -10,6 +10,7 @@ use crate::scheme::log_mirror::policy::Policy;
 use crate::scheme::log_mirror::{self, LogMirror};
 use crate::scheme::n_raid5::NRaid5;
 use crate::scheme::steering::{self, Steering};
+use crate::scheme::tole_raid::ToleRaid;
 use crate::scheme::{OpenOptions, Scheme};
 use crate::store::{Counters, Store, StoreError};
 
@@ -92,6 +93,7 @@ macro_rules! stores {
 stores! {
     InPlace(Array<E>),
     NRaid5(NRaid5<E>),
+    ToleRaid(ToleRaid<E>),
     Hybrid(Hybrid<E>),
     Alternate(Alternate<E>),
     Steering(Steering<E>),
@@ -144,6 +146,7 @@ impl<E: Env> AnyStore<E> {
                 let options = log_mirror::Options { arrays, policy };
                 Ok(AnyStore::LogMirror(LogMirror::open(env, drives, options).await?))
             }
+            Scheme::ToleRaid => Ok(AnyStore::ToleRaid(ToleRaid::open(env, drives, options).await?)),
             Scheme::NRaid5 => Ok(AnyStore::NRaid5(NRaid5::open(env, drives, options).await?)),
         }
     }

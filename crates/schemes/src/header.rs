@@ -28,6 +28,7 @@ headers! {
     "raid60": "scheme/raid60.rs",
     "n-raid5": "scheme/n_raid5.rs",
     "hybrid": "scheme/hybrid.rs",
+    "tole-raid": "scheme/tole_raid.rs",
     "alternate": "scheme/alternate.rs",
     "steering": "scheme/steering.rs",
     "cached-raid5": "scheme/cached_raid5.rs",

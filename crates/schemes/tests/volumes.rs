@@ -357,7 +357,7 @@ impl Drop for World {
 }
 
 /// More with SCHEME_SEEDS.
-const SEEDS: u64 = 200;
+const SEEDS: u64 = 100;
 
 #[test]
 fn volumes_hold_what_was_promised_through_cuts_and_want_of_space() {

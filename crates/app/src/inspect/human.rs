@@ -55,7 +55,11 @@ fn fields(label: &Label) -> String {
             if label.clean { "cleanly" } else { "not (open, or crashed)" }
         ),
     );
-    line("created", wall_clock::date(label.created_secs));
+    line("scheme", label.scheme_name.to_owned());
+    // Only `fusion` notes it.
+    if label.created_secs > 0 {
+        line("created", wall_clock::date(label.created_secs));
+    }
     line("block", Size(label.block_size.into()).to_string());
     line("journal", stretch(label.journal.offset, label.journal.len));
     line("metadata", stretch(label.metadata.offset, label.metadata.len));

@@ -2,6 +2,7 @@
 
 use format::{FormatError, LABEL_LEN, MemberState, Superblock, label_offsets};
 use io::Drive;
+use schemes::scheme::Scheme;
 use serde::Serialize;
 
 use crate::error::Outcome;
@@ -83,6 +84,7 @@ pub struct Label {
     pub created_secs: u64,
     pub clean: bool,
     pub scheme: u16,
+    pub scheme_name: &'static str,
     pub shards: u16,
     pub block_size: u32,
     pub zone_bytes: u64,
@@ -109,6 +111,7 @@ impl From<&Superblock> for Label {
             created_secs: label.created_secs,
             clean: label.clean,
             scheme: label.scheme,
+            scheme_name: Scheme::of(label).map_or("fusion", Scheme::name),
             shards: label.shards,
             block_size: label.block_size,
             zone_bytes: label.zone_bytes,

@@ -6,7 +6,7 @@ use crate::nbd::{Client, FUA};
 use crate::support::{Scratch, check_page};
 
 /// Scheme, number of drives, and drives it can do without, all at once.
-const SCHEMES: [(&str, usize, &[usize]); 13] = [
+const SCHEMES: [(&str, usize, &[usize]); 14] = [
     ("raid0", 3, &[]),
     ("raid1", 3, &[0, 2]),
     ("raid10", 4, &[0, 3]),
@@ -15,6 +15,7 @@ const SCHEMES: [(&str, usize, &[usize]); 13] = [
     ("raid50", 6, &[0, 5]),
     ("raid60", 8, &[0, 1, 6, 7]),
     ("n-raid5", 6, &[1, 3]),
+    ("tole-raid", 4, &[3]),
     ("hybrid", 6, &[1, 3]),
     ("log-mirror", 6, &[2, 5]),
     ("steering", 5, &[3]),
@@ -41,6 +42,7 @@ fn make(scheme: &str, drives: usize) -> Scratch {
 fn every_scheme_serves_volumes_through_crashes_and_losses() {
     for (scheme, drives, gone) in SCHEMES {
         let scratch = make(scheme, drives);
+        scratch.run(&["inspect", "d1"]).expect(0).says(&format!("scheme: {scheme}\n"));
         let socket = scratch.path("run/nbd.sock");
         let server = scratch.serve(&["."]);
         let mut client = Client::open(&socket, "tank/vm");

@@ -6,6 +6,7 @@ mod common;
 mod concurrent;
 mod create;
 mod failures;
+mod figures;
 mod latencies;
 mod limits;
 mod memory;

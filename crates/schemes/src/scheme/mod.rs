@@ -15,13 +15,14 @@ pub mod raid50;
 pub mod raid6;
 pub mod raid60;
 pub mod steering;
+pub mod tole_raid;
 
 use classical::array;
 use classical::{CreateSpec, Redundancy, WriteHole};
 use format::{
     INCOMPAT_GROUPS, INCOMPAT_SET, SCHEME_ALTERNATE, SCHEME_CACHED_RAID5, SCHEME_HYBRID,
     SCHEME_LOG_MIRROR, SCHEME_MIRRORS, SCHEME_N_RAID5, SCHEME_PARITY1, SCHEME_PARITY2,
-    SCHEME_STEERING, SCHEME_STRIPES, Superblock,
+    SCHEME_STEERING, SCHEME_STRIPES, SCHEME_TOLE_RAID, Superblock,
 };
 use io::{Drive, Env};
 
@@ -45,10 +46,11 @@ pub enum Scheme {
     CachedRaid5,
     Steering,
     Alternate,
+    ToleRaid,
 }
 
 impl Scheme {
-    pub const ALL: [Scheme; 13] = [
+    pub const ALL: [Scheme; 14] = [
         Scheme::Raid0,
         Scheme::Raid1,
         Scheme::Raid10,
@@ -62,6 +64,7 @@ impl Scheme {
         Scheme::CachedRaid5,
         Scheme::Steering,
         Scheme::Alternate,
+        Scheme::ToleRaid,
     ];
 
     pub fn name(self) -> &'static str {
@@ -79,6 +82,7 @@ impl Scheme {
             Scheme::CachedRaid5 => "cached-raid5",
             Scheme::Steering => "steering",
             Scheme::Alternate => "alternate",
+            Scheme::ToleRaid => "tole-raid",
         }
     }
 
@@ -103,6 +107,7 @@ impl Scheme {
             (SCHEME_CACHED_RAID5, INCOMPAT_SET) => Some(Scheme::CachedRaid5),
             (SCHEME_STEERING, INCOMPAT_SET) => Some(Scheme::Steering),
             (SCHEME_ALTERNATE, INCOMPAT_SET) => Some(Scheme::Alternate),
+            (SCHEME_TOLE_RAID, INCOMPAT_SET) => Some(Scheme::ToleRaid),
             _ => None,
         }
     }
@@ -122,7 +127,8 @@ impl Scheme {
             | Scheme::LogMirror
             | Scheme::CachedRaid5
             | Scheme::Steering
-            | Scheme::Alternate => {
+            | Scheme::Alternate
+            | Scheme::ToleRaid => {
                 return None;
             }
         })
@@ -205,6 +211,7 @@ impl Spec {
         self.check_options()?;
         match self.scheme {
             Scheme::NRaid5 => n_raid5::create(env, drives, self).await?,
+            Scheme::ToleRaid => tole_raid::create(env, drives, self).await?,
             Scheme::Hybrid => hybrid::create(env, drives, &self.hybrid(drives.len())?).await?,
             Scheme::Steering => {
                 steering::create(env, drives, &self.steering(drives)?).await?;

@@ -8,4 +8,5 @@ mod in_place;
 mod log_mirror;
 mod n_raid5;
 mod steering;
+mod tole_raid;
 mod world;
