@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::marker::PhantomData;
 use std::rc::Rc;
 
 use format::Extent;
@@ -163,30 +164,42 @@ impl<D: Drive> Drive for Part<D> {
     }
 }
 
-/// The same world, whose drives are parts of drives.
+/// The same world with drives of another kind.
 #[derive(Clone)]
-pub struct PartEnv<E>(pub E);
+pub struct EnvOn<E, D> {
+    env: E,
+    drives: PhantomData<fn() -> D>,
+}
 
-impl<E: Env> Env for PartEnv<E> {
-    type Drive = Part<E::Drive>;
+/// A world whose drives are parts of drives.
+pub type PartEnv<E> = EnvOn<E, Part<<E as Env>::Drive>>;
+
+impl<E, D> EnvOn<E, D> {
+    pub fn new(env: E) -> EnvOn<E, D> {
+        EnvOn { env, drives: PhantomData }
+    }
+}
+
+impl<E: Env, D: Drive> Env for EnvOn<E, D> {
+    type Drive = D;
 
     fn now(&self) -> Nanos {
-        self.0.now()
+        self.env.now()
     }
 
     fn recent(&self) -> Nanos {
-        self.0.recent()
+        self.env.recent()
     }
 
     fn sleep_until(&self, deadline: Nanos) -> impl Future<Output = ()> + 'static {
-        self.0.sleep_until(deadline)
+        self.env.sleep_until(deadline)
     }
 
     fn spawn(&self, task: impl Future<Output = ()> + 'static) {
-        self.0.spawn(task);
+        self.env.spawn(task);
     }
 
     fn random(&self) -> u64 {
-        self.0.random()
+        self.env.random()
     }
 }

@@ -2,10 +2,10 @@
 //! planning refuses, with the same words.
 
 use io::drive::check_range;
-use io::{Buf, Drive, DriveError, Durability, Env, Geometry, Nanos, Operation};
+use io::{Buf, Drive, DriveError, Durability, Env, Geometry, Operation};
 
 use crate::any::AnyStore;
-use crate::part::{Part, PartEnv};
+use crate::part::{EnvOn, Part, PartEnv};
 use crate::scheme::{OpenOptions, Spec};
 use crate::store::{Store, StoreError};
 use crate::volumes;
@@ -55,37 +55,12 @@ impl Drive for Blank {
     }
 }
 
-/// The same world, with blank drives.
-#[derive(Clone)]
-struct BlankEnv<E>(E);
-
-impl<E: Env> Env for BlankEnv<E> {
-    type Drive = Blank;
-
-    fn now(&self) -> Nanos {
-        self.0.now()
-    }
-
-    fn recent(&self) -> Nanos {
-        self.0.recent()
-    }
-
-    fn sleep_until(&self, deadline: Nanos) -> impl Future<Output = ()> + 'static {
-        self.0.sleep_until(deadline)
-    }
-
-    fn spawn(&self, task: impl Future<Output = ()> + 'static) {
-        self.0.spawn(task);
-    }
-
-    fn random(&self) -> u64 {
-        self.0.random()
-    }
-}
+/// A world with blank drives.
+type BlankEnv<E> = EnvOn<E, Blank>;
 
 /// Makes the pool on blank drives of these sizes, and looks at it.
 pub async fn plan<E: Env>(env: &E, sizes: &[u64], spec: &Spec) -> Result<Plan, StoreError> {
-    let blank = PartEnv(BlankEnv(env.clone()));
+    let blank = PartEnv::new(BlankEnv::new(env.clone()));
     let part = |size: &u64| Part::whole(Blank { size: size / 4096 * 4096 }).rehearsal();
     let drives: Vec<Part<Blank>> = sizes.iter().map(part).collect();
     spec.create(&blank, &drives).await?;

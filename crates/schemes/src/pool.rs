@@ -148,7 +148,7 @@ impl<E: Env> Pool<E> {
         let newest = labels.iter().flatten().max_by_key(|label| label.generation);
         let label = newest.ok_or(StoreError::NoLabel)?.clone();
         let scheme = Scheme::of(&label).ok_or(StoreError::NoLabel)?;
-        let inside = PartEnv(env.clone());
+        let inside = PartEnv::new(env.clone());
         let store = AnyStore::open(&inside, parts.clone(), options).await?;
         let volumes = Volumes::open(&inside, store).await?;
         let mut places = vec![None; label.members.len()];

@@ -195,7 +195,7 @@ pub async fn create<E: Env>(env: &E, drives: &[E::Drive], spec: &Spec) -> Result
         side: 0,
     };
     let set = Set::plan(env, drives, &named)?;
-    let env = PartEnv(env.clone());
+    let env = PartEnv::new(env.clone());
     let redundancy = Redundancy::Parity(spec.parity);
     let (name, width, chunk) = (spec.name.clone(), spec.drives, spec.chunk);
     let array = CreateSpec { name, redundancy, width, chunk };
@@ -228,7 +228,7 @@ impl<E: Env> Alternate<E> {
         if set.label.scheme != SCHEME_ALTERNATE || 2 * width != set.len() {
             return Err(StoreError::NoLabel);
         }
-        let (env, pool) = (PartEnv(env.clone()), set.label.pool);
+        let (env, pool) = (PartEnv::new(env.clone()), set.label.pool);
         let first = recover::find(&env, &pool, set.first(0..width), options.arrays).await?;
         let second =
             recover::find(&env, &pool, set.first(width..2 * width), options.arrays).await?;

@@ -104,7 +104,7 @@ async fn open_tiers<E: Env>(
     set: &Set<E::Drive>,
     options: OpenOptions,
 ) -> Result<Tiers<E>, StoreError> {
-    let env = PartEnv(env.clone());
+    let env = PartEnv::new(env.clone());
     let cache = Array::open(&env, set.first(0..CACHE), options).await?;
     let parity = Array::open(&env, set.first(CACHE..set.len()), options).await?;
     Ok((cache, parity))
@@ -117,7 +117,7 @@ pub async fn create<E: Env>(env: &E, drives: &[E::Drive], spec: &Spec) -> Result
     let scheme = SCHEME_CACHED_RAID5;
     let plan = SetSpec { name: name.clone(), scheme, split: CACHE, chunk, side: 0 };
     let set = Set::plan(env, drives, &plan)?;
-    let parts = PartEnv(env.clone());
+    let parts = PartEnv::new(env.clone());
     for (places, redundancy, width) in [
         (0..CACHE, Redundancy::Mirror, CACHE),
         (CACHE..set.len(), Redundancy::Parity(1), parity_width),

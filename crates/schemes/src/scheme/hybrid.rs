@@ -82,7 +82,7 @@ async fn open_tiers<E: Env>(
     split: usize,
     options: OpenOptions,
 ) -> Result<Tiers<E>, StoreError> {
-    let env = PartEnv(env.clone());
+    let env = PartEnv::new(env.clone());
     let mirrors = Array::open(&env, set.first(0..split), options).await?;
     let parity = Array::open(&env, set.first(split..set.len()), options).await?;
     Ok((mirrors, parity))
@@ -100,7 +100,7 @@ pub async fn create<E: Env>(env: &E, drives: &[E::Drive], spec: &Spec) -> Result
     let Spec { name, split, parity_width, chunk, tuning } = spec.clone();
     let plan = SetSpec { name: name.clone(), scheme: SCHEME_HYBRID, split, chunk, side: 0 };
     let set = Set::plan(env, drives, &plan)?;
-    let parts = PartEnv(env.clone());
+    let parts = PartEnv::new(env.clone());
     for (places, redundancy, width) in [
         (0..split, Redundancy::Mirror, MIRROR),
         (split..set.len(), Redundancy::Parity(1), parity_width),

@@ -169,7 +169,7 @@ pub async fn create<E: Env>(env: &E, drives: &[E::Drive], spec: &Spec) -> Result
         side: 0,
     };
     let set = Set::plan(env, drives, &named)?;
-    let env = PartEnv(env.clone());
+    let env = PartEnv::new(env.clone());
     let array = CreateSpec {
         name: spec.name.clone(),
         redundancy: Redundancy::Parity(spec.parity),
@@ -204,7 +204,7 @@ impl<E: Env> LogMirror<E> {
         if set.label.scheme != SCHEME_LOG_MIRROR || split + LOG_DRIVES != set.len() {
             return Err(StoreError::NoLabel);
         }
-        let env = PartEnv(env.clone());
+        let env = PartEnv::new(env.clone());
         let array = Array::open(&env, set.first(0..split), options.arrays).await?;
         let mirror = Array::open(&env, set.first(split..set.len()), options.arrays).await?;
         let (log, extents) = replay(&mirror, set.label.pool, array.size()).await?;

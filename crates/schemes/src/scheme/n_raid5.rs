@@ -61,7 +61,7 @@ pub async fn create<E: Env>(env: &E, drives: &[E::Drive], spec: &Spec) -> Result
     let set = Set::plan(env, drives, &SetSpec { name, scheme, split, chunk, side: 0 })?;
     for first in (0..set.len()).step_by(split) {
         let parts = set.first(first..first + split);
-        classical::array::create(&PartEnv(env.clone()), &parts, &group).await?;
+        classical::array::create(&PartEnv::new(env.clone()), &parts, &group).await?;
     }
     set.write_labels().await
 }
@@ -77,7 +77,7 @@ impl<E: Env> NRaid5<E> {
         let mut arrays = Vec::new();
         for first in (0..set.len()).step_by(width) {
             let parts = set.first(first..(first + width).min(set.len()));
-            arrays.push(Array::open(&PartEnv(env.clone()), parts, options.into()).await?);
+            arrays.push(Array::open(&PartEnv::new(env.clone()), parts, options.into()).await?);
         }
         Ok(NRaid5 { arrays: Rc::new(arrays) })
     }

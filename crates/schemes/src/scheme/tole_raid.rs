@@ -86,7 +86,7 @@ pub async fn create<E: Env>(env: &E, drives: &[E::Drive], spec: &Spec) -> Result
     let set = Set::plan(env, drives, &own)?;
     let width = spec.width.unwrap_or(split);
     let array = CreateSpec { name, redundancy: Redundancy::Parity(1), width, chunk };
-    classical::array::create(&PartEnv(env.clone()), &set.first(0..split), &array).await?;
+    classical::array::create(&PartEnv::new(env.clone()), &set.first(0..split), &array).await?;
     set.write_labels().await
 }
 
@@ -98,7 +98,7 @@ impl<E: Env> ToleRaid<E> {
     ) -> Result<ToleRaid<E>, StoreError> {
         let set = Set::open(drives).await?;
         let parts = set.first(0..set.len());
-        let array = Array::open(&PartEnv(env.clone()), parts, options.into()).await?;
+        let array = Array::open(&PartEnv::new(env.clone()), parts, options.into()).await?;
         let inner = Inner {
             env: env.clone(),
             array,

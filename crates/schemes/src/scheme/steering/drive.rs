@@ -13,15 +13,13 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use futures_util::future::join_all;
-use io::{
-    Buf, BufMut, Drive, DriveError, DriveErrorKind, Durability, Env, Geometry, Nanos, Operation,
-};
+use io::{Buf, BufMut, Drive, DriveError, DriveErrorKind, Durability, Env, Geometry, Operation};
 
 use super::record::{self, Header, PAGE};
 use super::space::{Choice, holders};
 use super::stage::{Copy, Place, Space, Stage, count};
 use super::table::Entry;
-use crate::part::Part;
+use crate::part::{EnvOn, Part};
 
 /// Drive `index` of the array.
 pub struct Steered<D: Drive> {
@@ -308,30 +306,5 @@ impl<D: Drive> Drive for Steered<D> {
     }
 }
 
-/// The same world, whose drives are those of an array that is steered.
-#[derive(Clone)]
-pub struct SteeredEnv<E>(pub E);
-
-impl<E: Env> Env for SteeredEnv<E> {
-    type Drive = Steered<E::Drive>;
-
-    fn now(&self) -> Nanos {
-        self.0.now()
-    }
-
-    fn recent(&self) -> Nanos {
-        self.0.recent()
-    }
-
-    fn sleep_until(&self, deadline: Nanos) -> impl Future<Output = ()> + 'static {
-        self.0.sleep_until(deadline)
-    }
-
-    fn spawn(&self, task: impl Future<Output = ()> + 'static) {
-        self.0.spawn(task);
-    }
-
-    fn random(&self) -> u64 {
-        self.0.random()
-    }
-}
+/// A world whose drives are those of an array that is steered.
+pub type SteeredEnv<E> = EnvOn<E, Steered<<E as Env>::Drive>>;

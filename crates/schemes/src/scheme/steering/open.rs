@@ -65,7 +65,7 @@ pub async fn create<E: Env>(env: &E, drives: &[E::Drive], spec: &Spec) -> Result
     let own = SetSpec { name: name.clone(), scheme: SCHEME_STEERING, split, chunk, side };
     let set = Set::plan(env, drives, &own)?;
     let inside = CreateSpec { name, redundancy, width, chunk };
-    create_array(&PartEnv(env.clone()), &set.first(0..split), &inside).await?;
+    create_array(&PartEnv::new(env.clone()), &set.first(0..split), &inside).await?;
     if spec.staging == Staging::Dedicated && divide(0, set.label.zones.len, chunk).is_none() {
         return Err(shape("the dedicated drive is too small", "take a larger one"));
     }
@@ -214,7 +214,7 @@ pub async fn open<E: Env>(
     recover::recover(&stage, &present).await;
     let present: Vec<Steered<E::Drive>> = usable().cloned().collect();
     let inner_options = OpenOptions { write_hole: options.write_hole };
-    let array = Array::open(&SteeredEnv(env.clone()), present, inner_options).await?;
+    let array = Array::open(&SteeredEnv::new(env.clone()), present, inner_options).await?;
     for lost in array.lost() {
         stage.targets[lost].dead.set(true);
     }
