@@ -33,6 +33,9 @@ pub struct CreateSpec {
     /// Share of the pool's stripes that may hold replicated data, in percent.
     pub replicated_percent: u8,
     pub conversion: ConversionPolicy,
+    /// Without it the pool says of itself that it is to be served without handling spikes
+    /// (FusionRAID's Fusion-ND); who opens it decides.
+    pub detection: bool,
     /// Seconds since the epoch, recorded for people.
     pub created_secs: u64,
 }
@@ -49,6 +52,7 @@ impl CreateSpec {
             block_size: CreateSpec::BLOCK_SIZE_DEFAULT,
             replicated_percent: CreateSpec::REPLICATED_PERCENT_DEFAULT,
             conversion: ConversionPolicy::Lazy,
+            detection: true,
             created_secs: 0,
         }
     }

@@ -57,6 +57,8 @@ pub const SCHEME_STRIPES: u16 = 2;
 pub const SCHEME_MIRRORS: u16 = 3;
 pub const SCHEME_PARITY1: u16 = 4;
 pub const SCHEME_PARITY2: u16 = 5;
+/// As [`SCHEME_FUSION`], served without detection of spikes unless asked for (Fusion-ND).
+pub const SCHEME_FUSION_ND: u16 = 6;
 /// Sets of in-place arrays: `metadata` and `zone extent` are where these lie on each drive, and
 /// `group` is the number of drives of the first of them.
 pub const SCHEME_HYBRID: u16 = 16;
@@ -344,7 +346,7 @@ impl Superblock {
     fn validate_scheme(&self) -> Result<(), FormatError> {
         let (group, members) = (usize::from(self.group), self.members.len());
         let (needed, fits) = match self.scheme {
-            SCHEME_FUSION => (0, group == 0),
+            SCHEME_FUSION | SCHEME_FUSION_ND => (0, group == 0),
             SCHEME_STRIPES..=SCHEME_PARITY2 => {
                 (INCOMPAT_GROUPS, group > 0 && members.is_multiple_of(group))
             }

@@ -19,6 +19,7 @@ macro_rules! headers {
 
 headers! {
     "fusion": "../../policy/src/scheme/fusion.rs",
+    "fusion-nd": "../../policy/src/scheme/fusion_nd.rs",
     "raid0": "scheme/raid0.rs",
     "raid1": "scheme/raid1.rs",
     "raid10": "scheme/raid10.rs",

@@ -76,8 +76,11 @@ pub struct Args {
     drives: Vec<String>,
 }
 
+/// `fusion` without detection of spikes.
+const FUSION_ND: &str = "fusion-nd";
+
 fn names() -> impl Iterator<Item = &'static str> {
-    ["fusion"].into_iter().chain(Scheme::ALL.map(Scheme::name))
+    ["fusion", FUSION_ND].into_iter().chain(Scheme::ALL.map(Scheme::name))
 }
 
 pub fn run(args: &Args) -> Outcome<Exit> {
@@ -108,6 +111,7 @@ fn spec(args: &Args) -> Outcome<CreateSpec> {
             Some("eager") => engine::ConversionPolicy::Eager,
             _ => engine::ConversionPolicy::Lazy,
         },
+        detection: args.scheme != FUSION_ND,
         created_secs: wall_clock::now_secs(),
         ..CreateSpec::new(&args.pool)
     })

@@ -13,7 +13,7 @@ use crate::serve::address::NbdAddress;
 use crate::serve::config::Config;
 use crate::serve::hole::HoleMode;
 use crate::serve::mem_pool::MemPool;
-use crate::serve::spikes::SpikeOptions;
+use crate::serve::spikes::{Mode, SpikeOptions};
 use crate::serve::{self, Options};
 
 /// Open pools and serve their volumes over NBD, as exports named POOL/VOL
@@ -75,7 +75,8 @@ pub fn run(args: Args) -> Outcome<Exit> {
 
 fn options(args: Args) -> Outcome<Options> {
     let config = args.config.as_deref().map_or(Ok(Config::default()), Config::read)?;
-    let spikes = args.spikes.or(config.spikes()).handling()?;
+    let spikes = args.spikes.or(config.spikes());
+    spikes.handling(Mode::On)?;
     let write_hole = args.write_hole.or(config.write_hole);
     let control = args.control.control.or(config.control);
     let mut options = Options {

@@ -62,6 +62,11 @@ impl Group {
         Scheme::of(&self.newest)
     }
 
+    /// Whether the pool wants spikes handled unless told otherwise.
+    pub fn wants_detection(&self) -> bool {
+        self.newest.scheme != format::SCHEME_FUSION_ND
+    }
+
     /// True for the name or UUID an operator may have written.
     pub fn is_called(&self, name: &str) -> bool {
         self.name == name || self.pool.to_string() == name

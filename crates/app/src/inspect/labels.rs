@@ -1,6 +1,6 @@
 //! The copies of a drive's label, and what the newest says.
 
-use format::{FormatError, LABEL_LEN, MemberState, Superblock, label_offsets};
+use format::{FormatError, LABEL_LEN, MemberState, SCHEME_FUSION_ND, Superblock, label_offsets};
 use io::Drive;
 use schemes::scheme::Scheme;
 use serde::Serialize;
@@ -99,6 +99,11 @@ pub struct Label {
     pub checkpoint: Vec<Root>,
 }
 
+fn scheme_name(label: &Superblock) -> &'static str {
+    let nd = label.scheme == SCHEME_FUSION_ND;
+    Scheme::of(label).map_or(if nd { "fusion-nd" } else { "fusion" }, Scheme::name)
+}
+
 impl From<&Superblock> for Label {
     fn from(label: &Superblock) -> Label {
         Label {
@@ -111,7 +116,7 @@ impl From<&Superblock> for Label {
             created_secs: label.created_secs,
             clean: label.clean,
             scheme: label.scheme,
-            scheme_name: Scheme::of(label).map_or("fusion", Scheme::name),
+            scheme_name: scheme_name(label),
             shards: label.shards,
             block_size: label.block_size,
             zone_bytes: label.zone_bytes,

@@ -21,7 +21,7 @@ pub fn pool(pool: &Pool, latency: bool) -> String {
     if let Some(action) = &pool.action {
         line("action", action);
     }
-    for (label, value) in if pool.scheme == "fusion" { facts(pool) } else { other_facts(pool) } {
+    for (label, value) in if pool.is_fusion() { facts(pool) } else { other_facts(pool) } {
         line(label, &value);
     }
     let _ = write!(text, "\n{}", drives(&pool.drives));
@@ -269,7 +269,7 @@ fn counters(pool: &Pool) -> String {
         let bytes = bytes.map_or("-".to_owned(), |bytes| Size(bytes).to_string());
         columns.row(vec![name.to_owned(), count.to_string(), bytes]);
     };
-    if pool.scheme != "fusion" {
+    if !pool.is_fusion() {
         row("reads", counters.reads, Some(counters.read_bytes));
         row("writes", counters.writes, Some(counters.write_bytes));
         row("  waits for space", counters.space_waits, None);

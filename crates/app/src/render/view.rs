@@ -184,6 +184,13 @@ pub struct SchemeCounter {
     pub count: u64,
 }
 
+impl Pool {
+    /// One of the engine's own, not of the schemes beside it.
+    pub fn is_fusion(&self) -> bool {
+        matches!(self.scheme.as_str(), "fusion" | "fusion-nd")
+    }
+}
+
 impl From<&PoolStatus> for Pool {
     fn from(status: &PoolStatus) -> Pool {
         let (state, reason, action) = diagnosis(status);

@@ -4,6 +4,7 @@
 use io::uring::UringEnv;
 
 use super::Options;
+use super::spikes::Mode;
 use super::wrap::Wrapper;
 use crate::drives::scan::{self, Group};
 use crate::error::{Failure, Outcome};
@@ -36,7 +37,7 @@ pub async fn pools(
     let mut drives = 0;
     for mem_pool in &options.mem_pools {
         name_is_free(&pools, mem_pool.name())?;
-        pools.push(mem_pool.make(env, drives, wrapper, options.spikes).await?);
+        pools.push(mem_pool.make(env, drives, wrapper, options.spikes.handling(Mode::On)?).await?);
         drives += mem_pool.drives();
     }
     Ok((!pools.is_empty()).then_some(pools))
@@ -51,8 +52,9 @@ async fn open(
     let claimed = pools::claim(env, group).await?.into_iter();
     let wrapped = group.drives.iter().zip(claimed).map(|(name, drive)| wrapper.named(name, drive));
     let drives = wrapped.collect::<Outcome<_>>()?;
-    let opening =
-        Opening { spikes: options.spikes, write_hole: options.write_hole, ..Opening::default() };
+    let otherwise = if group.wants_detection() { Mode::On } else { Mode::Watch };
+    let spikes = options.spikes.handling(otherwise)?;
+    let opening = Opening { spikes, write_hole: options.write_hole, ..Opening::default() };
     pools::open_drives(env, drives, group.scheme(), opening).await
 }
 

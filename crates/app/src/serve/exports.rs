@@ -61,7 +61,7 @@ impl Exports for Catalogue {
 }
 
 fn describe(pool: &view::Pool, volume: &view::Volume) -> String {
-    if pool.scheme != "fusion" {
+    if !pool.is_fusion() {
         return format!("{} {} {}", Size(volume.size), pool.scheme, pool.layout);
     }
     let level = if volume.parity == 1 { "RAID5" } else { "RAID6" };

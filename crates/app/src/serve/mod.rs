@@ -27,7 +27,6 @@ use std::pin::pin;
 use std::rc::Rc;
 
 use classical::WriteHole;
-use engine::SpikeHandling;
 use export::{Limits, Server};
 use futures_util::future::{Either, select};
 use io::net::{Address, Listener, NetError, Stream};
@@ -41,6 +40,7 @@ use self::control::Control;
 use self::events::Followers;
 use self::exports::Catalogue;
 use self::mem_pool::MemPool;
+use self::spikes::SpikeOptions;
 use self::wrap::Wrapper;
 use crate::drives::name::DriveName;
 use crate::drives::{PATIENCE, RETRY};
@@ -60,7 +60,7 @@ pub struct Options {
     pub mem_pools: Vec<MemPool>,
     pub nbd: Vec<NbdAddress>,
     pub control: PathBuf,
-    pub spikes: SpikeHandling,
+    pub spikes: SpikeOptions,
     /// Of schemes that write in place.
     pub write_hole: WriteHole,
     /// The control socket takes faults for drives.

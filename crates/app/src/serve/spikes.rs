@@ -87,7 +87,8 @@ impl TryFrom<String> for StragglerThreshold {
 /// The options as they were given; the same on the command line and in a file.
 #[derive(clap::Args, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpikeOptions {
-    /// What is done about drives in a latency spike [default: on]
+    /// What is done about drives in a latency spike [default: on; watch for pools made as
+    /// fusion-nd]
     #[arg(long, value_name = "MODE", value_enum)]
     pub spikes: Option<Mode>,
     /// A request that a drive has not answered after this long is a straggler: a time like
@@ -118,8 +119,9 @@ impl SpikeOptions {
         }
     }
 
-    pub fn handling(self) -> Outcome<SpikeHandling> {
-        let mode = self.spikes.unwrap_or(Mode::On);
+    /// `otherwise`: the mode when none is given.
+    pub fn handling(self, otherwise: Mode) -> Outcome<SpikeHandling> {
+        let mode = self.spikes.unwrap_or(otherwise);
         let alone = SpikeOptions { spikes: self.spikes, ..SpikeOptions::default() };
         if mode == Mode::Off && self != alone {
             return Err(Failure::usage("--spikes off", "stragglers are not counted at all then")
@@ -183,9 +185,10 @@ mod tests {
             ..SpikeOptions::default()
         };
         let line = SpikeOptions { spikes: Some(Mode::Paper), ..SpikeOptions::default() };
-        let handling = line.or(file).handling().expect("sense");
+        let handling = line.or(file).handling(Mode::On).expect("sense");
         assert_eq!(handling, SpikeHandling { enter: 7, ..SpikeHandling::PAPER });
-        assert_eq!(SpikeOptions::default().handling(), Ok(SpikeHandling::default()));
+        assert_eq!(SpikeOptions::default().handling(Mode::On), Ok(SpikeHandling::default()));
+        assert_eq!(SpikeOptions::default().handling(Mode::Watch), Ok(SpikeHandling::WATCH));
     }
 
     #[test]
@@ -199,7 +202,7 @@ mod tests {
             (SpikeOptions { spikes: Some(Mode::Off), spike_slots: Some(9), ..none }, "off"),
         ];
         for (options, object) in cases {
-            let failure = options.handling().expect_err("no sense");
+            let failure = options.handling(Mode::On).expect_err("no sense");
             assert!(failure.usage && failure.object.contains(object), "{failure}");
         }
     }

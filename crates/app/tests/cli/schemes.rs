@@ -113,7 +113,7 @@ fn options_that_a_scheme_has_not_are_refused() {
         let drives = ["tank", "d0", "d1", "d2", "d3"];
         scratch.run(&[&["create"], options, &drives].concat())
     };
-    create(&["--scheme", "raid7"]).expect(2).says("possible values: fusion, raid0");
+    create(&["--scheme", "raid7"]).expect(2).says("possible values: fusion, fusion-nd, raid0");
     create(&["--scheme", "raid5", "--parity", "2"]).expect(2).says("leave --parity out");
     create(&["--scheme", "raid5", "--width", "3"]).expect(2).says("has no groups");
     create(&["--scheme", "raid10", "--width", "3"]).expect(2).says("do not divide into groups");

@@ -157,6 +157,25 @@ fn spike_handling_is_chosen_by_flags_and_by_the_file() {
     assert_eq!(handling(&["--spikes", "off"]).0, "off");
 }
 
+/// A pool made as `fusion-nd` only watches, unless it is told to do more.
+#[test]
+fn a_pool_can_be_made_to_be_served_without_detection() {
+    let scratch = Scratch::with_drives(4);
+    let create = ["create", "--scheme", "fusion-nd", "tank", "d0", "d1", "d2", "d3"];
+    scratch.run(&create).expect(0).says("created");
+    scratch.run(&["inspect", "d1"]).expect(0).says("scheme: fusion-nd\n");
+    let mode = |options: &[&str]| {
+        let server = scratch.serve(&[&["."], options].concat());
+        let status = scratch.run(&["status", "--json"]).expect(0).json();
+        server.stop();
+        assert_eq!(status["pools"][0]["scheme"], "fusion-nd");
+        status["pools"][0]["spike_handling"]["mode"].clone()
+    };
+    assert_eq!(mode(&[]), "watch");
+    assert_eq!(mode(&["--straggler-threshold", "5ms"]), "watch");
+    assert_eq!(mode(&["--spikes", "on"]), "on");
+}
+
 #[test]
 fn the_service_manager_is_told() {
     let scratch = Scratch::with_pool();

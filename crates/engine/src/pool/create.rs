@@ -2,7 +2,7 @@
 
 use format::{
     CheckpointRoot, ClassId, Extent, Features, JOURNAL_ALIGN, Member, MemberState, SCHEME_FUSION,
-    SLOT_LEN, Superblock, Uuid, end_area, label_offsets, valid_name,
+    SCHEME_FUSION_ND, SLOT_LEN, Superblock, Uuid, end_area, label_offsets, valid_name,
 };
 use futures_util::future::join_all;
 use io::{Buf, Drive, Durability, Env, Geometry};
@@ -201,7 +201,7 @@ pub async fn create<E: Env>(
         created_secs: spec.created_secs,
         features: Features { compat: 0, incompat: 0 },
         clean: true,
-        scheme: SCHEME_FUSION,
+        scheme: if spec.detection { SCHEME_FUSION } else { SCHEME_FUSION_ND },
         group: 0,
         shards: 1,
         block_size: spec.block_size,

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use format::{ClassId, Member, MemberState, Record, Superblock};
+use format::{ClassId, Member, MemberState, Record, SCHEME_FUSION, SCHEME_FUSION_ND, Superblock};
 use io::sync::{Event, Turn};
 use io::{Drive, Env};
 use layout::StripeShape;
@@ -180,7 +180,7 @@ pub(super) async fn read_labels<D: Drive>(drives: Vec<D>) -> Result<Vec<Labelled
                 return Err(OpenError::NotOurs { name, what });
             }
         };
-        if label.scheme != format::SCHEME_FUSION {
+        if !matches!(label.scheme, SCHEME_FUSION | SCHEME_FUSION_ND) {
             let what = format!("it belongs to an in-place array, scheme {}", label.scheme);
             return Err(OpenError::NotOurs { name, what });
         }

@@ -21,7 +21,7 @@ impl<E: Env> Pool<E> {
         PoolStatus {
             name: label.pool_name.clone(),
             uuid: label.pool,
-            scheme: "fusion",
+            scheme: if label.scheme == format::SCHEME_FUSION { "fusion" } else { "fusion-nd" },
             block_size: label.block_size,
             parity: class.shape.parity,
             width: class.shape.width,

@@ -65,7 +65,7 @@ fn impossible_labels_are_refused() {
         ("pool name", |l| l.pool_name = "n".repeat(64)),
         ("index", |l| l.index = 3),
         ("index", |l| l.index = 0),
-        ("scheme", |l| l.scheme = 6),
+        ("scheme", |l| l.scheme = 7),
         ("shards", |l| l.shards = 0),
         ("checkpoint roots", |l| l.shards = 3),
         ("members", |l| l.members.clear()),
@@ -208,7 +208,7 @@ fn schemes_groups_and_features_must_fit() {
         (Superblock { scheme: SCHEME_LOG_MIRROR, ..in_place() }, "features"),
         (Superblock { scheme: 15, ..set() }, "scheme"),
         (Superblock { scheme: 24, ..set() }, "scheme"),
-        (Superblock { scheme: 6, ..in_place() }, "scheme"),
+        (Superblock { scheme: 7, ..in_place() }, "scheme"),
         (Superblock { scheme: 0, ..plain }, "scheme"),
     ] {
         let found = wrong.validate();
