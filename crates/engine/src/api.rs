@@ -194,6 +194,12 @@ pub enum DriveVerbError {
          survive the loss of {parity}"
     )]
     Needed { index: u16, gone: usize, parity: usize },
+    #[error("drive {index} is {state}: only a lost drive can be replaced")]
+    NotLost { index: u16, state: DriveState },
+    #[error("drive {name} has {size} bytes, and the place of drive {index} needs {least}")]
+    TooSmall { index: u16, name: String, size: u64, least: u64 },
+    #[error("drive {name}: {error}")]
+    Drive { name: String, error: DriveError },
     #[error("{0}")]
     Request(#[from] RequestError),
 }
@@ -241,6 +247,8 @@ pub enum DriveState {
     Active,
     Missing,
     Failed,
+    /// It has taken a lost drive's place, and is being filled.
+    Restoring,
 }
 
 impl fmt::Display for DriveState {
@@ -249,6 +257,7 @@ impl fmt::Display for DriveState {
             DriveState::Active => "active",
             DriveState::Missing => "missing",
             DriveState::Failed => "failed",
+            DriveState::Restoring => "restoring",
         })
     }
 }
@@ -266,6 +275,8 @@ pub struct DriveStatus {
     pub decided: DriveOverride,
     pub spikes: SpikeStatus,
     pub latency: OperationLatencies,
+    /// Blocks that it is still waiting for, and how many there were, while it is restored.
+    pub awaited: Option<(u64, u64)>,
 }
 
 /// Operations on one drive since the pool was opened.
@@ -312,6 +323,8 @@ pub struct Counters {
     pub conversions: u64,
     pub compacted_stripes: u64,
     pub relocated_bytes: u64,
+    /// Blocks written to drives that took a lost one's place.
+    pub restored_blocks: u64,
     pub merged_blocks: u64,
     pub journal_blocks: u64,
     pub journal_bytes: u64,

@@ -1,7 +1,9 @@
 //! The drives of a pool, as the engine uses them: counted, flushed when dirty, failed once.
 //!
 //! A drive that fails a write or a flush is *failed* for good: what it holds can no longer be
-//! trusted to be current. A failed read only counts; the bytes may be had elsewhere.
+//! trusted to be current. A failed read only counts; the bytes may be had elsewhere. Another drive
+//! may take its place, and is *restored*: written like any other, and read where it holds what it
+//! should.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -17,14 +19,18 @@ use layout::DriveIndex;
 use rustc_hash::FxHashSet;
 
 use crate::api::{DriveCounters, DriveState, SpikeHandling};
+use crate::awaited::Awaited;
 use crate::hedge::Leftovers;
 use crate::monitor::{Clock, Monitor};
+use crate::planted::{self, Bug};
 
 pub struct Member<D> {
     drive: RefCell<Option<D>>,
-    pub uuid: Uuid,
-    pub size: u64,
+    uuid: Cell<Uuid>,
+    size: Cell<u64>,
     state: Cell<DriveState>,
+    /// Drives that have been in this place: what is said of the one before is not of this one.
+    era: Cell<u32>,
     /// Why it failed since the pool was opened.
     failure: RefCell<Option<String>>,
     counters: Cell<DriveCounters>,
@@ -38,6 +44,8 @@ pub struct Member<D> {
     flush_done: Event,
     /// It has failed: whoever waits for an answer need not.
     gone: Event,
+    /// Of a drive that is being restored: what it does not hold yet.
+    awaited: RefCell<Option<Awaited>>,
 }
 
 pub struct Array<D> {
@@ -66,9 +74,10 @@ impl<D: Drive> Array<D> {
         let rotational: Vec<bool> = drives.iter().map(|(.., drive)| is_disk(drive)).collect();
         let member = |(uuid, size, state, drive)| Member {
             drive: RefCell::new(drive),
-            uuid,
-            size,
+            uuid: Cell::new(uuid),
+            size: Cell::new(size),
             state: Cell::new(state),
+            era: Cell::new(0),
             failure: RefCell::default(),
             counters: Cell::default(),
             outstanding: Cell::new(0),
@@ -79,6 +88,7 @@ impl<D: Drive> Array<D> {
             flushing: Cell::new(None),
             flush_done: Event::new(),
             gone: Event::new(),
+            awaited: RefCell::default(),
         };
         Array {
             leftovers: Leftovers::default(),
@@ -104,8 +114,19 @@ impl<D: Drive> Array<D> {
         (0..self.members.len() as u16).map(DriveIndex)
     }
 
+    /// It takes requests.
     pub fn is_active(&self, index: DriveIndex) -> bool {
+        self.member(index).is_active()
+    }
+
+    /// And it holds everything that it should.
+    pub fn is_whole(&self, index: DriveIndex) -> bool {
         self.member(index).state.get() == DriveState::Active
+    }
+
+    /// Drives whose loss made the pool poorer: what is lost, or not restored yet.
+    pub fn lost(&self) -> usize {
+        self.indexes().filter(|&index| !self.is_whole(index)).count()
     }
 
     /// Order of preference for reads: drives that are there, not slow, with few stragglers and
@@ -126,7 +147,7 @@ impl<D: Drive> Array<D> {
 
     fn handle(&self, index: DriveIndex, operation: Operation) -> Result<D, DriveError> {
         let member = self.member(index);
-        if member.state.get() != DriveState::Active {
+        if !member.is_active() {
             return Err(removed(operation));
         }
         member.drive.borrow().clone().ok_or(removed(operation))
@@ -142,6 +163,7 @@ impl<D: Drive> Array<D> {
         let member = self.member(index);
         member.outstanding.set(member.outstanding.get() + 1);
         let ticket = self.monitor.begin(index);
+        let era = member.era.get();
         let mut answer = pin!(answer);
         let mut gone: Option<EventWait> = None;
         let result = poll_fn(|context| {
@@ -149,8 +171,8 @@ impl<D: Drive> Array<D> {
                 return Poll::Ready(result);
             }
             let wait = gone.get_or_insert_with(|| member.gone.wait());
-            let failed =
-                Pin::new(wait).poll(context).is_ready() || member.state.get() != DriveState::Active;
+            let gone = Pin::new(wait).poll(context).is_ready();
+            let failed = gone || !member.is_active() || member.era.get() != era;
             if failed { Poll::Ready(Err(removed(operation))) } else { Poll::Pending }
         });
         let result = result.await;
@@ -190,6 +212,7 @@ impl<D: Drive> Array<D> {
         let drive = self.handle(index, Operation::Write)?;
         let member = self.member(index);
         let len = data.len() as u64;
+        let era = member.era.get();
         let answer = drive.write(offset, data, durability);
         let result = self.answer(index, Operation::Write, answer).await;
         let mut counters = member.counters.get();
@@ -201,7 +224,7 @@ impl<D: Drive> Array<D> {
             member.completed.set(member.completed.get() + 1);
         }
         if let Err(error) = &result {
-            self.fail(index, &error.to_string());
+            self.fail_of(index, era, &error.to_string());
         }
         result
     }
@@ -214,6 +237,60 @@ impl<D: Drive> Array<D> {
     fn is_stale(&self, index: DriveIndex, offset: u64, len: usize) -> bool {
         let stale = self.stale.borrow();
         !stale.is_empty() && pages(offset, len).any(|page| stale.contains(&(index, page)))
+            || self.is_awaited(index, offset, len) && !planted::is(Bug::TrustUnrestored)
+    }
+
+    /// A drive that is being restored does not hold all of this yet.
+    pub fn is_awaited(&self, index: DriveIndex, offset: u64, len: usize) -> bool {
+        let awaited = self.member(index).awaited.borrow();
+        let awaits = |awaited: &Awaited| awaited.overlaps(offset, len as u64);
+        awaited.as_ref().is_some_and(awaits)
+    }
+
+    /// It holds this block now, or nobody will read what was there.
+    pub fn arrived(&self, index: DriveIndex, offset: u64) {
+        let mut awaited = self.member(index).awaited.borrow_mut();
+        awaited.iter_mut().for_each(|awaited| awaited.arrived(offset));
+    }
+
+    /// Blocks that a drive is still waiting for, and how many there were.
+    pub fn awaited(&self, index: DriveIndex) -> Option<(u64, u64)> {
+        let awaited = self.member(index).awaited.borrow();
+        awaited.as_ref().map(|awaited| (awaited.left(), awaited.total()))
+    }
+
+    pub fn restoring(&self) -> impl Iterator<Item = DriveIndex> {
+        self.indexes().filter(|&index| self.member(index).state.get() == DriveState::Restoring)
+    }
+
+    /// A drive in the place of a lost one, which holds nothing of what it should.
+    pub fn adopt(&self, index: DriveIndex, (uuid, size, drive): (Uuid, u64, D), awaited: Awaited) {
+        let member = self.member(index);
+        assert!(!member.is_active(), "drive {index} is lost before another takes its place");
+        *member.drive.borrow_mut() = Some(drive);
+        member.uuid.set(uuid);
+        member.size.set(size);
+        *member.failure.borrow_mut() = None;
+        member.counters.set(DriveCounters::default());
+        member.completed.set(member.completed.get() + 1);
+        self.stale.borrow_mut().retain(|(drive, _)| *drive != index);
+        *member.awaited.borrow_mut() = Some(awaited);
+        member.state.set(DriveState::Restoring);
+        member.era.set(member.era.get() + 1);
+    }
+
+    /// What a drive that was being restored when the pool was closed does not hold.
+    pub fn set_awaited(&self, index: DriveIndex, awaited: Awaited) {
+        *self.member(index).awaited.borrow_mut() = Some(awaited);
+    }
+
+    /// The drive holds everything, durably.
+    pub fn restored(&self, index: DriveIndex) {
+        let member = self.member(index);
+        let left = member.awaited.borrow_mut().take().map_or(0, |awaited| awaited.left());
+        assert_eq!(left, 0, "drive {index} is said to be whole, and is not");
+        assert_eq!(member.state.get(), DriveState::Restoring);
+        member.state.set(DriveState::Active);
     }
 
     /// Tells a drive that a range holds nothing.
@@ -230,11 +307,21 @@ impl<D: Drive> Array<D> {
     /// The drive is not used any more.
     pub fn fail(&self, index: DriveIndex, reason: &str) {
         let member = self.member(index);
-        if member.state.replace(DriveState::Failed) == DriveState::Active {
+        let active = member.is_active();
+        member.state.set(DriveState::Failed);
+        if active {
+            *member.awaited.borrow_mut() = None;
             *member.failure.borrow_mut() = Some(reason.to_owned());
             self.failures.set(self.failures.get() + 1);
             member.gone.notify_all();
             self.failed_event.notify_all();
+        }
+    }
+
+    /// The drive that was here then has failed.
+    fn fail_of(&self, index: DriveIndex, era: u32, reason: &str) {
+        if self.member(index).era.get() == era {
+            self.fail(index, reason);
         }
     }
 
@@ -303,6 +390,7 @@ impl<D: Drive> Array<D> {
 
     pub async fn run_flush(&self, index: DriveIndex, covered: u64) {
         let member = self.member(index);
+        let era = member.era.get();
         let result = match self.handle(index, Operation::Flush) {
             Ok(drive) => self.answer(index, Operation::Flush, drive.flush()).await,
             Err(error) => Err(error),
@@ -313,7 +401,7 @@ impl<D: Drive> Array<D> {
         member.counters.set(counters);
         match result {
             Ok(()) => member.flushed.set(covered),
-            Err(error) => self.fail(index, &error.to_string()),
+            Err(error) => self.fail_of(index, era, &error.to_string()),
         }
         member.flush_done.notify_all();
         self.flush_over.notify_all();
@@ -335,6 +423,18 @@ fn removed(operation: Operation) -> DriveError {
 impl<D: Drive> Member<D> {
     pub fn state(&self) -> DriveState {
         self.state.get()
+    }
+
+    fn is_active(&self) -> bool {
+        matches!(self.state.get(), DriveState::Active | DriveState::Restoring)
+    }
+
+    pub fn uuid(&self) -> Uuid {
+        self.uuid.get()
+    }
+
+    pub fn size(&self) -> u64 {
+        self.size.get()
     }
 
     pub fn failure(&self) -> Option<String> {

@@ -54,7 +54,7 @@ impl<E: Env> Shard<E> {
         }
     }
 
-    fn spawn_task(self: &Rc<Self>, task: impl Future<Output = ()> + 'static) {
+    pub fn spawn_task(self: &Rc<Self>, task: impl Future<Output = ()> + 'static) {
         self.tasks.set(self.tasks.get() + 1);
         let shard = self.clone();
         self.env.spawn(async move {

@@ -94,8 +94,7 @@ impl<E: Env> Shard<E> {
             return 0;
         }
         let parity = self.state.borrow().space.classes().map(|class| class.parity()).min();
-        let lost = self.array.len() - self.array.active().len();
-        parity.unwrap_or(0).saturating_sub(lost)
+        parity.unwrap_or(0).saturating_sub(self.array.lost())
     }
 
     /// Flushes all drives, but waits for at most all but `spared` of those that hang. True if it

@@ -7,11 +7,11 @@
 use std::cell::RefCell;
 
 use format::{
-    Extent, Foreign, FormatError, LABEL_LEN, MemberState, Superblock, Uuid, label_offsets, newest,
-    probe,
+    Extent, Foreign, FormatError, INCOMPAT_RESTORING, LABEL_LEN, MemberState, Superblock, Uuid,
+    label_offsets, newest, probe,
 };
 use futures_util::future::join_all;
-use io::sync::Turn;
+use io::sync::{Permit, Turn};
 use io::{Buf, Drive, DriveError, Durability};
 use layout::DriveIndex;
 
@@ -94,6 +94,11 @@ impl Labels {
         self.current.borrow().meta
     }
 
+    /// As long as this is held nobody changes the superblock.
+    pub async fn hold(&self) -> Permit {
+        self.turn.lock().await
+    }
+
     /// Changes the superblock and writes it to all active drives, durably. Drive states come
     /// from the array. A drive that can't take its label fails.
     pub async fn update<D: Drive>(&self, array: &Array<D>, change: impl FnOnce(&mut Superblock)) {
@@ -106,7 +111,15 @@ impl Labels {
                     DriveState::Active => MemberState::Active,
                     DriveState::Missing => MemberState::Missing,
                     DriveState::Failed => MemberState::Failed,
+                    DriveState::Restoring => MemberState::Restoring,
                 };
+                member.drive = array.member(index).uuid();
+                member.size = array.member(index).size();
+            }
+            let features = &mut next.features.incompat;
+            *features &= !INCOMPAT_RESTORING;
+            if array.restoring().next().is_some() {
+                *features |= INCOMPAT_RESTORING;
             }
             change(&mut next);
             next

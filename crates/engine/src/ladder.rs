@@ -11,7 +11,7 @@ use io::{Env, Nanos, PAGE};
 use layout::DriveIndex;
 use policy::health::{self, Facts, Reason, Rung, Tally};
 
-use crate::api::{DriveHealth, DriveOverride, DriveState, EventKind, RequestError, Severity};
+use crate::api::{DriveHealth, DriveOverride, EventKind, RequestError, Severity};
 use crate::geometry::Class;
 use crate::limits::{LADDER_TICK, PROBE_INTERVAL, PROBE_LOOKS_MAX, TALLY_SPAN};
 use crate::monitor::Watch;
@@ -248,9 +248,17 @@ impl<E: Env> Shard<E> {
         self.events.push(self.env.now(), severity, kind, Some(index.0), text);
     }
 
+    /// Another drive has taken a place: what its predecessor did is forgotten.
+    pub fn forgive(&self, index: DriveIndex) {
+        let mut watch = self.array.monitor.watch(index).borrow_mut();
+        watch.decided = DriveOverride::Automatic;
+        watch.put_on(Rung::Good, self.now());
+        watch.ladder.relapses = 0;
+    }
+
     /// Fails a drive because an operator says so.
     pub async fn fail_drive(&self, index: DriveIndex, reason: &str) -> Result<(), RequestError> {
-        if self.array.member(index).state() == DriveState::Active {
+        if self.array.is_active(index) {
             self.array.fail(index, reason);
         }
         self.record_failures().await

@@ -84,6 +84,13 @@ pub const ZONE_BYTES_MIN: u64 = 4 << 20;
 pub const ZONES_AIM: u64 = 512;
 /// Fewest zones that make a pool: two classes, and room to move.
 pub const ZONES_MIN: u32 = 4;
+/// Objects of the checkpoint whose copies a drive in a lost one's place gets before others may
+/// write a checkpoint of their own: a few MiB, some milliseconds.
+pub const RESTORE_OBJECTS_AT_ONCE: usize = 64;
+/// Restoring looks again at what was being written or read after this long, and at what can't be
+/// computed, because too many drives are lost or refuse it, after that long.
+pub const RESTORE_RETRY: Nanos = Nanos::from_millis(100);
+pub const RESTORE_LOST_RETRY: Nanos = Nanos::from_secs(60);
 /// Findings that an audit lists; the rest is counted. A broken table makes one for every entry.
 pub const FINDINGS_MAX: usize = 64;
 /// Stripes (or replicated blocks) an audit reads at once: enough to keep a dozen drives busy.

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use format::StripeId;
 use futures_util::future::join_all;
-use io::{Buf, BufMut, Drive, DriveError, Env};
+use io::{Buf, BufMut, Drive, DriveError, Env, PAGE};
 use layout::DriveIndex;
 use smallvec::SmallVec;
 
@@ -121,9 +121,29 @@ impl<E: Env> Shard<E> {
     }
 
     fn is_rebuilt_quickly(&self, source: &Source) -> bool {
-        let slow = |at: DriveIndex| !self.array.is_active(at) || self.array.monitor.is_shunned(at);
+        let slow = |at: &BlockAddress| {
+            let monitor = &self.array.monitor;
+            !self.array.is_active(at.drive)
+                || monitor.is_shunned(at.drive)
+                || self.array.is_awaited(at.drive, at.offset, PAGE)
+        };
         let others = self.members(source);
-        others.iter().filter(|(_, at)| slow(at.drive)).count() < source.class.parity()
+        others.iter().filter(|(_, at)| slow(at)).count() < source.class.parity()
+    }
+
+    /// A block computed from the rest of its stripe; `None` if more is lost than parity bears.
+    pub async fn rebuilt_block(
+        &self,
+        class: &Rc<Class>,
+        stripe: StripeId,
+        position: usize,
+    ) -> Option<Buf> {
+        let source = Source { class: class.clone(), stripe, position, copies: SmallVec::new() };
+        let mut others = self.members(&source);
+        let awaited = |at: &BlockAddress| self.array.is_awaited(at.drive, at.offset, PAGE);
+        others.sort_by_key(|(_, at)| (awaited(at), self.array.rank(at.drive)));
+        let len = self.geometry.block_size as usize;
+        rebuild(&self.array, class, position, &others, 0, len).await.ok()
     }
 
     /// The other blocks of the stripe.

@@ -48,8 +48,11 @@ pub const INCOMPAT_GROUPS: u64 = 2;
 /// Incompatible feature: a set of in-place arrays, which lie in the drives' extents and have
 /// labels of their own there.
 pub const INCOMPAT_SET: u64 = 4;
+/// Incompatible feature: a drive is being filled again ([`MemberState::Restoring`]).
+pub const INCOMPAT_RESTORING: u64 = 8;
 /// Incompatible features this software knows.
-pub const KNOWN_INCOMPAT: u64 = INCOMPAT_LIMITS | INCOMPAT_GROUPS | INCOMPAT_SET;
+pub const KNOWN_INCOMPAT: u64 =
+    INCOMPAT_LIMITS | INCOMPAT_GROUPS | INCOMPAT_SET | INCOMPAT_RESTORING;
 /// `Superblock::scheme`: FusionRAID over RAID+.
 pub const SCHEME_FUSION: u16 = 1;
 /// In-place schemes: chunks without redundancy, mirrors, one or two parity chunks a stripe.
@@ -104,6 +107,9 @@ pub enum MemberState {
     Active = 1,
     Missing = 2,
     Failed = 3,
+    /// Written like any other, and being filled with what it should hold: what it held when the
+    /// pool was opened is not to be trusted.
+    Restoring = 4,
 }
 
 impl MemberState {
@@ -112,6 +118,7 @@ impl MemberState {
             1 => Ok(MemberState::Active),
             2 => Ok(MemberState::Missing),
             3 => Ok(MemberState::Failed),
+            4 => Ok(MemberState::Restoring),
             _ => Err(FormatError::Invalid { field: "member state", value: byte.into() }),
         }
     }
@@ -357,6 +364,9 @@ impl Superblock {
         };
         let flagged = self.features.incompat & (INCOMPAT_GROUPS | INCOMPAT_SET);
         check(flagged == needed, "features", self.features.incompat)?;
+        let restoring = self.members.iter().any(|m| m.state == MemberState::Restoring);
+        let told = self.features.incompat & INCOMPAT_RESTORING != 0;
+        check(told || !restoring, "member state", MemberState::Restoring as u64)?;
         check(fits, "group", self.group.into())
     }
 

@@ -92,7 +92,8 @@ impl Machine {
         plugged.map(|(at, disk)| self.attach(at, disk)).collect()
     }
 
-    fn attach(&self, at: usize, disk: &Disk) -> VirtDrive {
+    /// A disk in a place, through what goes wrong with it there.
+    pub fn attach(&self, at: usize, disk: &Disk) -> VirtDrive {
         let attached = match self.ports.get(at) {
             Some(port) => Attached::new(&self.env, disk, port.clone()),
             None => Attached::new(&self.env, disk, Latency::SSD),

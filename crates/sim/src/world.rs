@@ -18,17 +18,19 @@ mod liveness;
 mod modelled;
 mod patience;
 pub mod plan;
+mod returns;
 mod session;
 mod troubles;
 mod verify;
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use engine::SpikeHandling;
 use engine::{Pool, VolumeLimits};
 use io::rng::{Rng, mix};
-use io::virt::VirtEnv;
+use io::virt::{Disk, VirtEnv};
 use io::{Env, Model, Nanos};
 
 use crate::failure::{Check, Failure};
@@ -81,6 +83,8 @@ pub struct World {
     pulled_out: BTreeSet<usize>,
     /// Until when the story has told of faults.
     told_injections: Nanos,
+    /// Drives that took a lost one's place while clients ran.
+    replaced: Rc<RefCell<Vec<(usize, Disk)>>>,
     /// What was set of volumes' limits, and answered.
     limits: BTreeMap<String, VolumeLimits>,
 }
@@ -123,6 +127,7 @@ impl World {
             session: LAST_SESSION,
             pulled_out: BTreeSet::new(),
             told_injections: Nanos::ZERO,
+            replaced: Rc::default(),
             limits: BTreeMap::new(),
         }
     }

@@ -139,6 +139,7 @@ impl From<&format::Member> for Member {
             MemberState::Active => "active",
             MemberState::Missing => "missing",
             MemberState::Failed => "failed",
+            MemberState::Restoring => "restoring",
         };
         Member { drive: member.drive.to_string(), state, size: member.size }
     }

@@ -190,6 +190,11 @@ pub enum EventKind {
     DriveAvoided,
     DriveSuspect,
     DriveFailed,
+    /// A drive has taken a lost one's place.
+    DriveRestoring,
+    DriveRestored,
+    /// What is lost for good: more drives than the parity bears could not be read there.
+    BlocksLost,
     /// A drive is used again like any other.
     DriveGood,
     /// An operator has decided about a drive.
@@ -206,6 +211,9 @@ impl EventKind {
             EventKind::DriveAvoided => "drive-avoided",
             EventKind::DriveSuspect => "drive-suspect",
             EventKind::DriveFailed => "drive-failed",
+            EventKind::DriveRestoring => "drive-restoring",
+            EventKind::DriveRestored => "drive-restored",
+            EventKind::BlocksLost => "blocks-lost",
             EventKind::DriveGood => "drive-good",
             EventKind::DriveOverride => "drive-override",
             EventKind::SpacePressure => "space-pressure",

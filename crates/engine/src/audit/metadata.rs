@@ -28,6 +28,7 @@ pub async fn check<E: Env>(
     }
     // Looking on changes nothing, so that labels of an update cut short stay as they are.
     if !shard.read_only {
+        let _still = shard.labels.hold().await;
         for index in shard.array.active() {
             check_labels(shard, index, report, findings).await;
         }
@@ -67,7 +68,8 @@ async fn check_part<E: Env>(
     let (slot, pool, area) = (object.slots[part], shard.labels.pool(), shard.labels.meta().offset);
     let places = shard.state.borrow().meta.places(slot);
     for (drive, at) in places {
-        let Ok(bytes) = shard.array.read(drive, area + at, SLOT_LEN).await else {
+        let read = shard.array.read(drive, area + at, SLOT_LEN).await;
+        let Some(bytes) = read.ok().filter(|_| shard.array.is_whole(drive)) else {
             report.metadata_skipped += 1;
             continue;
         };
@@ -108,10 +110,6 @@ async fn check_labels<E: Env>(
             report.metadata_skipped += 1;
             continue;
         };
-        // A label being updated is neither old nor new.
-        if shard.labels.get().generation != before.generation {
-            return;
-        }
         report.metadata_checked += 1;
         let fault = match Superblock::decode(&bytes) {
             Ok((label, number)) if label == own && usize::from(number) == copy => continue,

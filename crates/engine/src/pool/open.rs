@@ -15,6 +15,7 @@ use crate::api::{
     RequestError, SpikeHandling,
 };
 use crate::array::Array;
+use crate::awaited::Awaited;
 use crate::checkpoint::{layout_kind, settings_pairs};
 use crate::discard::Discards;
 use crate::geometry::{Class, PoolGeometry};
@@ -25,6 +26,7 @@ use crate::monitor::Clock;
 use crate::pool::{Inner, Pool};
 use crate::reads::ReadGenerations;
 use crate::recover::{Recovered, Recovery};
+use crate::restore;
 use crate::shard::{Settings, Shard, State, VolumeRecord};
 
 impl<E: Env> Pool<E> {
@@ -71,6 +73,9 @@ impl<E: Env> Pool<E> {
             check_redundancy(&label, &array, &recovered)?;
         }
         rebuild_space(&mut recovered).await;
+        for index in array.restoring() {
+            array.set_awaited(index, restore::awaited(&recovered.space, index));
+        }
         recovered.report.clean = label.clean;
         recovered.report.load_nanos = loaded.saturating_sub(begin).0;
         recovered.report.replay_nanos = env.now().saturating_sub(loaded).0;
@@ -82,6 +87,7 @@ impl<E: Env> Pool<E> {
                 what: format!("it can't be written: {error}"),
             })?;
             shard.start_background();
+            shard.array.restoring().for_each(|index| shard.start_restoring(index));
         }
         shard.array.monitor.forget_reads();
         shard.start_ladder();
@@ -228,13 +234,14 @@ pub(super) fn assemble<D: Drive>(
         let drive = drives.remove(&member.drive);
         let state = match (member.state, &drive) {
             (MemberState::Active, Some(_)) => DriveState::Active,
+            (MemberState::Restoring, Some(_)) => DriveState::Restoring,
             (MemberState::Failed, _) => DriveState::Failed,
             _ => DriveState::Missing,
         };
         if state != DriveState::Active {
             missing.push(format!("{index} ({})", member.drive));
         }
-        let usable = drive.filter(|_| state == DriveState::Active);
+        let usable = drive.filter(|_| matches!(state, DriveState::Active | DriveState::Restoring));
         members.push((member.drive, member.size, state, usable));
     }
     // More than any volume's parity can be missing only if nothing was ever stored; the
@@ -249,7 +256,11 @@ pub(super) fn assemble<D: Drive>(
             list: missing.join(", "),
         });
     }
-    Ok(Array::new(members, spikes, clock))
+    let array = Array::new(members, spikes, clock);
+    for index in array.restoring() {
+        array.set_awaited(index, Awaited::all(label.zones, label.block_size));
+    }
+    Ok(array)
 }
 
 /// A pool is not opened for writing when a volume of it can't be whole: the missing drives
@@ -265,8 +276,8 @@ fn check_redundancy<D: Drive>(
     let tolerated = volumes.or(pool).unwrap_or(1);
     let gone: Vec<String> = array
         .indexes()
-        .filter(|&index| !array.is_active(index))
-        .map(|index| format!("{index} ({})", array.member(index).uuid))
+        .filter(|&index| !array.is_whole(index))
+        .map(|index| format!("{index} ({})", array.member(index).uuid()))
         .collect();
     if gone.len() <= tolerated {
         return Ok(());
@@ -364,7 +375,8 @@ fn build_shard<E: Env>(
 async fn write_off_absent<E: Env>(shard: &Shard<E>) {
     let label = shard.labels.get();
     let absent = |(member, index): (&Member, _)| {
-        member.state == MemberState::Active && !shard.array.is_active(index)
+        let was = matches!(member.state, MemberState::Active | MemberState::Restoring);
+        was && !shard.array.is_active(index)
     };
     if label.members.iter().zip(shard.array.indexes()).any(absent) {
         shard.labels.update(&shard.array, |label| label.generation += 1).await;

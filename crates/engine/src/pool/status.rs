@@ -52,15 +52,16 @@ impl<E: Env> Pool<E> {
         };
         DriveStatus {
             index: index.0,
-            uuid: member.uuid,
+            uuid: member.uuid(),
             name: member.name(),
             state: member.state(),
-            size: member.size,
+            size: member.size(),
             counters: member.counters(),
             health,
             decided,
             spikes: monitor.spikes(index),
             latency: monitor.latencies(index),
+            awaited: self.shard().array.awaited(index),
         }
     }
 
@@ -130,13 +131,20 @@ impl<E: Env> Pool<E> {
     ) -> Result<(), DriveVerbError> {
         let shard = self.shard();
         let drive = self.drive_index(index)?;
-        let gone = |&other: &layout::DriveIndex| other == drive || !shard.array.is_active(other);
+        let gone = |&other: &layout::DriveIndex| other == drive || !shard.array.is_whole(other);
         let gone = shard.array.indexes().filter(gone).count();
         let parity = shard.least_parity();
         if gone > parity && !force {
             return Err(DriveVerbError::Needed { index, gone, parity });
         }
         Ok(shard.fail_drive(drive, reason).await?)
+    }
+
+    /// Puts a drive in a lost one's place and begins to restore it; what is on it is lost. It may
+    /// be the lost one itself.
+    pub async fn drive_replace(&self, index: u16, drive: E::Drive) -> Result<(), DriveVerbError> {
+        let at = self.drive_index(index)?;
+        self.shard().replace(at, drive).await
     }
 
     fn drive_index(&self, index: u16) -> Result<layout::DriveIndex, DriveVerbError> {

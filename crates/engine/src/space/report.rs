@@ -2,9 +2,12 @@
 
 use format::{ClassId, StripeId};
 
+use std::rc::Rc;
+
 use super::{Counters, Kind, Space};
+use crate::geometry::Class;
 use crate::limits::{RAID_LOOKS_MAX, RAID_ZONES_MAX};
-use crate::tuple::Tuple;
+use crate::tuple::{Tuple, TupleKey};
 
 impl Space {
     /// (replicated, raid, limbo, all) blocks on drives.
@@ -47,6 +50,26 @@ impl Space {
         }
         found.sort_unstable();
         found.into_iter().map(|(_, stripe)| stripe).collect()
+    }
+
+    /// Stripes of a zone that are not free, with what they are, and the zone's class.
+    pub fn held_in(
+        &self,
+        zone: u32,
+    ) -> Option<(&Rc<Class>, impl Iterator<Item = (StripeId, Kind)> + '_)> {
+        let found = self.zones[zone as usize].as_ref()?;
+        let stripe = move |(index, &kind): (usize, &Kind)| {
+            let index = index as u32;
+            (!kind.is_free()).then_some((StripeId { zone, index }, kind))
+        };
+        Some((&found.class, found.kinds.iter().enumerate().filter_map(stripe)))
+    }
+
+    /// All tuples, in order.
+    pub fn tuple_keys(&self) -> Vec<TupleKey> {
+        let mut keys: Vec<TupleKey> = self.tuples.keys().copied().collect();
+        keys.sort();
+        keys
     }
 
     /// A RAID stripe of a class near to where `draw` falls, if there is one.

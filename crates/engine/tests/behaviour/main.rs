@@ -12,6 +12,7 @@ mod limits;
 mod memory;
 mod operations;
 mod reopen;
+mod restore;
 mod shapes;
 mod space_use;
 mod spikes;

@@ -24,6 +24,7 @@ pub struct Tally {
     pub deaths_in_recovery: u64,
     pub clean_closes: u64,
     pub drives_lost: u64,
+    pub drives_replaced: u64,
     pub troubles: u64,
     pub records_dropped: u64,
     pub copies_healed: u64,

@@ -57,6 +57,7 @@ impl World {
         self.complete("liveness", join_all(all))?;
         let flushed = self.complete("flush", pool.flush())?;
         flushed.map_err(|error| refused("flush", &error))?;
+        self.becomes_whole(&pool)?;
         self.comes_to_rest(&pool)?;
         self.check_backlog(&pool)?;
         self.check_drives(&pool)?;

@@ -30,10 +30,16 @@ pub enum Generation {
     /// Below 30,000: many small worlds, faults of every kind, modelled drives, safety and
     /// liveness as separate runs, all randomness by session.
     Swarm,
-    /// Below a million: as before, with drives that hang for long or are slow throughout, and all
-    /// that is there for them. From there on these two take turns.
+    /// Below 900,000: as before, with drives that hang for long or are slow throughout, and all
+    /// that is there for them. From there on these two take turns, and below a million lost drives
+    /// come back or are replaced (`Plan::returns`).
     Tails,
 }
+
+/// Seeds of worlds in which lost drives come back or are replaced, and how far apart the seeds are
+/// from which such a world is drawn: an even number, beyond all others.
+const RETURNS: std::ops::Range<u64> = 900_000..1_000_000;
+const RETURNS_STEP: u64 = 1 << 40;
 
 impl Generation {
     pub fn of(seed: u64) -> Generation {
@@ -41,7 +47,7 @@ impl Generation {
             0..1_000 => Generation::First,
             1_000..10_000 => Generation::FullPools,
             10_000..30_000 => Generation::Swarm,
-            30_000..1_000_000 => Generation::Tails,
+            30_000..900_000 => Generation::Tails,
             _ if seed.is_multiple_of(2) => Generation::Swarm,
             _ => Generation::Tails,
         }
@@ -143,6 +149,8 @@ pub struct Plan {
     pub requests: usize,
     /// Drives that may fail, be pulled out, come back. Never more than every parity bears.
     pub victims: Vec<usize>,
+    /// Whether drives that are lost come back, or others take their places.
+    pub returns: bool,
     /// What goes wrong with drives, beside power and plugs.
     pub troubles: Vec<Trouble>,
     /// Whether deaths hit also while a pool is being opened.
@@ -232,6 +240,16 @@ fn draw_spec(rng: &mut Rng, drives: usize) -> CreateSpec {
 
 impl Plan {
     pub fn from_seed(seed: u64) -> Plan {
+        if !RETURNS.contains(&seed) {
+            return Plan::draw(seed);
+        }
+        // A world in which drives may be lost.
+        let drawn = (1..).map(|again| Plan::draw(seed + again * RETURNS_STEP));
+        let plan = drawn.into_iter().find(|plan| !plan.victims.is_empty());
+        Plan { seed, returns: true, ..plan.expect("every other world has victims") }
+    }
+
+    fn draw(seed: u64) -> Plan {
         match Generation::of(seed) {
             Generation::Swarm => swarm::draw(seed),
             Generation::Tails => tails::draw(seed),

@@ -33,6 +33,7 @@ impl World {
         self.audit_sometimes(&pool)?;
         self.make_volumes(&pool)?;
         self.limit_volumes(&pool)?;
+        self.replace_lost(&pool)?;
         if self.canary.is_some() {
             self.release_canary();
         }
@@ -197,8 +198,11 @@ impl World {
         let hung = || context.stalled().is_some();
         let growth = self.draw_growth().map(|growth| growth.happen(context.clone(), pool.clone()));
         let all = join_all(clients.into_iter().map(|client| client.run(requests)));
-        let all = join(all, join_all(growth));
+        let returns =
+            self.draw_return(pool).map(|later| later.happen(context.clone(), pool.clone()));
+        let all = join(all, join(join_all(growth), join_all(returns)));
         let done = env.run_until(all, || context.is_failed() || over() || hung());
+        self.plug_replaced();
         if let Some(failure) = context.take_failure() {
             return Err(failure);
         }

@@ -39,6 +39,7 @@ pub(super) fn draw(seed: u64, generation: Generation) -> Plan {
         sessions: (1..=2 + rng.below(4)).collect(),
         requests: 20 + rng.index(if fill == Fill::Calm { 300 } else { 1500 }),
         victims: Vec::new(),
+        returns: false,
         troubles: Vec::new(),
         deaths_in_opening: true,
         deaths: true,

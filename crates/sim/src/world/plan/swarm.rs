@@ -60,6 +60,7 @@ pub(super) fn draw_base(rng: &mut Rng, seed: u64, generation: Generation, large:
         sessions: (1..=2 + rng.below(4)).collect(),
         requests,
         victims: Vec::new(),
+        returns: false,
         troubles: Vec::new(),
         deaths_in_opening: rng.chance(1, 2),
         deaths: true,

@@ -1,0 +1,105 @@
+//! What a drive that is being restored does not hold yet: one bit a block.
+
+use format::Extent;
+
+pub struct Awaited {
+    zones: Extent,
+    block: u64,
+    bits: Vec<u64>,
+    left: u64,
+    total: u64,
+}
+
+impl Awaited {
+    /// Everything.
+    pub fn all(zones: Extent, block_size: u32) -> Awaited {
+        let blocks = zones.len / u64::from(block_size);
+        let mut awaited = Awaited::nothing(zones, block_size);
+        awaited.bits.fill(u64::MAX);
+        (awaited.left, awaited.total) = (blocks, blocks);
+        awaited
+    }
+
+    pub fn nothing(zones: Extent, block_size: u32) -> Awaited {
+        let block = u64::from(block_size);
+        let words = (zones.len / block).div_ceil(64) as usize;
+        Awaited { zones, block, bits: vec![0; words], left: 0, total: 0 }
+    }
+
+    /// Number of the block at a byte of the drive; `None` outside the zones.
+    fn block_at(&self, offset: u64) -> Option<u64> {
+        let at = offset.checked_sub(self.zones.offset)? / self.block;
+        (at < self.zones.len / self.block).then_some(at)
+    }
+
+    fn has(&self, block: u64) -> bool {
+        self.bits[(block / 64) as usize] & 1 << (block % 64) != 0
+    }
+
+    /// One more block that is to come.
+    pub fn add(&mut self, offset: u64) {
+        let block = self.block_at(offset).expect("blocks lie in zones");
+        if !self.has(block) {
+            self.bits[(block / 64) as usize] |= 1 << (block % 64);
+            self.left += 1;
+            self.total += 1;
+        }
+    }
+
+    pub fn overlaps(&self, offset: u64, len: u64) -> bool {
+        let last = self.block_at(offset + len - 1);
+        let (Some(first), Some(last)) = (self.block_at(offset), last) else { return false };
+        (first..=last).any(|block| self.has(block))
+    }
+
+    /// The block that begins here is there.
+    pub fn arrived(&mut self, offset: u64) {
+        let block = self.block_at(offset).expect("blocks lie in zones");
+        if self.has(block) {
+            self.bits[(block / 64) as usize] &= !(1 << (block % 64));
+            self.left -= 1;
+        }
+    }
+
+    pub fn left(&self) -> u64 {
+        self.left
+    }
+
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ZONES: Extent = Extent { offset: 1 << 20, len: 100 * 4096 };
+
+    #[test]
+    fn everything_is_awaited_until_it_arrives() {
+        let mut awaited = Awaited::all(ZONES, 4096);
+        assert_eq!((awaited.left(), awaited.total()), (100, 100));
+        assert!(!awaited.overlaps(0, 4096), "labels are none of its business");
+        assert!(awaited.overlaps(ZONES.offset + 99 * 4096, 512));
+        assert!(!awaited.overlaps(ZONES.offset + 100 * 4096, 512));
+        for block in 0..100 {
+            awaited.arrived(ZONES.offset + block * 4096);
+            awaited.arrived(ZONES.offset + block * 4096);
+            assert!(!awaited.overlaps(ZONES.offset + block * 4096, 4096));
+        }
+        assert_eq!((awaited.left(), awaited.total()), (0, 100));
+    }
+
+    #[test]
+    fn only_what_was_added_is_awaited() {
+        let mut awaited = Awaited::nothing(ZONES, 4096);
+        for block in [3, 64, 64, 65] {
+            awaited.add(ZONES.offset + block * 4096);
+        }
+        assert_eq!((awaited.left(), awaited.total()), (3, 3));
+        assert!(awaited.overlaps(ZONES.offset + 2 * 4096, 4097));
+        assert!(!awaited.overlaps(ZONES.offset, 3 * 4096));
+        assert!(!awaited.overlaps(ZONES.offset + 66 * 4096, 34 * 4096));
+    }
+}

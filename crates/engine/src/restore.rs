@@ -1,0 +1,477 @@
+//! Restoring: a drive that has taken a lost one's place is filled with what that should hold.
+//!
+//! ```text
+//!            replace                        nothing awaited, all durable
+//!   lost ───────────────> restoring ─────────────────────────────────────> active
+//!    ^                        │  written like any other drive, read where it holds something
+//!    └────────────────────────┘  it fails
+//! ```
+//! Only what is in use is written: metadata first, then RAID blocks computed from their stripes,
+//! those of stripes that lost most first, then blocks of tuples from their other copies. What is
+//! written meanwhile goes to the drive by itself (`Shard::is_there`). A crash begins anew: which
+//! blocks were there already is known to memory only.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use format::{
+    FormatError, ObjectKey, SLOT_LEN, StripeId, Uuid, decode_slot, end_area, label_offsets,
+};
+use futures_util::future::{join_all, select};
+use io::{Buf, Drive, Durability, Env, PAGE};
+use layout::DriveIndex;
+
+use crate::api::{DriveState, DriveVerbError, EventKind, RequestError, Severity};
+use crate::awaited::Awaited;
+use crate::geometry::{Class, PoolGeometry};
+use crate::label::{Label, read_label};
+use crate::limits::{RESTORE_LOST_RETRY, RESTORE_OBJECTS_AT_ONCE, RESTORE_RETRY, STRIPES_AT_ONCE};
+use crate::planted::{self, Bug};
+use crate::shard::Shard;
+use crate::space::{Kind, Space};
+use crate::tuple::{Tuple, TupleKey};
+
+/// Everything in use that a drive should hold.
+pub fn awaited(space: &Space, drive: DriveIndex) -> Awaited {
+    let geometry = &space.geometry;
+    let mut awaited = Awaited::nothing(geometry.zones, geometry.block_size);
+    for zone in 0..geometry.zone_count {
+        let Some((class, stripes)) = space.held_in(zone) else { continue };
+        for (stripe, _) in stripes {
+            if let Some(position) = position_on(class, stripe, drive) {
+                awaited.add(geometry.address(class, stripe, position).offset);
+            }
+        }
+    }
+    awaited
+}
+
+/// Which of a stripe's blocks is on a drive.
+fn position_on(class: &Class, stripe: StripeId, drive: DriveIndex) -> Option<usize> {
+    (0..class.width()).find(|&position| class.drive(stripe, position) == drive)
+}
+
+/// How a look at everything that is awaited went.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pass {
+    restored: u64,
+    /// Being written, or read by somebody who saw it before it died: it will be over soon.
+    later: u64,
+    lost: u64,
+}
+
+enum Done {
+    Restored,
+    Later,
+    Lost,
+}
+
+impl Pass {
+    fn count(&mut self, done: &Done) {
+        match done {
+            Done::Restored => self.restored += 1,
+            Done::Later => self.later += 1,
+            Done::Lost => self.lost += 1,
+        }
+    }
+}
+
+impl<E: Env> Shard<E> {
+    /// Puts a drive in a lost one's place and begins to restore it.
+    pub async fn replace(&self, index: DriveIndex, drive: E::Drive) -> Result<(), DriveVerbError> {
+        self.check_usable()?;
+        self.check_lost(index)?;
+        let (name, size) = (drive.name(), drive.geometry().size);
+        let geometry = &self.geometry;
+        let least = geometry.zones.offset + geometry.zones.len + format::LABEL_AREA;
+        if end_area(size) < geometry.zones.offset + geometry.zones.len {
+            return Err(DriveVerbError::TooSmall { index: index.0, name, size, least });
+        }
+        let failed = |error| DriveVerbError::Drive { name: name.clone(), error };
+        let uuid = self.identity(index, &drive).await.map_err(failed)?;
+        self.wipe(&drive, uuid != self.array.member(index).uuid()).await.map_err(failed)?;
+        // The others say that its predecessor is lost before anything relies on this one.
+        self.record_failures().await?;
+        self.check_lost(index)?;
+        let awaited = awaited(&self.state.borrow().space, index);
+        let blocks = awaited.total();
+        self.array.adopt(index, (uuid, size, drive), awaited);
+        self.state.borrow_mut().space.set_avoided(index, false);
+        self.forgive(index);
+        self.labels.update(&self.array, |_| {}).await;
+        self.record_failures().await?;
+        let text = format!("drive {name} is restored in place {index}: {blocks} blocks to write");
+        let (severity, kind) = (Severity::Info, EventKind::DriveRestoring);
+        self.events.push(self.env.now(), severity, kind, Some(index.0), text);
+        self.own().start_restoring(index);
+        Ok(())
+    }
+
+    fn check_lost(&self, index: DriveIndex) -> Result<(), DriveVerbError> {
+        match self.array.member(index).state() {
+            DriveState::Missing | DriveState::Failed => Ok(()),
+            state => Err(DriveVerbError::NotLost { index: index.0, state }),
+        }
+    }
+
+    /// The drive that was in this place keeps its name; another gets a new one.
+    async fn identity(&self, index: DriveIndex, drive: &E::Drive) -> Result<Uuid, io::DriveError> {
+        let was = self.array.member(index).uuid();
+        Ok(match read_label(drive).await? {
+            Label::Ours(label) if label.pool == self.labels.pool() && label.drive == was => was,
+            _ => Uuid::from_random(self.env.unique_id()),
+        })
+    }
+
+    /// What a metadata area of old says would pass for this pool's: of objects that are gone, and
+    /// of checkpoints that this drive has not seen. Labels of somebody else, `strange` ones, would
+    /// disagree with ours if these are written by halves (world 900116).
+    async fn wipe(&self, drive: &E::Drive, strange: bool) -> Result<(), io::DriveError> {
+        let area = self.labels.meta();
+        let slots = (0..area.len / SLOT_LEN as u64).map(|row| area.offset + row * SLOT_LEN as u64);
+        let labels = label_offsets(drive.geometry().size).into_iter().filter(|_| strange);
+        let heads: Vec<u64> = labels.chain(slots).collect();
+        for some in heads.chunks(RESTORE_OBJECTS_AT_ONCE) {
+            let wipe = |&at| drive.write(at, Buf::zeroed(PAGE), Durability::Cached);
+            join_all(some.iter().map(wipe)).await.into_iter().collect::<Result<(), _>>()?;
+        }
+        drive.flush().await
+    }
+
+    /// A stripe is in use from now on, and whatever will be read there is written first: a drive
+    /// that is being restored need not be given what was there before.
+    pub fn is_there(&self, class: &Class, stripe: StripeId) {
+        for drive in self.array.restoring() {
+            if let Some(position) = position_on(class, stripe, drive) {
+                self.array.arrived(drive, self.geometry.address(class, stripe, position).offset);
+            }
+        }
+    }
+
+    pub fn start_restoring(self: &Rc<Self>, drive: DriveIndex) {
+        let shard = self.clone();
+        self.spawn_task(async move {
+            // A drive that fails meanwhile has said so; everything else is tried again.
+            let _ = shard.restore(drive).await;
+        });
+    }
+
+    fn goes_on(&self, drive: DriveIndex) -> bool {
+        !self.stopping() && self.array.member(drive).state() == DriveState::Restoring
+    }
+
+    async fn restore(&self, drive: DriveIndex) -> Result<(), RequestError> {
+        self.restore_objects(drive).await;
+        let mut told = 0;
+        while self.goes_on(drive) {
+            let pass = self.restore_pass(drive).await;
+            if !self.goes_on(drive) {
+                break;
+            }
+            if self.array.awaited(drive).is_none_or(|(left, _)| left == 0) {
+                return self.end_restoring(drive).await;
+            }
+            if pass.lost != told {
+                told = pass.lost;
+                self.tell_lost(drive, pass.lost);
+            }
+            if pass.restored == 0 {
+                // Dead stripes are reusable, and of no interest, when that is durable.
+                let _ = self.flush_limbo().await;
+            }
+            let wait = if pass.later > 0 { RESTORE_RETRY } else { RESTORE_LOST_RETRY };
+            let wait = if pass.lost > 0 { wait } else { RESTORE_RETRY };
+            let tick = Box::pin(self.env.sleep_until(self.env.now() + wait));
+            // Closing the pool wakes whoever paces itself.
+            select(tick, Box::pin(self.pacer.woken())).await;
+        }
+        Ok(())
+    }
+
+    fn tell_lost(&self, drive: DriveIndex, lost: u64) {
+        let text = format!(
+            "{lost} blocks of drive {drive} can't be computed: more than parity bears is lost or \
+             unreadable there; they are tried again every {RESTORE_LOST_RETRY}"
+        );
+        let (severity, kind) = (Severity::Error, EventKind::BlocksLost);
+        self.events.push(self.env.now(), severity, kind, Some(drive.0), text);
+    }
+
+    /// Everything is there: durably, before the labels say so.
+    async fn end_restoring(&self, drive: DriveIndex) -> Result<(), RequestError> {
+        if !planted::is(Bug::RestoredUnflushed) {
+            self.flush().await?;
+        }
+        if !self.goes_on(drive) {
+            return Ok(());
+        }
+        self.array.restored(drive);
+        self.labels.update(&self.array, |_| {}).await;
+        let text = format!("drive {} holds everything that it should", self.drive_name(drive));
+        let (severity, kind) = (Severity::Info, EventKind::DriveRestored);
+        self.events.push(self.env.now(), severity, kind, Some(drive.0), text);
+        self.record_failures().await
+    }
+
+    // ---- metadata
+
+    /// The drive's copies of the checkpoint's objects. Those written later have one there anyway.
+    async fn restore_objects(&self, drive: DriveIndex) {
+        // A checkpoint that is being written now may have passed the drive over while it was lost.
+        let turn = self.checkpoint_turn.lock().await;
+        let keys: Vec<ObjectKey> = self.state.borrow().meta.objects.keys().copied().collect();
+        drop(turn);
+        for some in keys.chunks(RESTORE_OBJECTS_AT_ONCE) {
+            // As long as no checkpoint is written, the slots of objects keep what they hold.
+            let _turn = self.checkpoint_turn.lock().await;
+            if !self.goes_on(drive) {
+                return;
+            }
+            join_all(some.iter().map(|&key| self.restore_object(drive, key))).await;
+        }
+    }
+
+    async fn restore_object(&self, drive: DriveIndex, key: ObjectKey) {
+        let slots = {
+            let state = self.state.borrow();
+            state.meta.objects.get(&key).map_or_else(Vec::new, |stored| stored.slots.clone())
+        };
+        for slot in slots {
+            let places = self.state.borrow().meta.places(slot);
+            let Some(&(_, own)) = places.iter().find(|place| place.0 == drive) else { continue };
+            let others: Vec<_> = places.into_iter().filter(|place| place.0 != drive).collect();
+            if let Some(bytes) = self.read_slot_copy(key, &others).await {
+                let at = self.labels.meta().offset + own;
+                // A drive that refuses this has failed.
+                let _ = self.array.write(drive, at, bytes, Durability::Cached).await;
+            }
+        }
+    }
+
+    async fn read_slot_copy(&self, key: ObjectKey, places: &[(DriveIndex, u64)]) -> Option<Buf> {
+        let (pool, area) = (self.labels.pool(), self.labels.meta().offset);
+        for &(drive, at) in places {
+            let Ok(bytes) = self.array.read(drive, area + at, SLOT_LEN).await else { continue };
+            let decoded: Result<_, FormatError> = decode_slot(&bytes, &pool);
+            if decoded.is_ok_and(|(header, _)| header.key == key) {
+                return Some(bytes);
+            }
+        }
+        None
+    }
+
+    // ---- data
+
+    async fn restore_pass(&self, drive: DriveIndex) -> Pass {
+        let mut pass = Pass::default();
+        let classes: Vec<Rc<Class>> = self.state.borrow().space.classes().cloned().collect();
+        classes.iter().for_each(|class| self.seal_open(class.id));
+        // Of stripes that lost most the next drive takes data with it.
+        for least in (1..=self.array.lost()).rev() {
+            for zone in 0..self.geometry.zone_count {
+                self.restore_zone(drive, zone, least, &mut pass).await;
+                if !self.goes_on(drive) {
+                    return pass;
+                }
+            }
+        }
+        let keys = self.state.borrow().space.tuple_keys();
+        for some in keys.chunks(STRIPES_AT_ONCE) {
+            self.restore_tuples(drive, some, &mut pass).await;
+            if !self.goes_on(drive) {
+                break;
+            }
+        }
+        pass
+    }
+
+    /// Stripes of a zone that have lost at least so many blocks.
+    async fn restore_zone(&self, drive: DriveIndex, zone: u32, least: usize, pass: &mut Pass) {
+        self.forget_free(drive, zone);
+        let Some((class, stripes)) = self.awaited_stripes(drive, zone) else { return };
+        let endangered = |stripe: &StripeId| self.lost_blocks(&class, *stripe) >= least;
+        let stripes: Vec<StripeId> = stripes.into_iter().filter(endangered).collect();
+        for some in stripes.chunks(STRIPES_AT_ONCE) {
+            let queue = || {
+                let drives = some.iter().flat_map(|&stripe| class.drives(stripe));
+                self.queue_of(drives)
+            };
+            let turn = self.pace(queue).await;
+            if !self.goes_on(drive) {
+                return;
+            }
+            // What is live now is given away only after this.
+            let _guard = self.reads.enter();
+            let restore = |&stripe: &StripeId| self.restore_block(drive, &class, stripe);
+            for done in join_all(some.iter().map(restore)).await {
+                turn.moved(class.width() * self.geometry.block_size as usize);
+                pass.count(&done);
+            }
+            drop(turn);
+            self.env.yield_now().await;
+        }
+    }
+
+    /// Nobody will read what free blocks held.
+    fn forget_free(&self, drive: DriveIndex, zone: u32) {
+        let state = self.state.borrow();
+        let mut held = BTreeSet::new();
+        if let Some((class, stripes)) = state.space.held_in(zone) {
+            for (stripe, _) in stripes {
+                let position = position_on(class, stripe, drive);
+                held.extend(position.map(|at| self.geometry.address(class, stripe, at).offset));
+            }
+        }
+        let PoolGeometry { zones, zone_bytes, block_size, .. } = &self.geometry;
+        let first = zones.offset + u64::from(zone) * zone_bytes;
+        let blocks =
+            (0..u64::from(self.geometry.zone_blocks)).map(|at| at * u64::from(*block_size));
+        for offset in blocks.map(|at| first + at).filter(|offset| !held.contains(offset)) {
+            self.array.arrived(drive, offset);
+        }
+    }
+
+    /// RAID stripes of a zone, and dead ones, whose block the drive does not hold yet.
+    fn awaited_stripes(&self, drive: DriveIndex, zone: u32) -> Option<(Rc<Class>, Vec<StripeId>)> {
+        let state = self.state.borrow();
+        let (class, stripes) = state.space.held_in(zone)?;
+        let awaited = |&(stripe, kind): &(StripeId, Kind)| {
+            let position = position_on(class, stripe, drive);
+            let at = position.map(|position| self.geometry.address(class, stripe, position));
+            kind != Kind::Tuple
+                && at.is_some_and(|at| self.array.is_awaited(drive, at.offset, PAGE))
+        };
+        let stripes = stripes.filter(awaited).map(|(stripe, _)| stripe).collect();
+        Some((class.clone(), stripes))
+    }
+
+    fn lost_blocks(&self, class: &Class, stripe: StripeId) -> usize {
+        let lost = |&position: &usize| {
+            let at = self.geometry.address(class, stripe, position);
+            !self.array.is_active(at.drive) || self.array.is_awaited(at.drive, at.offset, PAGE)
+        };
+        (0..class.width()).filter(lost).count()
+    }
+
+    /// Still, whatever was done while others had their turn.
+    fn is_raid(&self, class: &Class, stripe: StripeId) -> bool {
+        let state = self.state.borrow();
+        let now = state.space.class_of_zone(stripe.zone);
+        now.is_some_and(|now| now.id == class.id) && state.space.kind(stripe) == Kind::Raid
+    }
+
+    async fn restore_block(&self, drive: DriveIndex, class: &Rc<Class>, stripe: StripeId) -> Done {
+        if !self.is_raid(class, stripe) {
+            return Done::Later;
+        }
+        let position = position_on(class, stripe, drive).expect("chosen for its block there");
+        let at = self.geometry.address(class, stripe, position).offset;
+        match self.rebuilt_block(class, stripe, position).await {
+            Some(block) => self.put(drive, at, block, at).await,
+            None => Done::Lost,
+        }
+    }
+
+    /// Writes what was computed or copied; the block that begins at `block` is whole with it.
+    async fn put(&self, drive: DriveIndex, at: u64, data: Buf, block: u64) -> Done {
+        if self.array.write(drive, at, data, Durability::Cached).await.is_err() {
+            return Done::Later;
+        }
+        self.array.arrived(drive, block);
+        self.count(|counters| counters.restored_blocks += 1);
+        Done::Restored
+    }
+
+    /// Blocks of tuples, from their other copies, once nobody writes there any more.
+    async fn restore_tuples(&self, drive: DriveIndex, keys: &[TupleKey], pass: &mut Pass) {
+        let blocks: Vec<(TupleKey, Vec<(usize, u64)>)> =
+            keys.iter().map(|&key| (key, self.awaited_slots(drive, key))).collect();
+        if blocks.iter().all(|(_, slots)| slots.is_empty()) {
+            return;
+        }
+        let turn = self.pace(|| self.queue_of(std::iter::once(drive))).await;
+        let done = RefCell::new(Pass::default());
+        let restore = |(key, slots): &(TupleKey, Vec<(usize, u64)>)| {
+            let (key, slots, done) = (*key, slots.clone(), &done);
+            async move {
+                if slots.is_empty() || !self.goes_on(drive) {
+                    return;
+                }
+                if !self.make_busy(key) {
+                    done.borrow_mut().later += slots.len() as u64;
+                    return;
+                }
+                for (slot, at) in slots {
+                    let one = self.restore_slot(drive, key, slot, at).await;
+                    done.borrow_mut().count(&one);
+                }
+                let mut state = self.state.borrow_mut();
+                state.space.tuple_release_busy(key, self.journal.latest(), self.reads.close());
+            }
+        };
+        join_all(blocks.iter().map(restore)).await;
+        turn.moved(blocks.len() * self.geometry.block_size as usize);
+        let done = done.into_inner();
+        pass.restored += done.restored;
+        pass.later += done.later;
+        pass.lost += done.lost;
+    }
+
+    fn make_busy(&self, key: TupleKey) -> bool {
+        let mut state = self.state.borrow_mut();
+        let quiet = |tuple: &&mut Tuple| {
+            (tuple.is_quiet() || planted::is(Bug::RestoreWhileWritten)) && !tuple.busy
+        };
+        let tuple = state.space.tuple_mut(key).filter(quiet);
+        tuple.map(|tuple| tuple.busy = true).is_some()
+    }
+
+    /// Slots of a tuple with a copy that the drive does not hold yet, and where that is; none while
+    /// somebody works on it. There is no parity in a tuple, but a conversion that began when the
+    /// drive was lost has passed it over (world 900146).
+    fn awaited_slots(&self, drive: DriveIndex, key: TupleKey) -> Vec<(usize, u64)> {
+        let state = self.state.borrow();
+        let Some(tuple) = state
+            .space
+            .tuple(key)
+            .filter(|tuple| !tuple.busy || planted::is(Bug::RestorePastConversions))
+        else {
+            return Vec::new();
+        };
+        let class = state.space.class_of_zone(key.zone).expect("tuples lie in assigned zones");
+        let mut slots = Vec::new();
+        for (copy, &stripe) in tuple.stripes.iter().enumerate() {
+            let Some(position) = position_on(class, stripe, drive) else { continue };
+            let at = self.geometry.address(class, stripe, position).offset;
+            if !self.array.is_awaited(drive, at, PAGE) {
+                continue;
+            }
+            let slot = (0..class.data()).find(|&slot| tuple.position(slot, copy) == position);
+            match slot.filter(|&slot| tuple.filled[slot] > 0) {
+                Some(slot) => slots.push((slot, at)),
+                // A slot that nothing was written to: when it is, that goes there as well.
+                None => self.array.arrived(drive, at),
+            }
+        }
+        slots
+    }
+
+    async fn restore_slot(&self, drive: DriveIndex, key: TupleKey, slot: usize, at: u64) -> Done {
+        let (source, len) = {
+            let state = self.state.borrow();
+            let tuple = state.space.tuple(key).expect("a busy tuple stays");
+            let class = state.space.class_of_zone(key.zone).expect("tuples lie in assigned zones");
+            (self.geometry.flbn(class, key, slot), usize::from(tuple.filled[slot]) * PAGE)
+        };
+        let mut source = self.source(source, true);
+        // Its own copy is what is missing.
+        source.copies.retain(|copy| copy.drive != drive);
+        for copy in &source.copies {
+            if let Ok(data) = self.array.read(copy.drive, copy.offset, len).await {
+                return self.put(drive, at, data, at).await;
+            }
+        }
+        Done::Lost
+    }
+}

@@ -1,0 +1,302 @@
+//! A lost drive's place is taken by another, or by itself come back: what it should hold is there
+//! again, whatever is written meanwhile and whenever the power goes.
+
+use engine::{
+    ConversionPolicy, CreateSpec, DriveState, DriveVerbError, EventKind, OpenOptions, Pool, Volume,
+};
+use io::rng::Rng;
+use io::virt::{CutMode, Disk, Latency, VirtDrive, VirtEnv};
+use io::{Buf, Drive, Durability, Env};
+
+use crate::common::{MIB, Mirror, Virtual, World, check_all, make_pool, sleep};
+
+const DRIVE: u64 = 64 * MIB;
+const VOLUME: u64 = 6 * MIB;
+
+/// Drives, parity, conversion.
+const SHAPES: [(usize, u8, ConversionPolicy); 6] = [
+    (4, 1, ConversionPolicy::Lazy),
+    (5, 1, ConversionPolicy::Eager),
+    (8, 1, ConversionPolicy::Lazy),
+    (6, 2, ConversionPolicy::Lazy),
+    (10, 2, ConversionPolicy::Eager),
+    (10, 2, ConversionPolicy::Lazy),
+];
+
+async fn write_some(volume: &Volume<VirtEnv>, mirror: &mut Mirror, rng: &mut Rng, count: u64) {
+    for _ in 0..count {
+        let len = [512, 4096, 65536, 3 * 65536, 6 * 65536][rng.index(5)];
+        let offset = rng.below((VOLUME - len) / 512 + 1) * 512;
+        let offset = if len >= 65536 { offset / 65536 * 65536 } else { offset };
+        let data = mirror.fill(rng, offset, len);
+        volume.write(offset, data, rng.chance(1, 8)).await.expect("writes go on");
+    }
+}
+
+fn state(pool: &Pool<VirtEnv>, drive: usize) -> DriveState {
+    pool.status().drives[drive].state
+}
+
+/// A drive full of something else.
+async fn noisy(world: &Virtual, seed: u64) -> Disk {
+    let disk = Disk::new(format!("spare{seed}"), DRIVE, 4096, seed);
+    let drive = VirtDrive::attach(world.env(), &disk, Latency::SSD);
+    let mut rng = Rng::new(seed);
+    let mut bytes = vec![0; MIB as usize];
+    rng.fill(&mut bytes);
+    for at in 2..DRIVE / MIB - 1 {
+        let noise = Buf::from_slice(&bytes);
+        drive.write(at * MIB, noise, Durability::Durable).await.expect("room");
+    }
+    disk
+}
+
+fn attach(world: &Virtual, disks: &[Disk]) -> Vec<VirtDrive> {
+    let attach = |disk: &Disk| VirtDrive::attach(world.env(), disk, Latency::SSD);
+    disks.iter().map(attach).collect()
+}
+
+async fn open(world: &Virtual, disks: &[Disk]) -> Pool<VirtEnv> {
+    let opened = Pool::open(world.env(), attach(world, disks), OpenOptions::default()).await;
+    opened.expect("the pool opens")
+}
+
+/// Until the drive is whole: bounded, since nothing is in its way.
+async fn until_whole(world: &Virtual, pool: &Pool<VirtEnv>, drive: usize) {
+    for _ in 0..600 {
+        if state(pool, drive) == DriveState::Active {
+            return;
+        }
+        sleep(world.env(), 100).await;
+    }
+    panic!("still {:?}", pool.status().drives[drive]);
+}
+
+/// Every copy, every parity block, every piece of metadata was looked at and is right; and without
+/// as many other drives as the parity bears everything can still be read.
+async fn prove(pool: &Pool<VirtEnv>, mirror: &Mirror, without: &[usize], when: &str) {
+    let report = pool.audit().await.unwrap_or_else(|error| panic!("{when}: {error}"));
+    assert!(report.is_complete(), "{when}: {report:?}");
+    let volume = pool.volume("v").expect("made");
+    check_all(&volume, mirror, when).await;
+    for &drive in without {
+        pool.drive_fail(drive as u16, "a test", true).await.expect("it is there");
+    }
+    check_all(&volume, mirror, &format!("{when}, without {without:?}")).await;
+}
+
+#[test]
+fn another_drive_takes_a_lost_ones_place() {
+    for (drives, parity, conversion) in SHAPES {
+        let world = Virtual::new(drives, DRIVE, 50 + drives as u64);
+        let mut mirror = Mirror::new(VOLUME);
+        let mut rng = Rng::new(drives as u64);
+        let mut disks = world.disks.clone();
+        world.block_on(async {
+            let spec = CreateSpec { parity, conversion, ..CreateSpec::new("tank") };
+            let pool = make_pool(&world, &spec).await;
+            pool.volume_create("v", VOLUME, None, None).await.expect("room");
+            let volume = pool.volume("v").expect("made");
+            write_some(&volume, &mut mirror, &mut rng, 150).await;
+            pool.drive_fail(1, "a test", false).await.expect("it can be spared");
+            write_some(&volume, &mut mirror, &mut rng, 50).await;
+            disks[1] = noisy(&world, 7).await;
+            let spare = attach(&world, &disks[1..2]).remove(0);
+            pool.drive_replace(1, spare).await.expect("it is lost");
+            assert_eq!(state(&pool, 1), DriveState::Restoring);
+            assert_eq!(pool.status().redundancy_margin, parity - 1);
+            check_all(&volume, &mirror, "just replaced").await;
+            write_some(&volume, &mut mirror, &mut rng, 100).await;
+            check_all(&volume, &mirror, "while it is restored").await;
+            until_whole(&world, &pool, 1).await;
+            assert_eq!(pool.status().redundancy_margin, parity);
+            let kinds: Vec<EventKind> = pool.events(0).iter().map(|event| event.kind).collect();
+            assert!(kinds.contains(&EventKind::DriveRestored), "{kinds:?}");
+            assert!(pool.counters().restored_blocks > 5);
+            drop(volume);
+            pool.close().await.expect("closes");
+            let pool = open(&world, &disks).await;
+            assert_eq!(state(&pool, 1), DriveState::Active);
+            let others: Vec<usize> = [0, 2][..usize::from(parity)].to_vec();
+            prove(&pool, &mirror, &others, &format!("{drives} drives")).await;
+            pool.close().await.expect("closes");
+        });
+    }
+}
+
+#[test]
+fn a_drive_that_comes_back_is_filled_with_what_it_missed() {
+    for seed in 0..30 {
+        let (drives, parity, conversion) = SHAPES[seed as usize % SHAPES.len()];
+        let world = Virtual::new(drives, DRIVE, 60 + seed);
+        let mut mirror = Mirror::new(VOLUME);
+        let mut rng = Rng::new(seed);
+        world.block_on(async {
+            let spec = CreateSpec { parity, conversion, ..CreateSpec::new("tank") };
+            let pool = make_pool(&world, &spec).await;
+            pool.volume_create("v", VOLUME, None, None).await.expect("room");
+            let volume = pool.volume("v").expect("made");
+            write_some(&volume, &mut mirror, &mut rng, 100).await;
+            // What the drive knows of this volume's map is out of date when it comes back.
+            pool.volume_create("other", VOLUME, None, None).await.expect("room");
+            let other = pool.volume("other").expect("made");
+            other.write(0, Buf::zeroed(MIB as usize), true).await.expect("room");
+            drop(other);
+            pool.checkpoint().await.expect("checkpoint");
+            let uuid = pool.status().drives[2].uuid;
+            world.disks[2].set_failed(true);
+            write_some(&volume, &mut mirror, &mut rng, 100).await;
+            assert_eq!(state(&pool, 2), DriveState::Failed);
+            pool.volume_delete("other").await.expect("nobody uses it");
+            pool.checkpoint().await.expect("checkpoint");
+            world.disks[2].set_failed(false);
+            let back = world.drives().remove(2);
+            pool.drive_replace(2, back).await.expect("it is lost");
+            assert_eq!(pool.status().drives[2].uuid, uuid, "it is the same drive");
+            write_some(&volume, &mut mirror, &mut rng, 50).await;
+            until_whole(&world, &pool, 2).await;
+            drop(volume);
+            pool.close().await.expect("closes");
+            let pool = open(&world, &world.disks).await;
+            let others: Vec<usize> = [3, 1][..usize::from(parity)].to_vec();
+            prove(&pool, &mirror, &others, &format!("seed {seed}, {drives} drives")).await;
+            pool.close().await.expect("closes");
+        });
+    }
+}
+
+/// The power goes at some moment of it, again and again: what was flushed is there, the drive is
+/// restored from the beginning, and in the end it is whole.
+#[test]
+fn power_cuts_begin_it_anew() {
+    for seed in 0..60 {
+        let (drives, parity, conversion) = SHAPES[seed as usize % SHAPES.len()];
+        let world = Virtual::new(drives, DRIVE, 700 + seed);
+        let mut mirror = Mirror::new(VOLUME);
+        let mut rng = Rng::new(seed);
+        let mut disks = world.disks.clone();
+        world.block_on(async {
+            let spec = CreateSpec { parity, conversion, ..CreateSpec::new("tank") };
+            let pool = make_pool(&world, &spec).await;
+            pool.volume_create("v", VOLUME, None, None).await.expect("room");
+            let volume = pool.volume("v").expect("made");
+            write_some(&volume, &mut mirror, &mut rng, 80).await;
+            pool.drive_fail(3, "a test", false).await.expect("it can be spared");
+            disks[3] = noisy(&world, seed).await;
+            let spare = attach(&world, &disks[3..4]).remove(0);
+            pool.drive_replace(3, spare).await.expect("it is lost");
+            write_some(&volume, &mut mirror, &mut rng, rng_count(seed)).await;
+            volume.flush().await.expect("flush");
+            world.env().sleep_until_cut(&mut rng).await;
+        });
+        let mut cuts = 0;
+        loop {
+            world.kill();
+            disks.iter().for_each(|disk| disk.power_cut(&mut rng, CutMode::Random));
+            let done = world.block_on(async {
+                let pool = open(&world, &disks).await;
+                let now = state(&pool, 3);
+                assert!(matches!(now, DriveState::Restoring | DriveState::Active), "{now}");
+                let volume = pool.volume("v").expect("made");
+                check_all(&volume, &mirror, &format!("seed {seed}, cut {cuts}")).await;
+                if cuts == 3 {
+                    until_whole(&world, &pool, 3).await;
+                    let others: Vec<usize> = [0, 1][..usize::from(parity)].to_vec();
+                    prove(&pool, &mirror, &others, &format!("seed {seed}")).await;
+                    drop(volume);
+                    pool.close().await.expect("closes");
+                    return true;
+                }
+                write_some(&volume, &mut mirror, &mut rng, 10).await;
+                volume.flush().await.expect("flush");
+                world.env().sleep_until_cut(&mut rng).await;
+                false
+            });
+            if done {
+                break;
+            }
+            cuts += 1;
+        }
+    }
+}
+
+fn rng_count(seed: u64) -> u64 {
+    seed % 5 * 10
+}
+
+trait Cut {
+    async fn sleep_until_cut(&self, rng: &mut Rng);
+}
+
+impl Cut for VirtEnv {
+    /// Restoring these pools takes about a tenth of a second.
+    async fn sleep_until_cut(&self, rng: &mut Rng) {
+        let span = io::Nanos::from_micros(rng.below(150_000));
+        self.sleep_until(self.now() + span).await;
+    }
+}
+
+#[test]
+fn what_can_not_take_a_place_is_refused() {
+    let world = Virtual::new(5, DRIVE, 91);
+    world.block_on(async {
+        let pool = make_pool(&world, &CreateSpec::new("tank")).await;
+        let spare = |size| {
+            let disk = Disk::new("spare", size, 4096, 9);
+            VirtDrive::attach(world.env(), &disk, Latency::SSD)
+        };
+        let active = pool.drive_replace(1, spare(DRIVE)).await;
+        assert!(matches!(active, Err(DriveVerbError::NotLost { index: 1, .. })), "{active:?}");
+        let unknown = pool.drive_replace(5, spare(DRIVE)).await;
+        assert!(matches!(unknown, Err(DriveVerbError::NotFound { index: 5, drives: 5 })));
+        pool.drive_fail(1, "a test", false).await.expect("it can be spared");
+        let small = pool.drive_replace(1, spare(DRIVE / 2)).await;
+        assert!(matches!(small, Err(DriveVerbError::TooSmall { index: 1, .. })), "{small:?}");
+        assert_eq!(state(&pool, 1), DriveState::Failed);
+        pool.drive_replace(1, spare(DRIVE)).await.expect("large enough");
+        until_whole(&world, &pool, 1).await;
+        let again = pool.drive_replace(1, spare(DRIVE)).await;
+        assert!(matches!(again, Err(DriveVerbError::NotLost { index: 1, .. })), "{again:?}");
+        pool.close().await.expect("closes");
+    });
+}
+
+/// The new drive dies, and another one takes its place.
+#[test]
+fn a_drive_that_is_restored_may_die_too() {
+    let world = Virtual::new(7, DRIVE, 92);
+    let mut mirror = Mirror::new(VOLUME);
+    let mut rng = Rng::new(92);
+    world.block_on(async {
+        let pool = make_pool(&world, &CreateSpec::new("tank")).await;
+        pool.volume_create("v", VOLUME, None, None).await.expect("room");
+        let volume = pool.volume("v").expect("made");
+        write_some(&volume, &mut mirror, &mut rng, 150).await;
+        pool.drive_fail(4, "a test", false).await.expect("it can be spared");
+        for round in 0..6 {
+            let disk = noisy(&world, round).await;
+            let spare = VirtDrive::attach(world.env(), &disk, Latency::SSD);
+            pool.drive_replace(4, spare).await.expect("it is lost");
+            let env = world.env().clone();
+            let failing = disk.clone();
+            world.env().spawn(async move {
+                let span = io::Nanos::from_micros(1 + round * 4000);
+                env.sleep_until(env.now() + span).await;
+                failing.set_failed(true);
+            });
+            write_some(&volume, &mut mirror, &mut rng, 40).await;
+            check_all(&volume, &mirror, &format!("round {round}")).await;
+            sleep(world.env(), 50).await;
+            write_some(&volume, &mut mirror, &mut rng, 1).await;
+            volume.flush().await.expect("flush");
+            assert_eq!(state(&pool, 4), DriveState::Failed, "round {round}");
+        }
+        let disk = noisy(&world, 100).await;
+        let spare = VirtDrive::attach(world.env(), &disk, Latency::SSD);
+        pool.drive_replace(4, spare).await.expect("it is lost");
+        until_whole(&world, &pool, 4).await;
+        prove(&pool, &mirror, &[0], "in the end").await;
+        drop(volume);
+        pool.close().await.expect("closes");
+    });
+}
