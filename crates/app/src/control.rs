@@ -25,8 +25,9 @@ use crate::render::view::{self, VERSION};
 use crate::runtime_dir;
 use crate::serve::faults::FaultSpec;
 
-/// Longest request line. The longest sensible one has two names of 63 bytes.
-pub const REQUEST_BYTES_MAX: usize = 4 << 10;
+/// Longest request line. The longest sensible one has two names of 63 bytes and a
+/// path of 4,095.
+pub const REQUEST_BYTES_MAX: usize = 8 << 10;
 /// Longest response line: the status of thousands of drives and volumes. Keeps a client from
 /// filling its memory with what is not our server.
 const RESPONSE_BYTES_MAX: u64 = 64 << 20;
@@ -76,6 +77,18 @@ pub enum Request {
     DriveFail {
         pool: String,
         drive: String,
+        #[serde(default)]
+        force: bool,
+    },
+    /// Puts the drive at a path in a lost one's place.
+    DriveReplace {
+        pool: String,
+        drive: String,
+        path: String,
+        /// It is the lost one, come back.
+        #[serde(default)]
+        back: bool,
+        /// Whatever is on it.
         #[serde(default)]
         force: bool,
     },

@@ -128,6 +128,7 @@ impl Request {
             | Request::VolumeLimit { pool, .. }
             | Request::DriveDecide { pool, .. }
             | Request::DriveFail { pool, .. }
+            | Request::DriveReplace { pool, .. }
             | Request::Fault { pool, .. }
             | Request::FaultRelease { pool, .. }
             | Request::FaultCounts { pool, .. } => Some(pool),
@@ -144,6 +145,9 @@ pub async fn apply(pool: &Pool, request: &Request) -> Outcome<Answer> {
         }
         Request::DriveFail { drive, force, .. } => {
             drive::fail(pool.fusion("fail drives on request")?, drive, *force).await
+        }
+        Request::DriveReplace { .. } => {
+            Err(Failure::usage("drive replace", "only a server does that"))
         }
         Request::Fault { .. } | Request::FaultRelease { .. } | Request::FaultCounts { .. } => {
             Err(Failure::usage("faults", "only a server takes them"))

@@ -26,6 +26,8 @@ use crate::planted::{self, Bug};
 
 pub struct Member<D> {
     drive: RefCell<Option<D>>,
+    /// What the drive that is here, or was, is called.
+    name: RefCell<String>,
     uuid: Cell<Uuid>,
     size: Cell<u64>,
     state: Cell<DriveState>,
@@ -72,7 +74,8 @@ impl<D: Drive> Array<D> {
     ) -> Array<D> {
         let is_disk = |drive: &Option<D>| drive.as_ref().is_some_and(|d| d.geometry().rotational);
         let rotational: Vec<bool> = drives.iter().map(|(.., drive)| is_disk(drive)).collect();
-        let member = |(uuid, size, state, drive)| Member {
+        let member = |(uuid, size, state, drive): (Uuid, u64, DriveState, Option<D>)| Member {
+            name: RefCell::new(drive.as_ref().map_or_else(String::new, Drive::name)),
             drive: RefCell::new(drive),
             uuid: Cell::new(uuid),
             size: Cell::new(size),
@@ -267,6 +270,7 @@ impl<D: Drive> Array<D> {
     pub fn adopt(&self, index: DriveIndex, (uuid, size, drive): (Uuid, u64, D), awaited: Awaited) {
         let member = self.member(index);
         assert!(!member.is_active(), "drive {index} is lost before another takes its place");
+        *member.name.borrow_mut() = drive.name();
         *member.drive.borrow_mut() = Some(drive);
         member.uuid.set(uuid);
         member.size.set(size);
@@ -311,6 +315,8 @@ impl<D: Drive> Array<D> {
         member.state.set(DriveState::Failed);
         if active {
             *member.awaited.borrow_mut() = None;
+            // Whoever wants it back may have it, once what is under way on it is over.
+            *member.drive.borrow_mut() = None;
             *member.failure.borrow_mut() = Some(reason.to_owned());
             self.failures.set(self.failures.get() + 1);
             member.gone.notify_all();
@@ -450,6 +456,6 @@ impl<D: Drive> Member<D> {
     }
 
     pub fn name(&self) -> String {
-        self.drive.borrow().as_ref().map_or_else(String::new, Drive::name)
+        self.name.borrow().clone()
     }
 }

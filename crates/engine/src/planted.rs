@@ -38,8 +38,6 @@ pub enum Bug {
     SettleLate,
     /// A drive in a lost one's place is read before it holds anything.
     TrustUnrestored,
-    /// A block is copied to such a drive while it is being written.
-    RestoreWhileWritten,
     /// Such a drive keeps what a conversion left out that began without it (world 900146).
     RestorePastConversions,
     /// The labels call it whole while what it was given is in its cache.

@@ -420,9 +420,7 @@ impl<E: Env> Shard<E> {
 
     fn make_busy(&self, key: TupleKey) -> bool {
         let mut state = self.state.borrow_mut();
-        let quiet = |tuple: &&mut Tuple| {
-            (tuple.is_quiet() || planted::is(Bug::RestoreWhileWritten)) && !tuple.busy
-        };
+        let quiet = |tuple: &&mut Tuple| tuple.is_quiet() && !tuple.busy;
         let tuple = state.space.tuple_mut(key).filter(quiet);
         tuple.map(|tuple| tuple.busy = true).is_some()
     }

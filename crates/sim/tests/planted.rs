@@ -36,11 +36,9 @@ fn noticed(bug: Bug, seed: u64) -> Option<Failure> {
 }
 
 fn first_seed(bug: Bug) -> u64 {
-    use Bug::{RestorePastConversions, RestoreWhileWritten, RestoredUnflushed, TrustUnrestored};
+    use Bug::{RestorePastConversions, RestoredUnflushed, TrustUnrestored};
     match bug {
-        TrustUnrestored | RestoreWhileWritten | RestorePastConversions | RestoredUnflushed => {
-            FIRST_RETURN
-        }
+        TrustUnrestored | RestorePastConversions | RestoredUnflushed => FIRST_RETURN,
         _ => FIRST_SEED,
     }
 }
@@ -82,7 +80,6 @@ bugs! {
     a_torn_copy_left_torn: KeepTornCopy,
     a_flush_that_covers_too_much: SettleLate,
     an_empty_drive_that_is_read: TrustUnrestored,
-    a_copy_made_of_a_block_being_written: RestoreWhileWritten,
     parity_that_a_conversion_left_out: RestorePastConversions,
     a_drive_called_whole_too_early: RestoredUnflushed,
 }

@@ -1,13 +1,14 @@
-//! `drive sit-out | trust | auto | fail`.
+//! `drive sit-out | trust | auto | fail | replace | online`.
 
 use clap::Subcommand;
 
 use crate::control::{Answer, ControlArgs, Decision, Request};
+use crate::drives::modelled::ModelSpec;
 use crate::error::{Failure, Outcome};
 use crate::exit::Exit;
 use crate::render::print;
 
-/// Decide about drives that are slow, or leave it to the server
+/// Decide about drives that are slow, and replace those that are lost
 ///
 /// Asks the server, and takes effect at once. The server leads requests round drives in a
 /// spike, avoids and then suspects those that stay slow, and fails those that hang; what is
@@ -18,7 +19,8 @@ Examples:
   steadyraid drive sit-out tank 3
   steadyraid drive trust tank /dev/nvme3n1
   steadyraid drive auto tank 3
-  steadyraid drive fail tank 3 --force")]
+  steadyraid drive fail tank 3 --force
+  steadyraid drive replace tank 3 /dev/nvme9n1")]
 pub enum Verb {
     /// Lead requests round a drive until told otherwise; it stays a member, and is kept whole
     #[command(after_help = "\
@@ -35,7 +37,7 @@ Example:
 Example:
   steadyraid drive auto tank 3")]
     Auto(Args),
-    /// Take a drive out of the pool, for good: it misses every write from now on
+    /// Take a drive out of use: it misses every write from now on
     ///
     /// Refused if the pool could not do without the drive, and, unless --force is given, if
     /// nothing were left to make up for one more.
@@ -43,6 +45,24 @@ Example:
 Example:
   steadyraid drive fail tank 3 --force")]
     Fail(FailArgs),
+    /// Put another drive in the place of a lost one
+    ///
+    /// The drive is filled with what the lost one should hold while the pool goes on being used;
+    /// 'status' shows how far that is, and only then can the pool do without as many drives as
+    /// before. A crash begins it anew. Refused if the drive holds something known, unless --force
+    /// is given.
+    #[command(after_help = "\
+Examples:
+  steadyraid drive replace tank 3 /dev/nvme9n1
+  steadyraid drive replace test 1 d9.img:1G")]
+    Replace(ReplaceArgs),
+    /// Take a lost drive back
+    ///
+    /// What it missed, and all else, is written to it again, as with 'replace'.
+    #[command(after_help = "\
+Example:
+  steadyraid drive online tank 3 /dev/nvme3n1")]
+    Online(OnlineArgs),
 }
 
 #[derive(clap::Args, Debug)]
@@ -63,6 +83,27 @@ pub struct FailArgs {
     force: bool,
 }
 
+#[derive(clap::Args, Debug)]
+pub struct ReplaceArgs {
+    #[command(flatten)]
+    args: Args,
+    /// The drive that takes its place; PATH:SIZE makes a file
+    #[arg(value_name = "NEW")]
+    new: String,
+    /// Overwrite what is on it
+    #[arg(long)]
+    force: bool,
+}
+
+#[derive(clap::Args, Debug)]
+pub struct OnlineArgs {
+    #[command(flatten)]
+    args: Args,
+    /// Where it is now
+    #[arg(value_name = "PATH")]
+    path: String,
+}
+
 pub fn run(verb: &Verb) -> Outcome<Exit> {
     match verb {
         Verb::SitOut(args) => decide(args, Decision::SitOut),
@@ -72,7 +113,26 @@ pub fn run(verb: &Verb) -> Outcome<Exit> {
             let (pool, drive) = (args.pool.clone(), args.drive.clone());
             ask(args, &Request::DriveFail { pool, drive, force: *force })
         }
+        Verb::Replace(ReplaceArgs { args, new, force }) => replace(args, new, false, *force),
+        Verb::Online(OnlineArgs { args, path }) => replace(args, path, true, false),
     }
+}
+
+fn replace(args: &Args, path: &str, back: bool, force: bool) -> Outcome<Exit> {
+    let (pool, drive) = (args.pool.clone(), args.drive.clone());
+    let path = seen_from_anywhere(path)?;
+    ask(args, &Request::DriveReplace { pool, drive, path, back, force })
+}
+
+/// The server may run in another directory.
+fn seen_from_anywhere(path: &str) -> Outcome<String> {
+    if path.starts_with(ModelSpec::PREFIX) {
+        return Ok(path.to_owned());
+    }
+    let full = std::path::absolute(path).map_err(|error| Failure::new(path, error))?;
+    full.into_os_string()
+        .into_string()
+        .map_err(|_| Failure::usage(path, "is not UTF-8, and can't be sent to the server"))
 }
 
 fn decide(args: &Args, decision: Decision) -> Outcome<Exit> {

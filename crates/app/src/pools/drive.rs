@@ -70,7 +70,7 @@ pub async fn fail(pool: &Fusion, drive: &str, force: bool) -> Outcome<Answer> {
         1 if !force => {
             let what = "without it no redundancy is left: data would be lost with the next drive";
             return Err(Failure::new(&object, what).hint(
-                "there is no way back, a failed drive misses every write from then on; 'drive \
+                "a failed drive misses every write from then on, and has to be replaced; 'drive \
                  sit-out' leads requests round it and keeps it whole; --force fails it",
             ));
         }
@@ -81,6 +81,7 @@ pub async fn fail(pool: &Fusion, drive: &str, force: bool) -> Outcome<Answer> {
         .map_err(|error| Failure::new(&object, error))?;
     let left = pool.status().redundancy_margin;
     Ok(Answer::Done(format!(
-        "{object} is failed and not taken back; {left} more may die before data is lost"
+        "{object} is failed; {left} more may die before data is lost; 'steadyraid drive replace' \
+         puts another in its place"
     )))
 }

@@ -180,7 +180,7 @@ fn drives(drives: &[Drive]) -> String {
         columns.row(vec![
             drive.index.to_string(),
             drive.label(),
-            drive.state.clone(),
+            state(drive),
             health(drive),
             spikes(drive),
             Size(drive.size).to_string(),
@@ -191,6 +191,13 @@ fn drives(drives: &[Drive]) -> String {
         ]);
     }
     columns.render(2)
+}
+
+fn state(drive: &Drive) -> String {
+    match drive.restoring {
+        Some(restoring) => format!("{} {} %", drive.state, restoring.percent()),
+        None => drive.state.clone(),
+    }
 }
 
 /// What the ladder says, what an operator says, and how it is this moment.

@@ -118,7 +118,7 @@ pub struct Drive {
     pub uuid: String,
     /// Path, or `mem:N`; empty when the drive is missing.
     pub name: String,
-    /// `active`, `missing` or `failed`.
+    /// `active`, `missing`, `failed` or `restoring`.
     pub state: String,
     pub size: u64,
     pub counters: DriveCounters,
@@ -132,6 +132,23 @@ pub struct Drive {
     pub spikes: Spikes,
     #[serde(default)]
     pub latency: OperationLatencies,
+    /// While it is filled with what a lost drive should hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restoring: Option<Restoring>,
+}
+
+/// How far a drive is restored.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Restoring {
+    pub blocks: u64,
+    pub blocks_left: u64,
+}
+
+impl Restoring {
+    pub fn percent(self) -> u64 {
+        let done = self.blocks.saturating_sub(self.blocks_left);
+        (done * 100).checked_div(self.blocks).unwrap_or(0)
+    }
 }
 
 /// Everything that is known of an open pool.
@@ -237,6 +254,7 @@ impl From<&engine::DriveStatus> for Drive {
             decided: drive.decided.to_string(),
             spikes: (&drive.spikes).into(),
             latency: (&drive.latency).into(),
+            restoring: drive.awaited.map(|(blocks_left, blocks)| Restoring { blocks, blocks_left }),
         }
     }
 }
@@ -295,21 +313,25 @@ fn diagnosis(status: &PoolStatus) -> (Health, Option<String>, Option<String>) {
     (Health::Degraded, Some(gone.join(", ")), Some(action.to_owned()))
 }
 
-/// There is no rebuild yet, and a drive that has missed writes is not taken back; so the advice
-/// depends on whether it has.
+/// What to do about drives that are lost.
 fn degraded_action(status: &PoolStatus) -> &'static str {
-    match (status.read_only, status.redundancy_margin) {
-        (true, _) => {
+    let is_lost = |drive: &engine::DriveStatus| {
+        matches!(drive.state, DriveState::Missing | DriveState::Failed)
+    };
+    let lost = status.drives.iter().any(is_lost);
+    match (status.read_only, lost, status.redundancy_margin) {
+        (true, true, _) => {
             "give the missing drives too before you serve the pool: once it has been served \
-             without them, they are out of date and are not taken back"
+             without them, all they should hold has to be written again"
         }
-        (false, 0) => {
-            "no redundancy is left: copy the volumes to another pool now; drives that have \
-             missed writes are not taken back"
+        (_, false, _) => "nothing: it is being restored, and the pool may be used meanwhile",
+        (false, true, 0) => {
+            "no redundancy is left: put another drive in its place now ('steadyraid drive \
+             replace'), or take it back ('steadyraid drive online')"
         }
-        (false, _) => {
-            "data is still protected, but less: plan to copy the volumes to another pool; drives \
-             that have missed writes are not taken back"
+        (false, true, _) => {
+            "data is still protected, but less: put another drive in its place ('steadyraid drive \
+             replace'), or take it back ('steadyraid drive online')"
         }
     }
 }

@@ -14,6 +14,7 @@ use io::{Buf, BufMut, Env, Nanos};
 use super::events::Followers;
 use super::exports::Catalogue;
 use super::faults;
+use super::replace;
 use super::wrap::Wrapper;
 use crate::control::{Answer, REQUEST_BYTES_MAX, Request};
 use crate::error::{Failure, Outcome};
@@ -125,7 +126,10 @@ impl Control {
             }
             (_, [pool]) => match faults::carry_out(&self.env, &self.wrapper, pool, &request) {
                 Some(answer) => answer,
-                None => pools::apply(pool, &request).await,
+                None => match replace::carry_out(&self.env, &self.wrapper, pool, &request).await {
+                    Some(answer) => answer,
+                    None => pools::apply(pool, &request).await,
+                },
             },
             _ => Err(Failure::usage("control request", "is about one pool, and names none")),
         }

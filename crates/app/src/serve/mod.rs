@@ -18,6 +18,7 @@ pub mod faults;
 pub mod hole;
 pub mod mem_pool;
 mod notify;
+mod replace;
 pub mod spikes;
 mod wrap;
 

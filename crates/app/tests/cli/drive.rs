@@ -56,3 +56,70 @@ fn the_data_is_there_whatever_sits_out_or_is_failed() {
     let err = server.stop();
     assert!(err.contains("pool demo: ") && err.contains("failed by an operator"), "{err}");
 }
+
+/// Waits until all drives are in use again; a bounded while.
+fn until_whole(scratch: &Scratch) {
+    for _ in 0..600 {
+        let status = scratch.run(&["status", "--json"]).json();
+        let drives = status["pools"][0]["drives"].as_array().expect("drives").clone();
+        if drives.iter().all(|drive| drive["state"] == "active") {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    panic!("{}", scratch.run(&["status"]).out);
+}
+
+/// The everyday of an operator: a drive is lost while a pool is used, and another takes its place;
+/// one was not there for a while, and comes back. Each time the data survives the loss of others.
+#[test]
+fn lost_drives_are_replaced_or_come_back() {
+    let scratch = Scratch::with_pool();
+    let server = scratch.serve(&["."]);
+    let socket = scratch.path("run/nbd.sock");
+    let mut client = Client::open(&socket, "tank/vm");
+    let data = |byte: u8| [byte; 1 << 20];
+    let check = |client: &mut Client, most: u8| {
+        for at in 0..most {
+            assert!(client.read(u64::from(at) << 20, 1 << 20) == data(at + 1), "at {at} MiB");
+        }
+    };
+    client.write(0, &data(1), FUA);
+    client.write(1 << 20, &data(2), FUA);
+    let replace =
+        |words: &[&str]| scratch.run(&[&["drive", "replace", "tank", "1"], words].concat());
+    replace(&["new:128M"]).expect(3).says("is active: it is not lost");
+    assert!(!scratch.path("new").exists(), "a file that is not used is not made");
+    scratch.run(&["drive", "fail", "tank", "1", "--force"]).expect(0);
+    scratch.run(&["status"]).expect(1).says("drive replace");
+    replace(&["d2"]).expect(3).says("in use");
+    replace(&["small:16M"]).expect(3).says("needs");
+    assert!(!scratch.path("small").exists(), "nor one that is too small");
+    scratch.copy("d0", "other");
+    replace(&["other"]).expect(3).says("belongs to SteadyRAID pool tank").says("--force");
+    scratch.run(&["drive", "online", "tank", "1", "other"]).expect(3).says("not the drive that");
+    replace(&["other", "--force"]).expect(0).says("has taken the place").says("blocks");
+    client.write(2 << 20, &data(3), FUA);
+    until_whole(&scratch);
+    scratch.run(&["events", "--json"]).expect(0).says("drive-restored");
+    check(&mut client, 3);
+    server.crash();
+
+    // The lost one is a stranger now, and another may be missing.
+    std::fs::rename(scratch.path("d2"), scratch.path("elsewhere")).expect("it is there");
+    let server = scratch.serve(&["d0", "other", "d3", "d1"]);
+    assert!(server.said.join("\n").starts_with("pool tank: degraded, "), "{:?}", server.said);
+    let mut client = Client::open(&socket, "tank/vm");
+    check(&mut client, 3);
+    client.write(3 << 20, &data(4), FUA);
+    scratch.run(&["drive", "online", "tank", "2", "elsewhere"]).expect(0).says("is back");
+    until_whole(&scratch);
+    check(&mut client, 4);
+    server.crash();
+    std::fs::remove_file(scratch.path("d0")).expect("it is there");
+    let server = scratch.serve(&["other", "elsewhere", "d3"]);
+    let mut client = Client::open(&socket, "tank/vm");
+    check(&mut client, 4);
+    client.disconnect();
+    server.stop();
+}

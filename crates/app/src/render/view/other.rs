@@ -83,6 +83,7 @@ impl From<&DriveInfo> for Drive {
             decided: "automatic".to_owned(),
             spikes: Spikes::default(),
             latency: OperationLatencies::default(),
+            restoring: None,
         }
     }
 }

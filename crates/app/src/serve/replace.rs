@@ -1,0 +1,91 @@
+//! Drives that take the places of lost ones while the pool is served.
+
+use engine::{DriveState, DriveStatus, Label, read_label};
+use io::uring::{RealDrive, UringEnv};
+
+use super::wrap::Wrapper;
+use crate::control::{Answer, Request};
+use crate::drives::name::DriveName;
+use crate::drives::{gate, target};
+use crate::error::{Failure, Outcome};
+use crate::pools::Pool;
+use crate::pools::any::Fusion;
+use crate::pools::drive::find;
+
+/// Carries out a request to replace a drive of `pool`, if it is one.
+pub async fn carry_out(
+    env: &UringEnv,
+    wrapper: &Wrapper,
+    pool: &Pool,
+    request: &Request,
+) -> Option<Outcome<Answer>> {
+    let Request::DriveReplace { drive, path, back, force, .. } = request else { return None };
+    let fusion = match pool.fusion("replace drives") {
+        Ok(fusion) => fusion,
+        Err(failure) => return Some(Err(failure)),
+    };
+    let new = New { path, back: *back, force: *force };
+    Some(replace(env, wrapper, fusion, drive, new).await.map(Answer::Done))
+}
+
+struct New<'a> {
+    path: &'a str,
+    back: bool,
+    force: bool,
+}
+
+async fn replace(
+    env: &UringEnv,
+    wrapper: &Wrapper,
+    pool: &Fusion,
+    drive: &str,
+    new: New<'_>,
+) -> Outcome<String> {
+    let lost = find(pool, drive)?;
+    let object = format!("pool {}: drive {}", pool.name(), lost.index);
+    check_lost(&object, &lost)?;
+    let opened = target::open_existing(env, &target::resolve(&[new.path.to_owned()])?)?;
+    let own = match opened.existing().next() {
+        Some((_, drive)) => is_own(pool, &lost, drive).await,
+        None => false,
+    };
+    if new.back && !own {
+        let what = format!("is not the drive that is lost there ({})", lost.uuid);
+        return Err(Failure::new(new.path, what)
+            .hint("'steadyraid drive replace' puts another drive in its place"));
+    }
+    if !own {
+        gate::blank_or_forced(&opened, new.force).await?;
+    }
+    let made = opened.make_files(env)?;
+    let name = DriveName::try_from(new.path.to_owned());
+    let name = name.map_err(|error| Failure::usage(new.path, error))?;
+    let drive = wrapper.named(&name, made.drives()[0].clone())?;
+    pool.drive_replace(lost.index, drive).await.map_err(|error| Failure::new(&object, error))?;
+    made.keep();
+    let blocks = pool.status().drives[usize::from(lost.index)].awaited.map_or(0, |(_, all)| all);
+    let how = if own { "is back" } else { "has taken the place of the lost one" };
+    Ok(format!(
+        "{object}: {} {how}; {blocks} blocks are being restored ('steadyraid status' shows how \
+         far it is); name it to 'serve' from now on",
+        new.path
+    ))
+}
+
+fn check_lost(object: &str, drive: &DriveStatus) -> Outcome<()> {
+    match drive.state {
+        DriveState::Missing | DriveState::Failed => Ok(()),
+        DriveState::Restoring => Err(Failure::new(object, "is being restored already")),
+        DriveState::Active => Err(Failure::new(object, "is active: it is not lost")
+            .hint("'steadyraid drive fail' takes it out of use first")),
+    }
+}
+
+/// Whether it is the drive that was in this place.
+async fn is_own(pool: &Fusion, lost: &DriveStatus, drive: &RealDrive) -> bool {
+    let known = |label: &format::Superblock| label.pool == pool.uuid() && label.drive == lost.uuid;
+    match read_label(drive).await {
+        Ok(Label::Ours(label)) => known(&label),
+        _ => false,
+    }
+}
