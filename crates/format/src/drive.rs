@@ -72,6 +72,8 @@ pub const SCHEME_ALTERNATE: u16 = 20;
 pub const SCHEME_STEERING: u16 = 21;
 pub const SCHEME_N_RAID5: u16 = 22;
 pub const SCHEME_TOLE_RAID: u16 = 23;
+pub const SCHEME_MIRROR_LOG: u16 = 24;
+pub const SCHEME_LOG_RAID: u16 = 25;
 
 const AT_COPY: usize = 10;
 const AT_CRC: usize = 12;
@@ -357,7 +359,7 @@ impl Superblock {
             SCHEME_STRIPES..=SCHEME_PARITY2 => {
                 (INCOMPAT_GROUPS, group > 0 && members.is_multiple_of(group))
             }
-            SCHEME_HYBRID..=SCHEME_TOLE_RAID => (INCOMPAT_SET, group <= members),
+            SCHEME_HYBRID..=SCHEME_LOG_RAID => (INCOMPAT_SET, group <= members),
             unknown => {
                 return Err(FormatError::Invalid { field: "scheme", value: unknown.into() });
             }

@@ -8,6 +8,8 @@ use crate::scheme::cached_raid5::CachedRaid5;
 use crate::scheme::hybrid::Hybrid;
 use crate::scheme::log_mirror::policy::Policy;
 use crate::scheme::log_mirror::{self, LogMirror};
+use crate::scheme::log_raid::LogRaid;
+use crate::scheme::mirror_log::MirrorLog;
 use crate::scheme::n_raid5::NRaid5;
 use crate::scheme::steering::{self, Steering};
 use crate::scheme::tole_raid::ToleRaid;
@@ -94,6 +96,8 @@ stores! {
     InPlace(Array<E>),
     NRaid5(NRaid5<E>),
     ToleRaid(ToleRaid<E>),
+    MirrorLog(MirrorLog<E>),
+    LogRaid(LogRaid<E>),
     Hybrid(Hybrid<E>),
     Alternate(Alternate<E>),
     Steering(Steering<E>),
@@ -146,6 +150,8 @@ impl<E: Env> AnyStore<E> {
                 let options = log_mirror::Options { arrays, policy };
                 Ok(AnyStore::LogMirror(LogMirror::open(env, drives, options).await?))
             }
+            Scheme::LogRaid => Ok(AnyStore::LogRaid(LogRaid::open(env, drives, options).await?)),
+            Scheme::MirrorLog => Ok(AnyStore::MirrorLog(MirrorLog::open(env, drives).await?)),
             Scheme::ToleRaid => Ok(AnyStore::ToleRaid(ToleRaid::open(env, drives, options).await?)),
             Scheme::NRaid5 => Ok(AnyStore::NRaid5(NRaid5::open(env, drives, options).await?)),
         }

@@ -30,6 +30,8 @@ headers! {
     "n-raid5": "scheme/n_raid5.rs",
     "hybrid": "scheme/hybrid.rs",
     "tole-raid": "scheme/tole_raid.rs",
+    "mirror-log": "scheme/mirror_log.rs",
+    "log-raid": "scheme/log_raid.rs",
     "alternate": "scheme/alternate.rs",
     "steering": "scheme/steering.rs",
     "cached-raid5": "scheme/cached_raid5.rs",

@@ -7,11 +7,13 @@
 //! ```
 
 pub mod any;
+pub mod apart;
 pub mod extents;
 pub mod header;
 pub mod key_locks;
 pub mod locks;
 pub mod log;
+pub mod losses;
 pub mod page_map;
 pub mod part;
 pub mod places;
@@ -20,6 +22,7 @@ pub mod pool;
 pub mod popular;
 pub mod range_lock;
 pub mod scheme;
+pub mod segments;
 pub mod set;
 pub mod store;
 pub mod volumes;

@@ -168,6 +168,11 @@ impl<D: Drive> Set<D> {
         self.drives.is_empty()
     }
 
+    /// All of one of the drives, if it is there.
+    pub fn drive(&self, place: usize) -> Option<D> {
+        self.drives[place].clone()
+    }
+
     /// The first extents of the drives from one place to another that are there.
     pub fn first(&self, places: Range<usize>) -> Vec<Part<D>> {
         let extent = self.extent(places.clone());
@@ -178,6 +183,11 @@ impl<D: Drive> Set<D> {
     pub fn first_of(&self, of: Range<usize>, place: usize) -> Option<Part<D>> {
         let extent = self.extent(of);
         self.parts(place..place + 1, extent).pop()
+    }
+
+    /// Bytes of each of these extents.
+    pub fn space(&self, of: Range<usize>) -> u64 {
+        self.extent(of).len
     }
 
     /// The first extents of an array's drives: to the end of the smallest of them. Others of the

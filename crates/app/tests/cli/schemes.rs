@@ -6,7 +6,7 @@ use crate::nbd::{Client, FUA};
 use crate::support::{Scratch, check_page};
 
 /// Scheme, number of drives, and drives it can do without, all at once.
-const SCHEMES: [(&str, usize, &[usize]); 14] = [
+const SCHEMES: [(&str, usize, &[usize]); 16] = [
     ("raid0", 3, &[]),
     ("raid1", 3, &[0, 2]),
     ("raid10", 4, &[0, 3]),
@@ -16,6 +16,8 @@ const SCHEMES: [(&str, usize, &[usize]); 14] = [
     ("raid60", 8, &[0, 1, 6, 7]),
     ("n-raid5", 6, &[1, 3]),
     ("tole-raid", 4, &[3]),
+    ("mirror-log", 6, &[1, 3]),
+    ("log-raid", 6, &[2, 4]),
     ("hybrid", 6, &[1, 3]),
     ("log-mirror", 6, &[2, 5]),
     ("steering", 5, &[3]),

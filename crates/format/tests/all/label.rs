@@ -207,7 +207,7 @@ fn schemes_groups_and_features_must_fit() {
         (Superblock { scheme: SCHEME_MIRRORS, ..set() }, "features"),
         (Superblock { scheme: SCHEME_LOG_MIRROR, ..in_place() }, "features"),
         (Superblock { scheme: 15, ..set() }, "scheme"),
-        (Superblock { scheme: 24, ..set() }, "scheme"),
+        (Superblock { scheme: 26, ..set() }, "scheme"),
         (Superblock { scheme: 7, ..in_place() }, "scheme"),
         (Superblock { scheme: 0, ..plain }, "scheme"),
     ] {

@@ -6,6 +6,8 @@ pub mod alternate;
 pub mod cached_raid5;
 pub mod hybrid;
 pub mod log_mirror;
+pub mod log_raid;
+pub mod mirror_log;
 pub mod n_raid5;
 pub mod raid0;
 pub mod raid1;
@@ -21,8 +23,8 @@ use classical::array;
 use classical::{CreateSpec, Redundancy, WriteHole};
 use format::{
     INCOMPAT_GROUPS, INCOMPAT_SET, SCHEME_ALTERNATE, SCHEME_CACHED_RAID5, SCHEME_HYBRID,
-    SCHEME_LOG_MIRROR, SCHEME_MIRRORS, SCHEME_N_RAID5, SCHEME_PARITY1, SCHEME_PARITY2,
-    SCHEME_STEERING, SCHEME_STRIPES, SCHEME_TOLE_RAID, Superblock,
+    SCHEME_LOG_MIRROR, SCHEME_LOG_RAID, SCHEME_MIRROR_LOG, SCHEME_MIRRORS, SCHEME_N_RAID5,
+    SCHEME_PARITY1, SCHEME_PARITY2, SCHEME_STEERING, SCHEME_STRIPES, SCHEME_TOLE_RAID, Superblock,
 };
 use io::{Drive, Env};
 
@@ -47,10 +49,12 @@ pub enum Scheme {
     Steering,
     Alternate,
     ToleRaid,
+    MirrorLog,
+    LogRaid,
 }
 
 impl Scheme {
-    pub const ALL: [Scheme; 14] = [
+    pub const ALL: [Scheme; 16] = [
         Scheme::Raid0,
         Scheme::Raid1,
         Scheme::Raid10,
@@ -65,6 +69,8 @@ impl Scheme {
         Scheme::Steering,
         Scheme::Alternate,
         Scheme::ToleRaid,
+        Scheme::MirrorLog,
+        Scheme::LogRaid,
     ];
 
     pub fn name(self) -> &'static str {
@@ -83,6 +89,8 @@ impl Scheme {
             Scheme::Steering => "steering",
             Scheme::Alternate => "alternate",
             Scheme::ToleRaid => "tole-raid",
+            Scheme::MirrorLog => "mirror-log",
+            Scheme::LogRaid => "log-raid",
         }
     }
 
@@ -108,6 +116,8 @@ impl Scheme {
             (SCHEME_STEERING, INCOMPAT_SET) => Some(Scheme::Steering),
             (SCHEME_ALTERNATE, INCOMPAT_SET) => Some(Scheme::Alternate),
             (SCHEME_TOLE_RAID, INCOMPAT_SET) => Some(Scheme::ToleRaid),
+            (SCHEME_MIRROR_LOG, INCOMPAT_SET) => Some(Scheme::MirrorLog),
+            (SCHEME_LOG_RAID, INCOMPAT_SET) => Some(Scheme::LogRaid),
             _ => None,
         }
     }
@@ -128,7 +138,9 @@ impl Scheme {
             | Scheme::CachedRaid5
             | Scheme::Steering
             | Scheme::Alternate
-            | Scheme::ToleRaid => {
+            | Scheme::ToleRaid
+            | Scheme::MirrorLog
+            | Scheme::LogRaid => {
                 return None;
             }
         })
@@ -136,8 +148,10 @@ impl Scheme {
 
     /// Whether drives can be told to form groups of a width.
     pub fn has_groups(self) -> bool {
-        use Scheme::{CachedRaid5, Hybrid, NRaid5, Raid10, Raid50, Raid60, Steering};
+        use Scheme::{CachedRaid5, Hybrid, LogRaid, MirrorLog, NRaid5};
+        use Scheme::{Raid10, Raid50, Raid60, Steering};
         matches!(self, Raid10 | Raid50 | Raid60 | NRaid5 | Hybrid | CachedRaid5 | Steering)
+            || matches!(self, MirrorLog | LogRaid)
     }
 }
 
@@ -212,6 +226,12 @@ impl Spec {
         match self.scheme {
             Scheme::NRaid5 => n_raid5::create(env, drives, self).await?,
             Scheme::ToleRaid => tole_raid::create(env, drives, self).await?,
+            Scheme::LogRaid => {
+                log_raid::create(env, drives, &self.log_raid(drives.len())).await?;
+            }
+            Scheme::MirrorLog => {
+                mirror_log::create(env, drives, &self.mirror_log(drives.len())).await?;
+            }
             Scheme::Hybrid => hybrid::create(env, drives, &self.hybrid(drives.len())?).await?,
             Scheme::Steering => {
                 steering::create(env, drives, &self.steering(drives)?).await?;
@@ -260,6 +280,16 @@ impl Spec {
             spec.parity_width = width;
         }
         spec
+    }
+
+    fn log_raid(&self, drives: usize) -> log_raid::Spec {
+        let (name, width) = (self.name.clone(), self.width.unwrap_or(drives / 2));
+        log_raid::Spec { name, width, chunk: self.chunk, segment: None }
+    }
+
+    fn mirror_log(&self, drives: usize) -> mirror_log::Spec {
+        let (name, width) = (self.name.clone(), self.width.unwrap_or(drives / 2));
+        mirror_log::Spec { name, width, chunk: self.chunk, segment: None }
     }
 
     fn log_mirror(&self, drives: usize) -> log_mirror::Spec {

@@ -6,6 +6,8 @@ mod cached_raid5;
 mod hybrid;
 mod in_place;
 mod log_mirror;
+mod log_raid;
+mod mirror_log;
 mod n_raid5;
 mod steering;
 mod tole_raid;

@@ -1,0 +1,337 @@
+//! Places for segments on the drives of a group, two for each on different drives.
+//!
+//! ```text
+//!   drive   [ place 0 | place 1 | ... ]     number of a place: drive × places of a drive + place
+//!   segment 0 = d0 place 0 and d1 place 0: both hold the same bytes, and both numbers in the head
+//! ```
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use classical::ArrayError;
+use classical::member::Member;
+use format::Uuid;
+use futures_util::future::join_all;
+use io::{Buf, Drive, Durability};
+
+use super::pairs;
+use crate::losses::Losses;
+use crate::part::Part;
+use crate::segments::bytes::{BLOCKS_MAX, Head, NO_MATE, PAGE};
+use crate::segments::medium::{Found, Medium};
+use crate::segments::size::{RESERVE, TARGET};
+use crate::store::StoreError;
+
+/// Heads of segments that are read at once when the log is opened. The places of a drive are used
+/// the lowest first, and a crash takes fewer heads than this: after as many without one none was
+/// ever used.
+const HEADS_AT_ONCE: usize = 512;
+/// Drives of a group that may be lost.
+pub const TOLERANCE: usize = 1;
+
+#[derive(Default)]
+struct State {
+    /// Of each drive.
+    free: Vec<BTreeSet<u32>>,
+    /// Of each segment the numbers of its places.
+    copies: BTreeMap<u32, Vec<u32>>,
+    /// Places whose head says nothing of the segment that has them.
+    doubtful: BTreeSet<u32>,
+    cursor: usize,
+}
+
+pub struct Mirrors<D> {
+    drives: Vec<Member<Part<D>>>,
+    /// Of the group in the set.
+    first: usize,
+    losses: Rc<Losses<D>>,
+    segment_bytes: u64,
+    /// Places of a drive.
+    places: u32,
+    state: RefCell<State>,
+    turn: Cell<usize>,
+}
+
+impl<D: Drive> Mirrors<D> {
+    /// Of these drives, which begin at place `first` of the set.
+    pub fn new(
+        drives: Vec<Option<Part<D>>>,
+        first: usize,
+        losses: Rc<Losses<D>>,
+        segment_bytes: u64,
+        places: u32,
+    ) -> Mirrors<D> {
+        let state = State { free: vec![(0..places).collect(); drives.len()], ..State::default() };
+        let drives: Vec<Member<Part<D>>> = drives.into_iter().map(Member::new).collect();
+        let (state, turn) = (RefCell::new(state), Cell::new(0));
+        Mirrors { drives, first, losses, segment_bytes, places, state, turn }
+    }
+
+    pub fn lost(&self) -> Vec<usize> {
+        (0..self.drives.len()).filter(|drive| self.drives[*drive].is_lost()).collect()
+    }
+
+    pub fn width(&self) -> usize {
+        self.drives.len()
+    }
+
+    /// Nothing that a lost drive missed is answered before the others say that it must not be
+    /// trusted any more.
+    pub async fn record_losses(&self) -> Result<(), StoreError> {
+        let lost = self.lost();
+        let places: Vec<usize> = lost.iter().map(|drive| self.first + drive).collect();
+        self.losses.tell(&places).await;
+        match lost.len() > TOLERANCE {
+            true => Err(ArrayError::TooManyLost {
+                lost: lost.len(),
+                width: self.drives.len(),
+                tolerance: TOLERANCE,
+                what: format!("numbers {places:?}"),
+            }
+            .into()),
+            false => Ok(()),
+        }
+    }
+
+    fn drive(&self, place: u32) -> usize {
+        (place / self.places) as usize
+    }
+
+    fn address(&self, place: u32, at: u64) -> (&Member<Part<D>>, u64) {
+        let begin = u64::from(place % self.places) * self.segment_bytes;
+        (&self.drives[self.drive(place)], begin + at)
+    }
+
+    fn free(&self) -> Vec<Option<u32>> {
+        let state = self.state.borrow();
+        let count = |(member, free): (&Member<_>, &BTreeSet<u32>)| {
+            (!member.is_lost()).then_some(free.len() as u32)
+        };
+        self.drives.iter().zip(&state.free).map(count).collect()
+    }
+
+    /// The places of a segment on drives that are there.
+    fn copies(&self, number: u32) -> Vec<u32> {
+        let state = self.state.borrow();
+        let all = state.copies.get(&number).into_iter().flatten().copied();
+        all.filter(|place| !self.drives[self.drive(*place)].is_lost()).collect()
+    }
+
+    fn claim(&self, place: u32) {
+        let (drive, own) = (self.drive(place), place % self.places);
+        let claimed = self.state.borrow_mut().free[drive].remove(&own);
+        assert!(claimed, "a place is one segment's");
+    }
+
+    fn release(&self, place: u32) {
+        let (drive, own) = (self.drive(place), place % self.places);
+        let mut state = self.state.borrow_mut();
+        state.doubtful.remove(&place);
+        let is_new = state.free[drive].insert(own);
+        assert!(is_new, "a place is given back once");
+    }
+
+    /// What each place of the drives that are there begins with.
+    async fn heads(&self, pool: &Uuid) -> BTreeMap<u32, Head> {
+        let mut heads = BTreeMap::new();
+        let total = self.drives.len() as u32 * self.places;
+        for first in (0..total).step_by(self.places as usize) {
+            let numbers: Vec<u32> = (first..first + self.places).collect();
+            for some in numbers.chunks(HEADS_AT_ONCE) {
+                let reads = some.iter().map(|&place| {
+                    let (member, at) = self.address(place, 0);
+                    member.read(at, PAGE)
+                });
+                let read = join_all(reads).await;
+                let unread = read.iter().any(Result::is_err);
+                let own = some
+                    .iter()
+                    .zip(read)
+                    .filter_map(|(place, read)| Some((*place, Head::decode(pool, &read.ok()?)?)));
+                let before = heads.len();
+                heads.extend(own.filter(|(place, head)| self.is_sound(*place, head)));
+                if heads.len() == before && !unread {
+                    break;
+                }
+            }
+        }
+        heads
+    }
+
+    /// Whether a head can be at this place.
+    fn is_sound(&self, place: u32, head: &Head) -> bool {
+        let total = self.drives.len() as u32 * self.places;
+        let Head { number, mate, .. } = *head;
+        let two = mate == NO_MATE || (mate < total && self.drive(number) != self.drive(mate));
+        number < total && two && (place == number || place == mate)
+    }
+
+    /// The segments that heads tell of. Who claimed a place last has it: the place was free then,
+    /// so what was there before is newer elsewhere. A crash may have kept the head from one of its
+    /// places; that one is doubtful.
+    fn found(&self, heads: &BTreeMap<u32, Head>) -> Vec<Found> {
+        let of = |head: &Head| [head.number, head.mate].into_iter().filter(|at| *at != NO_MATE);
+        let mut owners: BTreeMap<u32, Head> = BTreeMap::new();
+        for head in heads.values() {
+            for place in of(head) {
+                let owner = owners.entry(place).or_insert(*head);
+                if owner.born < head.born {
+                    *owner = *head;
+                }
+            }
+        }
+        let mut newest: BTreeMap<u32, Head> = BTreeMap::new();
+        for (place, head) in heads {
+            let rival = newest.get(&head.number).is_some_and(|other| other.born > head.born);
+            if owners.get(place) == Some(head) && !rival {
+                newest.insert(head.number, *head);
+            }
+        }
+        for (number, head) in &newest {
+            let owned = |place: &u32| {
+                owners.get(place) == Some(head) && !self.drives[self.drive(*place)].is_lost()
+            };
+            let (sure, doubtful): (Vec<u32>, Vec<u32>) =
+                of(head).filter(owned).partition(|place| heads.get(place) == Some(head));
+            let all: Vec<u32> = sure.iter().chain(&doubtful).copied().collect();
+            all.iter().for_each(|place| self.claim(*place));
+            let mut state = self.state.borrow_mut();
+            state.doubtful.extend(doubtful);
+            state.copies.insert(*number, all);
+        }
+        newest.into_values().map(|head| Found { head }).collect()
+    }
+}
+
+impl<D: Drive> Medium for Mirrors<D> {
+    fn numbers(&self) -> u32 {
+        self.drives.len() as u32 * self.places
+    }
+
+    fn heads(&self) -> usize {
+        self.drives.len()
+    }
+
+    fn record_blocks(&self) -> usize {
+        BLOCKS_MAX
+    }
+
+    async fn scan(&self, pool: &Uuid) -> Result<Vec<Found>, StoreError> {
+        let heads = self.heads(pool).await;
+        Ok(self.found(&heads))
+    }
+
+    fn take(&self, cleaner: bool) -> Option<(u32, u32)> {
+        let keep = if cleaner { 0 } else { RESERVE };
+        let cursor = self.state.borrow().cursor;
+        let drives = pairs::choose(&self.free(), keep, cursor)?;
+        let mut state = self.state.borrow_mut();
+        let last = *drives.last()?;
+        state.cursor = (last + 1) % self.drives.len();
+        let mut place = |drive: usize| {
+            let own = state.free[drive].pop_first().expect("it has some");
+            drive as u32 * self.places + own
+        };
+        let own: Vec<u32> = drives.iter().map(|drive| place(*drive)).collect();
+        let (number, mate) = (own[0], own.get(1).copied().unwrap_or(NO_MATE));
+        let before = state.copies.insert(number, own);
+        assert!(before.is_none(), "its place was free");
+        Some((number, mate))
+    }
+
+    fn give_back(&self, number: u32) {
+        let copies = self.state.borrow_mut().copies.remove(&number);
+        copies.expect("it was taken").into_iter().for_each(|place| self.release(place));
+    }
+
+    fn room(&self) -> u32 {
+        pairs::room(&self.free(), RESERVE)
+    }
+
+    fn gain(&self, number: u32) -> u32 {
+        let drives = self.copies(number).into_iter().map(|place| self.drive(place));
+        pairs::gain(&self.free(), TARGET, drives)
+    }
+
+    fn cost(&self) -> u32 {
+        pairs::cost(&self.free(), TARGET)
+    }
+
+    fn is_whole(&self, number: u32) -> bool {
+        self.copies(number).len() >= pairs::copies(&self.free())
+    }
+
+    async fn write(
+        &self,
+        number: u32,
+        at: u64,
+        data: Buf,
+        through: bool,
+    ) -> Result<(), StoreError> {
+        let how = if through { Durability::Durable } else { Durability::Cached };
+        let copies = self.copies(number);
+        let writes = copies.iter().map(|&place| {
+            let (member, at) = self.address(place, at);
+            member.write(at, data.clone(), how)
+        });
+        let written = join_all(writes).await;
+        if written.iter().any(Result::is_err) || copies.is_empty() {
+            self.record_losses().await?;
+        }
+        match written.iter().any(Result::is_ok) {
+            true => Ok(()),
+            false => Err(StoreError::Damaged(format!("both copies of segment {number}"))),
+        }
+    }
+
+    /// From the copy whose drive has least to do.
+    async fn read(&self, number: u32, at: u64, len: u64) -> Result<Buf, StoreError> {
+        let mut copies = self.copies(number);
+        let turn = self.turn.replace(self.turn.get() ^ 1);
+        if !copies.is_empty() {
+            let first = turn % copies.len();
+            copies.rotate_left(first);
+        }
+        copies.sort_by_key(|place| self.drives[self.drive(*place)].in_flight());
+        for place in copies {
+            let (member, at) = self.address(place, at);
+            if let Ok(bytes) = member.read(at, len).await {
+                return Ok(bytes);
+            }
+        }
+        self.record_losses().await?;
+        Err(StoreError::Damaged(format!("all copies of segment {number}")))
+    }
+
+    async fn read_copies(&self, number: u32, at: u64, len: u64) -> Result<Vec<Buf>, StoreError> {
+        let copies = self.copies(number);
+        let reads = copies.iter().map(|&place| {
+            let (member, at) = self.address(place, at);
+            member.read(at, len)
+        });
+        let read: Vec<Buf> = join_all(reads).await.into_iter().flatten().collect();
+        match read.is_empty() {
+            false => Ok(read),
+            true => Err(StoreError::Damaged(format!("all copies of segment {number}"))),
+        }
+    }
+
+    fn is_closed(&self, number: u32) {
+        let doubtful: Vec<u32> = {
+            let mut state = self.state.borrow_mut();
+            let State { copies, doubtful, .. } = &mut *state;
+            let own = copies.get_mut(&number).expect("it was found");
+            let out = own.extract_if(.., |place| doubtful.contains(place)).collect();
+            assert!(!own.is_empty(), "somebody told of it");
+            out
+        };
+        doubtful.into_iter().for_each(|place| self.release(place));
+    }
+
+    async fn flush(&self) -> Result<(), StoreError> {
+        let there = self.drives.iter().filter(|member| !member.is_lost());
+        join_all(there.map(Member::flush)).await;
+        self.record_losses().await
+    }
+}

@@ -1,0 +1,361 @@
+//! A log-structured store: blocks of 4 KiB are appended to segments, a map in memory says where
+//! each lies, and segments that hold little are emptied and used again.
+//!
+//! ```text
+//!   write ── whole blocks ── joins a head ── a record ── map ── answered
+//!                                             │
+//!   segment  [ head | record | record | ... ] │ full ── flush ── [ ... | summary ]
+//!                                             ▼
+//!   medium   mirrored places on drives, or an in-place array
+//! ```
+//! Nothing but segments is on the drives. Opening reads the summary of each, the records of those
+//! that have none, and takes of every block the newest version. So there is one rule for space: a
+//! segment whose place is begun anew holds nothing that is not newer, and durable, elsewhere.
+//!
+//! Records of a head are written one after the other, so that what opening finds of a segment ends
+//! where the first record is missing; what comes meanwhile gathers in the next. Memory: 4 bytes a
+//! block, 12 more while opening, and 24 a segment.
+
+pub mod bytes;
+mod clean;
+mod head;
+pub mod medium;
+mod recover;
+pub mod size;
+pub mod table;
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeSet, VecDeque};
+use std::rc::Rc;
+
+use format::Uuid;
+use futures_util::future::join_all;
+use io::sync::{Event, Turn};
+use io::{Buf, BufMut, Env};
+
+use self::bytes::{PAGE, Summary};
+use self::head::{Full, LogHead, Ticket, Waiting};
+use self::medium::Medium;
+use self::size::Shape;
+use self::table::{Place, Table};
+use crate::range_lock::RangeLock;
+use crate::store::{Counters, StoreError, check_range};
+
+const BLOCK: usize = PAGE as usize;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Count {
+    records: u64,
+    blocks: u64,
+    again: u64,
+    moved: u64,
+    cleaned: u64,
+    waits: u64,
+}
+
+struct Inner<E: Env, M> {
+    env: E,
+    medium: M,
+    pool: Uuid,
+    shape: Shape,
+    table: RefCell<Table>,
+    /// Those of writers, and last the one of the cleaner.
+    heads: Vec<RefCell<LogHead>>,
+    next_head: Cell<usize>,
+    sequence: Cell<u64>,
+    locks: RangeLock,
+    /// Segments without a summary. Bounded by `CLOSING_MAX` and the heads.
+    closing: RefCell<VecDeque<Full>>,
+    close_turn: Turn,
+    clean_turn: Turn,
+    /// Segments that could not be read: not tried again until the log is opened anew.
+    stuck: RefCell<BTreeSet<u32>>,
+    /// A place is free again.
+    freed: Event,
+    count: Cell<Count>,
+}
+
+/// A handle: clones name the same log.
+pub struct SegmentLog<E: Env, M> {
+    inner: Rc<Inner<E, M>>,
+}
+
+impl<E: Env, M> Clone for SegmentLog<E, M> {
+    fn clone(&self) -> SegmentLog<E, M> {
+        SegmentLog { inner: self.inner.clone() }
+    }
+}
+
+/// A segment stays where it is until this is dropped.
+struct Pin<E: Env, M: Medium> {
+    inner: Rc<Inner<E, M>>,
+    segment: u32,
+}
+
+impl<E: Env, M: Medium> Drop for Pin<E, M> {
+    fn drop(&mut self) {
+        let free = self.inner.table.borrow_mut().unpin(self.segment);
+        if free {
+            self.inner.give_back(&[self.segment]);
+        }
+    }
+}
+
+/// Blocks in a row that lie in a row, or were never written.
+struct Run {
+    place: Option<Place>,
+    blocks: u32,
+}
+
+impl<E: Env, M: Medium> SegmentLog<E, M> {
+    /// Bytes it offers.
+    pub fn size(&self) -> u64 {
+        u64::from(self.inner.table.borrow().blocks()) * PAGE
+    }
+
+    pub fn medium(&self) -> &M {
+        &self.inner.medium
+    }
+
+    pub async fn read(&self, offset: u64, len: u64) -> Result<Buf, StoreError> {
+        check_range(offset, len, self.size())?;
+        let first = offset / PAGE;
+        let blocks = (offset + len).div_ceil(PAGE) - first;
+        let whole = self.inner.read_blocks(first as u32, blocks as u32).await?;
+        let begin = (offset - first * PAGE) as usize;
+        Ok(whole.slice(begin..begin + len as usize))
+    }
+
+    pub async fn write(&self, offset: u64, data: Buf, fua: bool) -> Result<(), StoreError> {
+        check_range(offset, data.len() as u64, self.size())?;
+        if data.is_empty() {
+            return Ok(());
+        }
+        let end = offset + data.len() as u64;
+        let (first, last) = (offset / PAGE, end.div_ceil(PAGE));
+        // One writer of a block at a time: the later record is the newer.
+        let _held = self.inner.locks.lock(first..last).await;
+        let whole = self.inner.filled_up(first, last, offset, data).await?;
+        let blocks = first as u32..last as u32;
+        let waiting: Vec<Waiting> = blocks
+            .zip(0..)
+            .map(|(block, at)| Waiting {
+                block,
+                data: whole.slice(at * BLOCK..(at + 1) * BLOCK),
+                moved: None,
+                durable: fua,
+            })
+            .collect();
+        let mut tickets = Vec::new();
+        for some in waiting.chunks(self.inner.medium.record_blocks()) {
+            tickets.push(self.inner.join(self.inner.turn(), some.to_vec()));
+        }
+        let mut flush = false;
+        for ticket in tickets {
+            flush |= ticket.done().await? == Ticket::TO_FLUSH;
+        }
+        if flush { self.flush().await } else { Ok(()) }
+    }
+
+    /// Everything answered before is durable when this returns.
+    pub async fn flush(&self) -> Result<(), StoreError> {
+        self.inner.flush().await
+    }
+
+    /// Writes all summaries, so that the next opening need not look at records. No request is under
+    /// way.
+    pub async fn close(&self) -> Result<(), StoreError> {
+        self.inner.fill_all();
+        self.inner.close_all().await
+    }
+
+    /// One piece of what can wait: a summary, or a segment emptied.
+    pub async fn work(&self) -> Result<bool, StoreError> {
+        if !self.inner.closing.borrow().is_empty() {
+            self.inner.close_all().await?;
+            return Ok(true);
+        }
+        self.inner.work().await
+    }
+
+    pub fn counters(&self) -> Counters {
+        let Count { records, blocks, again, moved, cleaned, waits } = self.inner.count.get();
+        vec![
+            ("records", records),
+            ("blocks_appended", blocks),
+            ("records_written_again", again),
+            ("blocks_moved", moved),
+            ("segments_cleaned", cleaned),
+            ("waits_for_space", waits),
+            ("blocks_mapped", self.inner.table.borrow().mapped()),
+            ("segments_free", self.inner.medium.room().into()),
+        ]
+    }
+
+    /// Segments with fewer copies than they could have.
+    pub fn degraded(&self) -> u64 {
+        self.inner.degraded_segments()
+    }
+
+    /// What contradicts itself: the table and summaries, and copies in this range. For tests.
+    pub async fn audit(&self, offset: u64, len: u64) -> Vec<String> {
+        let mut wrong = self.inner.table.borrow().audit();
+        let closed: Vec<u32> = self.inner.table.borrow().closed().map(|(at, _)| at).collect();
+        for segment in closed {
+            let summary = match self.inner.summary_of(segment).await {
+                Ok(summary) => summary,
+                Err(error) => {
+                    wrong.push(error.to_string());
+                    continue;
+                }
+            };
+            let live = self.inner.live_in(segment, &summary).len() as u32;
+            let counted = self.inner.table.borrow().live(segment);
+            if live != counted {
+                wrong.push(format!("segment {segment}: {counted} live, its summary has {live}"));
+            }
+        }
+        for block in offset / PAGE..(offset + len).div_ceil(PAGE) {
+            let place = self.inner.table.borrow().find(block as u32);
+            let Some(Place { segment, page }) = place else { continue };
+            let copies = self.inner.medium.read_copies(segment, u64::from(page) * PAGE, PAGE).await;
+            if !copies.is_ok_and(|copies| copies.windows(2).all(|two| *two[0] == *two[1])) {
+                wrong.push(format!("block {block}: its copies differ"));
+            }
+        }
+        wrong
+    }
+}
+
+impl<E: Env, M: Medium> Inner<E, M> {
+    fn bump(&self, how: impl FnOnce(&mut Count)) {
+        let mut count = self.count.get();
+        how(&mut count);
+        self.count.set(count);
+    }
+
+    fn give_back(&self, segments: &[u32]) {
+        // Others may be begun there before its summary was ever written.
+        self.closing.borrow_mut().retain(|full| !segments.contains(&full.head.number));
+        segments.iter().for_each(|segment| self.medium.give_back(*segment));
+        if !segments.is_empty() {
+            self.freed.notify_all();
+        }
+    }
+
+    fn pin(self: &Rc<Self>, segment: u32) -> Pin<E, M> {
+        self.table.borrow_mut().pin(segment);
+        Pin { inner: self.clone(), segment }
+    }
+
+    /// Writers take the heads in turn.
+    fn turn(&self) -> usize {
+        let heads = self.heads.len() - 1;
+        let head = self.next_head.get() % heads;
+        self.next_head.set((head + 1) % heads);
+        head
+    }
+
+    fn runs(&self, first: u32, blocks: u32) -> Vec<Run> {
+        let table = self.table.borrow();
+        let mut runs: Vec<Run> = Vec::new();
+        for block in first..first + blocks {
+            let place = table.find(block);
+            let goes_on = runs.last_mut().filter(|run| {
+                let next = |p: Place| Place { page: p.page + run.blocks, ..p };
+                run.place.map(next) == place
+            });
+            match goes_on {
+                Some(run) => run.blocks += 1,
+                None => runs.push(Run { place, blocks: 1 }),
+            }
+        }
+        runs
+    }
+
+    async fn read_blocks(self: &Rc<Self>, first: u32, blocks: u32) -> Result<Buf, StoreError> {
+        let runs = self.runs(first, blocks);
+        let pins: Vec<Pin<E, M>> =
+            runs.iter().flat_map(|run| run.place).map(|place| self.pin(place.segment)).collect();
+        let reads = runs.iter().map(|run| async move {
+            let len = u64::from(run.blocks) * PAGE;
+            match run.place {
+                Some(Place { segment, page }) => {
+                    self.medium.read(segment, u64::from(page) * PAGE, len).await
+                }
+                None => Ok(Buf::zeroed(len as usize)),
+            }
+        });
+        let mut read: Vec<Buf> = join_all(reads).await.into_iter().collect::<Result<_, _>>()?;
+        drop(pins);
+        if read.len() == 1 {
+            return Ok(read.remove(0));
+        }
+        let (mut whole, mut at) = (BufMut::with_len(blocks as usize * BLOCK), 0);
+        for part in read {
+            whole[at..at + part.len()].copy_from_slice(&part);
+            at += part.len();
+        }
+        Ok(whole.freeze())
+    }
+
+    /// The request's bytes with what is beside them in its first and last block.
+    async fn filled_up(
+        self: &Rc<Self>,
+        first: u64,
+        last: u64,
+        offset: u64,
+        data: Buf,
+    ) -> Result<Buf, StoreError> {
+        let (begin, end) = ((offset - first * PAGE) as usize, offset + data.len() as u64);
+        let len = (last - first) as usize * BLOCK;
+        if begin == 0 && data.len() == len {
+            return Ok(data);
+        }
+        let mut whole = BufMut::with_len(len);
+        if begin > 0 || last - first == 1 {
+            whole[..BLOCK].copy_from_slice(&self.read_blocks(first as u32, 1).await?);
+        }
+        if !end.is_multiple_of(PAGE) && last - first > 1 {
+            let tail = self.read_blocks(last as u32 - 1, 1).await?;
+            whole[len - BLOCK..].copy_from_slice(&tail);
+        }
+        whole[begin..begin + data.len()].copy_from_slice(&data);
+        Ok(whole.freeze())
+    }
+
+    async fn flush(&self) -> Result<(), StoreError> {
+        let deaths = self.table.borrow().deaths();
+        let ends: Vec<_> = self.heads.iter().map(|head| head.borrow().written()).collect();
+        let full: Vec<u64> = self.closing.borrow().iter().map(|full| full.head.nonce).collect();
+        self.medium.flush().await?;
+        for (head, end) in self.heads.iter().zip(ends) {
+            head.borrow_mut().note_durable(end);
+        }
+        for own in self.closing.borrow_mut().iter_mut() {
+            own.durable |= full.contains(&own.head.nonce);
+        }
+        let free = self.table.borrow_mut().settle(deaths);
+        self.give_back(&free);
+        Ok(())
+    }
+
+    async fn summary_of(&self, segment: u32) -> Result<Summary, StoreError> {
+        let damaged = || StoreError::Damaged(format!("the summary of segment {segment}"));
+        let head = self.medium.read(segment, 0, PAGE).await?;
+        let head = bytes::Head::decode(&self.pool, &head).ok_or_else(damaged)?;
+        let end = self.shape.end();
+        let (at, len) = (u64::from(end) * PAGE, u64::from(self.shape.pages - end) * PAGE);
+        let summary = self.medium.read(segment, at, len).await?;
+        Summary::decode(&self.pool, &head, self.shape.pages, &summary).ok_or_else(damaged)
+    }
+
+    /// Of a summary what counts: page, block, version.
+    fn live_in(&self, segment: u32, summary: &Summary) -> Vec<(u32, u32, u64)> {
+        let table = self.table.borrow();
+        let is_live = |&(page, block, _): &(u32, u32, u64)| {
+            block < table.blocks() && table.find(block) == Some(Place { segment, page })
+        };
+        summary.held().filter(is_live).collect()
+    }
+}

@@ -1,0 +1,230 @@
+//! Space: segments that hold little are emptied, what died is given back when that is safe.
+
+use std::rc::Rc;
+
+use futures_util::future::join_all;
+use io::{Buf, Env};
+
+use super::bytes::{BLOCKS_MAX, NO_BLOCK, PAGE};
+use super::head::{Full, Waiting};
+use super::medium::Medium;
+use super::table::{Place, State};
+use super::{BLOCK, Inner};
+use crate::store::StoreError;
+
+/// Blocks of a segment that are read at once when it is emptied: they are in memory until written.
+const MOVED_AT_ONCE: usize = 2 * BLOCKS_MAX;
+
+/// What emptying a segment gains, in pages of copies where there is little room; `None`: nothing.
+fn benefit(pages: u32, live: u32, gain: u32, cost: u32) -> Option<u64> {
+    // A header for every long record, and what does not fit the end of a segment.
+    let written = u64::from(live) + u64::from(live).div_ceil(BLOCKS_MAX as u64) + 1;
+    let spent = u64::from(cost) * written;
+    (u64::from(gain) * u64::from(pages)).checked_sub(spent).filter(|gain| *gain > 0)
+}
+
+impl<E: Env, M: Medium> Inner<E, M> {
+    /// A place for a segment. Writers leave some to the cleaner, and clean when there are no more.
+    pub async fn acquire(self: &Rc<Self>, cleaner: bool) -> Result<(u32, u32), StoreError> {
+        loop {
+            if let Some(taken) = self.medium.take(cleaner) {
+                return Ok(taken);
+            }
+            if cleaner {
+                return Err(self.no_space());
+            }
+            self.bump(|count| count.waits += 1);
+            self.make_room().await?;
+        }
+    }
+
+    fn no_space(&self) -> StoreError {
+        let room = self.medium.room();
+        let what = format!("no place for a segment of the log, {room} for writers");
+        StoreError::Shape { what, hint: "this is a bug: please report it" }
+    }
+
+    /// One step towards another place that writers may take; it is another's turn meanwhile.
+    async fn make_room(self: &Rc<Self>) -> Result<(), StoreError> {
+        let _turn = self.clean_turn.lock().await;
+        if self.medium.room() > 0 {
+            return Ok(());
+        }
+        if self.table.borrow().has_dead() {
+            return self.flush().await;
+        }
+        // They may be the ones to empty.
+        if !self.closing.borrow().is_empty() {
+            self.close_all().await?;
+        }
+        if let Some(victim) = self.victim() {
+            return self.empty(victim).await;
+        }
+        if self.table.borrow().is_awaited() {
+            self.freed.wait().await;
+            return Ok(());
+        }
+        if self.table.borrow().has_dead() {
+            return self.flush().await;
+        }
+        Err(self.no_space())
+    }
+
+    /// Background work: room for bursts, then copies of what lost one.
+    pub async fn work(self: &Rc<Self>) -> Result<bool, StoreError> {
+        let Some(_turn) = self.clean_turn.try_lock() else { return Ok(false) };
+        let may_copy = self.medium.room() > 0;
+        let victim = self.victim().or_else(|| self.degraded().filter(|_| may_copy));
+        match victim {
+            Some(victim) => self.empty(victim).await.map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// The segment whose emptying gains most.
+    fn victim(&self) -> Option<u32> {
+        let (table, stuck) = (self.table.borrow(), self.stuck.borrow());
+        let cost = self.medium.cost();
+        let gains = table.closed().filter(|(number, _)| !stuck.contains(number));
+        let gains = gains.filter_map(|(number, live)| {
+            Some((benefit(self.shape.pages, live, self.medium.gain(number), cost)?, number))
+        });
+        gains.max_by_key(|(gain, number)| (*gain, u32::MAX - number)).map(|(_, number)| number)
+    }
+
+    /// One that a drive's loss left with fewer copies than it could have.
+    fn degraded(&self) -> Option<u32> {
+        let (table, stuck) = (self.table.borrow(), self.stuck.borrow());
+        let mut closed = table.closed().map(|(number, _)| number);
+        closed.find(|number| !stuck.contains(number) && !self.medium.is_whole(*number))
+    }
+
+    /// Segments with fewer copies than they could have.
+    pub fn degraded_segments(&self) -> u64 {
+        let table = self.table.borrow();
+        let numbers = 0..self.medium.numbers();
+        let held = numbers.filter(|number| table.live(*number) > 0);
+        held.filter(|number| !self.medium.is_whole(*number)).count() as u64
+    }
+
+    /// Moves what counts in a segment to the cleaner's head, and gives its place back.
+    async fn empty(self: &Rc<Self>, segment: u32) -> Result<(), StoreError> {
+        // What is read here must not be something else meanwhile: a block that came back to the
+        // same place would be taken for the one that was read.
+        let pin = self.pin(segment);
+        let summary = match self.summary_of(segment).await {
+            Ok(summary) => summary,
+            Err(error) => return self.give_up(segment, error),
+        };
+        let live = self.live_in(segment, &summary);
+        for some in live.chunks(MOVED_AT_ONCE) {
+            let read = match self.read_live(segment, some).await {
+                Ok(read) => read,
+                Err(error) => return self.give_up(segment, error),
+            };
+            let moved = some.iter().zip(read).map(|(&(page, block, version), data)| {
+                let from = Place { segment, page };
+                Waiting { block, data, moved: Some((version, from)), durable: false }
+            });
+            self.join(self.cleaner(), moved.collect()).done().await?;
+        }
+        drop(pin);
+        self.bump(|count| count.cleaned += 1);
+        self.flush().await
+    }
+
+    /// Others can be emptied.
+    fn give_up(&self, segment: u32, error: StoreError) -> Result<(), StoreError> {
+        self.stuck.borrow_mut().insert(segment);
+        Err(error)
+    }
+
+    /// The blocks at these pages; neighbours are read together.
+    async fn read_live(
+        &self,
+        segment: u32,
+        live: &[(u32, u32, u64)],
+    ) -> Result<Vec<Buf>, StoreError> {
+        let mut runs: Vec<(u32, u32)> = Vec::new();
+        for (page, ..) in live {
+            match runs.last_mut().filter(|(first, count)| first + *count == *page) {
+                Some((_, count)) => *count += 1,
+                None => runs.push((*page, 1)),
+            }
+        }
+        let reads = runs.iter().map(|&(first, count)| {
+            self.medium.read(segment, u64::from(first) * PAGE, u64::from(count) * PAGE)
+        });
+        let read: Vec<Buf> = join_all(reads).await.into_iter().collect::<Result<_, _>>()?;
+        let blocks = |run: &Buf| -> Vec<Buf> {
+            (0..run.len()).step_by(BLOCK).map(|at| run.slice(at..at + BLOCK)).collect()
+        };
+        Ok(read.iter().flat_map(blocks).collect())
+    }
+
+    /// Every full segment has its summary, or is dead, when this returns.
+    pub async fn close_all(&self) -> Result<(), StoreError> {
+        let _turn = self.close_turn.lock().await;
+        if self.closing.borrow().iter().any(|full| !full.durable) {
+            self.flush().await?;
+        }
+        loop {
+            let next = {
+                let mut closing = self.closing.borrow_mut();
+                match closing.front().is_some_and(|full| full.durable) {
+                    true => closing.pop_front(),
+                    false => None,
+                }
+            };
+            let Some(full) = next else { return Ok(()) };
+            if let Err(error) = self.write_summary(&full).await {
+                if self.table.borrow().state(full.head.number) == State::Full {
+                    self.closing.borrow_mut().push_front(full);
+                }
+                return Err(error);
+            }
+        }
+    }
+
+    async fn write_summary(&self, full: &Full) -> Result<(), StoreError> {
+        let number = full.head.number;
+        // One that died may be another's by now.
+        if self.table.borrow().state(number) != State::Full {
+            return Ok(());
+        }
+        debug_assert!(full.summary.blocks.iter().any(|(block, _)| *block != NO_BLOCK));
+        let (pages, end) = (self.shape.pages, self.shape.end());
+        let bytes = full.summary.encode(&self.pool, &full.head, pages);
+        self.table.borrow_mut().pin(number);
+        let written =
+            self.medium.write(number, u64::from(end) * PAGE, Buf::from_slice(&bytes), true).await;
+        let free = {
+            let mut table = self.table.borrow_mut();
+            if written.is_ok() {
+                table.close(number);
+            }
+            table.unpin(number)
+        };
+        if free {
+            self.give_back(&[number]);
+        }
+        written
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn emptying_must_gain_more_than_it_writes() {
+        assert_eq!(benefit(100, 0, 2, 2), Some(200 - 2));
+        assert_eq!(benefit(100, 98, 2, 2), None);
+        assert_eq!(benefit(100, 97, 2, 2), Some(2));
+        // One drive is short of places: what is copied elsewhere costs nothing there.
+        assert_eq!(benefit(100, 100, 1, 0), Some(100));
+        assert_eq!(benefit(100, 50, 1, 2), None);
+        assert_eq!(benefit(100, 40, 1, 2), Some(100 - 84));
+        assert_eq!(benefit(100, 3, 0, 2), None);
+    }
+}
