@@ -90,8 +90,8 @@ impl<S: Store> Bench<S> {
     }
 }
 
-/// Twice a record: a header of 4 KiB and the blocks; where a segment begins its head before. A durable
-/// one needs a flush if something before it in its segment does.
+/// Twice a record: a header of 4 KiB and the blocks; where a segment begins its head before. A
+/// durable one needs a flush if something before it in its segment does.
 #[test]
 fn mirror_log_requests_cost_what_the_formulas_say() {
     let mut bench = mirror_log(3, LARGE, SEGMENT);

@@ -53,8 +53,8 @@ impl Shape {
     }
 }
 
-/// Blocks that a log can offer: with `places` for segments, if a drive is lost `degraded` places, of
-/// which `beside` are being appended to or kept free.
+/// Blocks that a log can offer: with `places` for segments, if a drive is lost `degraded` places,
+/// of which `beside` are being appended to or kept free.
 pub fn offered(shape: Shape, places: u64, degraded: Option<u64>, beside: u64) -> u64 {
     let fill = |places: u64, percent: u64| places / 100 * percent + places % 100 * percent / 100;
     let mut full = fill(places, FILL_PERCENT);
