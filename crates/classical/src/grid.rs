@@ -9,8 +9,9 @@
 //!  row 2   e2  P   e0  e1          ...
 //! ```
 //! Parity moves one drive to the left with every row and data follows it round (left-symmetric),
-//! so that a long read visits all drives in turn. A mirror's stripe is one chunk on all drives of
-//! its group. One address has one place for ever: nothing here keeps state.
+//! so that a long read visits all drives in turn; of a group with a parity drive (RAID4) the last
+//! drive has all of it. A mirror's stripe is one chunk on all drives of its group. One address has
+//! one place for ever: nothing here keeps state.
 
 use std::fmt;
 use std::ops::Range;
@@ -22,6 +23,9 @@ pub enum Redundancy {
     Mirror,
     /// So many parity chunks in a stripe: 0, 1 (P) or 2 (P and Q).
     Parity(usize),
+    /// One parity chunk in a stripe, always on the last drive of the group, which may be another
+    /// kind of drive than those with data: RAID4.
+    ParityDrive,
 }
 
 /// The shape of an array.
@@ -98,6 +102,7 @@ impl fmt::Display for Grid {
             Redundancy::Parity(0) => write!(f, "stripes over {}", self.width)?,
             Redundancy::Parity(1) => write!(f, "RAID5 {}+1", self.data())?,
             Redundancy::Parity(parity) => write!(f, "RAID6 {}+{parity}", self.data())?,
+            Redundancy::ParityDrive => write!(f, "RAID4 {}+1", self.data())?,
         }
         if self.groups() > 1 { write!(f, ", {} groups", self.groups()) } else { Ok(()) }
     }
@@ -109,7 +114,7 @@ impl Grid {
         let least = match self.redundancy {
             Redundancy::Mirror => 2,
             Redundancy::Parity(0) => 1,
-            Redundancy::Parity(parity) => parity + 2,
+            Redundancy::Parity(_) | Redundancy::ParityDrive => self.parity() + 2,
         };
         if width < least {
             return Err(GridError::Narrow { width, least });
@@ -134,7 +139,7 @@ impl Grid {
     pub fn data(&self) -> usize {
         match self.redundancy {
             Redundancy::Mirror => 1,
-            Redundancy::Parity(parity) => self.width - parity,
+            Redundancy::Parity(_) | Redundancy::ParityDrive => self.width - self.parity(),
         }
     }
 
@@ -142,7 +147,7 @@ impl Grid {
     pub fn tolerance(&self) -> usize {
         match self.redundancy {
             Redundancy::Mirror => self.width - 1,
-            Redundancy::Parity(parity) => parity,
+            Redundancy::Parity(_) | Redundancy::ParityDrive => self.parity(),
         }
     }
 
@@ -151,6 +156,7 @@ impl Grid {
         match self.redundancy {
             Redundancy::Mirror => 0,
             Redundancy::Parity(parity) => parity,
+            Redundancy::ParityDrive => 1,
         }
     }
 
@@ -178,7 +184,7 @@ impl Grid {
         let (group, row) = ((stripe % groups) as usize, stripe / groups);
         let turn = (row % self.width as u64) as usize;
         let within = match self.redundancy {
-            Redundancy::Mirror | Redundancy::Parity(0) => member,
+            Redundancy::Mirror | Redundancy::Parity(0) | Redundancy::ParityDrive => member,
             Redundancy::Parity(parity) => {
                 let first = self.width - 1 - turn;
                 let after = match member.checked_sub(self.data()) {
@@ -219,10 +225,18 @@ mod tests {
     use super::*;
 
     fn grids() -> impl Strategy<Value = Grid> {
-        let kind = prop_oneof![Just(Redundancy::Mirror), (0usize..3).prop_map(Redundancy::Parity)];
+        let kind = prop_oneof![
+            Just(Redundancy::Mirror),
+            Just(Redundancy::ParityDrive),
+            (0usize..3).prop_map(Redundancy::Parity)
+        ];
         (kind, 1usize..4, 2usize..8, 0u32..3, 1u64..40).prop_map(
             |(redundancy, groups, more, chunk, rows)| {
-                let width = more + if let Redundancy::Parity(p) = redundancy { p } else { 0 };
+                let width = match redundancy {
+                    Redundancy::Mirror => more,
+                    Redundancy::Parity(parity) => more + parity,
+                    Redundancy::ParityDrive => more + 1,
+                };
                 Grid { redundancy, drives: groups * width, width, chunk: 4096 << chunk, rows }
             },
         )
@@ -274,6 +288,19 @@ mod tests {
         assert_eq!(row(0), [0, 1, 2, 3]);
         assert_eq!(row(1), [3, 0, 1, 2]);
         assert_eq!(row(2), [2, 3, 0, 1]);
+    }
+
+    #[test]
+    fn a_parity_drive_has_all_parity_and_nothing_else() {
+        let redundancy = Redundancy::ParityDrive;
+        let grid = Grid { redundancy, drives: 8, width: 4, chunk: 4096, rows: 3 };
+        let row = |stripe| (0..4).map(|member| grid.place(stripe, member).0).collect::<Vec<_>>();
+        assert!((0..6).step_by(2).all(|stripe| row(stripe) == [0, 1, 2, 3]));
+        assert!((1..6).step_by(2).all(|stripe| row(stripe) == [4, 5, 6, 7]));
+        assert_eq!((grid.data(), grid.parity(), grid.tolerance()), (3, 1, 1));
+        assert_eq!(grid.to_string(), "RAID4 3+1, 2 groups");
+        let narrow = Grid { drives: 2, width: 2, ..grid };
+        assert_eq!(narrow.check(), Err(GridError::Narrow { width: 2, least: 3 }));
     }
 
     #[test]

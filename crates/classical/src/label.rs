@@ -3,8 +3,8 @@
 
 use format::{
     CheckpointRoot, Extent, Features, INCOMPAT_GROUPS, LABEL_AREA, LABEL_LEN, Member as Listed,
-    MemberState, SCHEME_MIRRORS, SCHEME_PARITY1, SCHEME_PARITY2, SCHEME_STRIPES, Superblock, Uuid,
-    end_area, label_offsets, newest,
+    MemberState, SCHEME_MIRRORS, SCHEME_PARITY_DRIVE, SCHEME_PARITY1, SCHEME_PARITY2,
+    SCHEME_STRIPES, Superblock, Uuid, end_area, label_offsets, newest,
 };
 use futures_util::future::join_all;
 use io::{Buf, Drive, Durability};
@@ -36,6 +36,7 @@ fn scheme_number(redundancy: Redundancy) -> u16 {
         Redundancy::Parity(0) => SCHEME_STRIPES,
         Redundancy::Parity(1) => SCHEME_PARITY1,
         Redundancy::Parity(_) => SCHEME_PARITY2,
+        Redundancy::ParityDrive => SCHEME_PARITY_DRIVE,
     }
 }
 
@@ -46,6 +47,7 @@ pub fn grid_of(label: &Superblock) -> Option<Grid> {
         SCHEME_MIRRORS => Redundancy::Mirror,
         SCHEME_PARITY1 => Redundancy::Parity(1),
         SCHEME_PARITY2 => Redundancy::Parity(2),
+        SCHEME_PARITY_DRIVE => Redundancy::ParityDrive,
         _ => return None,
     };
     let grid = Grid {

@@ -1,5 +1,5 @@
-//! In-place arrays: RAID0, 1, 10, 5, 6, 50 and 60, the baselines of everything else here, built as
-//! well as we can.
+//! In-place arrays: RAID0, 1, 10, 4, 5, 6, 50 and 60, the baselines of everything else here, built
+//! as well as we can.
 //!
 //! ```text
 //!  request ── grid: stripes, pieces ── stripe lock ── plan: modify, rebuild, full, recover

@@ -113,7 +113,7 @@ impl<E: Env> Inner<E> {
     async fn old_bytes(&self, stripe: u64, piece: Piece) -> Result<Buf, ArrayError> {
         let copies = match self.grid.redundancy {
             Redundancy::Mirror => 0..self.grid.width,
-            Redundancy::Parity(_) => piece.position..piece.position + 1,
+            Redundancy::Parity(_) | Redundancy::ParityDrive => piece.position..piece.position + 1,
         };
         for member in copies {
             if let Ok(old) = self.read_member(stripe, member, (piece.start, piece.end)).await {
@@ -157,7 +157,7 @@ impl<E: Env> Inner<E> {
         let how = if fua { Durability::Durable } else { Durability::Cached };
         let copies = match self.grid.redundancy {
             Redundancy::Mirror => self.grid.width,
-            Redundancy::Parity(_) => 1,
+            Redundancy::Parity(_) | Redundancy::ParityDrive => 1,
         };
         let writes = new.iter().flat_map(|New { piece, bytes, .. }| {
             let there = move |copy: &usize| !self.is_lost(stripe, piece.position + copy);

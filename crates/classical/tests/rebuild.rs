@@ -135,6 +135,7 @@ fn a_new_drive_is_filled_beside_writes_and_through_a_crash() {
     for seed in 0..12 {
         story(Redundancy::Mirror, 2, seed);
         story(Redundancy::Parity(1), 4, seed);
+        story(Redundancy::ParityDrive, 4, seed);
         story(Redundancy::Parity(2), 5, seed);
     }
 }

@@ -116,6 +116,8 @@ fn requests_cost_what_the_formulas_say() {
         text += &bench.writes(name, &requests(4));
         text += &bench.read(name, 2 * 4 * CHUNK, 4 * KIB);
     }
+    let bench = Bench::new(Redundancy::ParityDrive, 5, &[], WriteHole::Closed);
+    text += &bench.writes("raid4", &requests(4));
     let open = Bench::new(Redundancy::Parity(1), 5, &[], WriteHole::Open);
     text += &open.writes("raid5, hole open:", &requests(4)[..1]);
     // Stripe 2 of 5 drives: parity on drive 2, data on 3, 4, 0, 1.
@@ -127,6 +129,20 @@ fn requests_cost_what_the_formulas_say() {
     let parity = Bench::new(Redundancy::Parity(1), 5, &[2], WriteHole::Closed);
     text += &parity.writes("raid5 without parity:", &requests(4)[..1]);
     assert_eq!(text, GOLDEN, "\n{text}");
+}
+
+/// Parity and what is logged of it never touch a data drive, nor data the parity drive.
+#[test]
+fn a_parity_drive_takes_parity_and_its_log_only() {
+    let bench = Bench::new(Redundancy::ParityDrive, 4, &[], WriteHole::Closed);
+    let writes = || bench.disks.iter().map(|disk| disk.counters().writes).collect::<Vec<_>>();
+    for stripe in 0..4 {
+        let before = writes();
+        bench.write(stripe * 3 * CHUNK + CHUNK, 4 * KIB);
+        let after = writes();
+        let spent: Vec<u64> = after.iter().zip(before).map(|(after, was)| after - was).collect();
+        assert_eq!(spent, [0, 1, 0, 2], "stripe {stripe}");
+    }
 }
 
 const GOLDEN: &str = "\
@@ -150,6 +166,13 @@ raid6 stripe                 reads  0     0K  writes  6   384K
 raid6 stripe, logged before  reads  0     0K  writes  8   392K
 raid6 across two stripes     reads  6    24K  writes 10    56K
 raid6 read                   reads  1     4K  writes  0     0K
+raid4 4K                     reads  2     8K  writes  3    16K
+raid4 512 B                  reads  2     8K  writes  3    16K
+raid4 chunk                  reads  2   128K  writes  3   196K
+raid4 all but one            reads  1    64K  writes  5   324K
+raid4 stripe                 reads  0     0K  writes  5   320K
+raid4 stripe, logged before  reads  0     0K  writes  6   324K
+raid4 across two stripes     reads  4    16K  writes  6    32K
 raid5, hole open: 4K         reads  2     8K  writes  2     8K
 raid5 without it: 4K         reads  3    12K  writes  2    12K
 raid5 without it: read       reads  4    16K  writes  0     0K

@@ -62,6 +62,8 @@ pub const SCHEME_PARITY1: u16 = 4;
 pub const SCHEME_PARITY2: u16 = 5;
 /// As [`SCHEME_FUSION`], served without detection of spikes unless asked for (Fusion-ND).
 pub const SCHEME_FUSION_ND: u16 = 6;
+/// One parity chunk a stripe, always on the last drive of its group.
+pub const SCHEME_PARITY_DRIVE: u16 = 7;
 /// Sets of in-place arrays: `metadata` and `zone extent` are where these lie on each drive, and
 /// `group` is the number of drives of the first of them.
 pub const SCHEME_HYBRID: u16 = 16;
@@ -356,7 +358,7 @@ impl Superblock {
         let (group, members) = (usize::from(self.group), self.members.len());
         let (needed, fits) = match self.scheme {
             SCHEME_FUSION | SCHEME_FUSION_ND => (0, group == 0),
-            SCHEME_STRIPES..=SCHEME_PARITY2 => {
+            SCHEME_STRIPES..=SCHEME_PARITY2 | SCHEME_PARITY_DRIVE => {
                 (INCOMPAT_GROUPS, group > 0 && members.is_multiple_of(group))
             }
             SCHEME_HYBRID..=SCHEME_LOG_RAID => (INCOMPAT_SET, group <= members),

@@ -122,6 +122,7 @@ impl<E: Env> AnyStore<E> {
             Scheme::Raid0
             | Scheme::Raid1
             | Scheme::Raid10
+            | Scheme::Raid4
             | Scheme::Raid5
             | Scheme::Raid6
             | Scheme::Raid50

@@ -23,6 +23,7 @@ headers! {
     "raid0": "scheme/raid0.rs",
     "raid1": "scheme/raid1.rs",
     "raid10": "scheme/raid10.rs",
+    "raid4": "scheme/raid4.rs",
     "raid5": "scheme/raid5.rs",
     "raid6": "scheme/raid6.rs",
     "raid50": "scheme/raid50.rs",

@@ -6,10 +6,11 @@ use crate::nbd::{Client, FUA};
 use crate::support::{Scratch, check_page};
 
 /// Scheme, number of drives, and drives it can do without, all at once.
-const SCHEMES: [(&str, usize, &[usize]); 16] = [
+const SCHEMES: [(&str, usize, &[usize]); 17] = [
     ("raid0", 3, &[]),
     ("raid1", 3, &[0, 2]),
     ("raid10", 4, &[0, 3]),
+    ("raid4", 4, &[3]),
     ("raid5", 4, &[1]),
     ("raid6", 5, &[2, 4]),
     ("raid50", 6, &[0, 5]),

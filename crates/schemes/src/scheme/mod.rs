@@ -12,6 +12,7 @@ pub mod n_raid5;
 pub mod raid0;
 pub mod raid1;
 pub mod raid10;
+pub mod raid4;
 pub mod raid5;
 pub mod raid50;
 pub mod raid6;
@@ -24,7 +25,8 @@ use classical::{CreateSpec, Redundancy, WriteHole};
 use format::{
     INCOMPAT_GROUPS, INCOMPAT_SET, SCHEME_ALTERNATE, SCHEME_CACHED_RAID5, SCHEME_HYBRID,
     SCHEME_LOG_MIRROR, SCHEME_LOG_RAID, SCHEME_MIRROR_LOG, SCHEME_MIRRORS, SCHEME_N_RAID5,
-    SCHEME_PARITY1, SCHEME_PARITY2, SCHEME_STEERING, SCHEME_STRIPES, SCHEME_TOLE_RAID, Superblock,
+    SCHEME_PARITY_DRIVE, SCHEME_PARITY1, SCHEME_PARITY2, SCHEME_STEERING, SCHEME_STRIPES,
+    SCHEME_TOLE_RAID, Superblock,
 };
 use io::{Drive, Env};
 
@@ -38,6 +40,7 @@ pub enum Scheme {
     Raid0,
     Raid1,
     Raid10,
+    Raid4,
     Raid5,
     Raid6,
     Raid50,
@@ -54,10 +57,11 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    pub const ALL: [Scheme; 16] = [
+    pub const ALL: [Scheme; 17] = [
         Scheme::Raid0,
         Scheme::Raid1,
         Scheme::Raid10,
+        Scheme::Raid4,
         Scheme::Raid5,
         Scheme::Raid6,
         Scheme::Raid50,
@@ -78,6 +82,7 @@ impl Scheme {
             Scheme::Raid0 => "raid0",
             Scheme::Raid1 => "raid1",
             Scheme::Raid10 => "raid10",
+            Scheme::Raid4 => "raid4",
             Scheme::Raid5 => "raid5",
             Scheme::Raid6 => "raid6",
             Scheme::Raid50 => "raid50",
@@ -105,6 +110,7 @@ impl Scheme {
             (SCHEME_STRIPES, INCOMPAT_GROUPS) => Some(Scheme::Raid0),
             (SCHEME_MIRRORS, INCOMPAT_GROUPS) if grouped => Some(Scheme::Raid10),
             (SCHEME_MIRRORS, INCOMPAT_GROUPS) => Some(Scheme::Raid1),
+            (SCHEME_PARITY_DRIVE, INCOMPAT_GROUPS) => Some(Scheme::Raid4),
             (SCHEME_PARITY1, INCOMPAT_GROUPS) if grouped => Some(Scheme::Raid50),
             (SCHEME_PARITY1, INCOMPAT_GROUPS) => Some(Scheme::Raid5),
             (SCHEME_PARITY2, INCOMPAT_GROUPS) if grouped => Some(Scheme::Raid60),
@@ -128,6 +134,7 @@ impl Scheme {
             Scheme::Raid0 => raid0::shape(drives, width),
             Scheme::Raid1 => raid1::shape(drives, width),
             Scheme::Raid10 => raid10::shape(drives, width),
+            Scheme::Raid4 => raid4::shape(drives, width),
             Scheme::Raid5 => raid5::shape(drives, width),
             Scheme::Raid6 => raid6::shape(drives, width),
             Scheme::Raid50 => raid50::shape(drives, width),

@@ -1,4 +1,4 @@
-//! RAID0, 1, 10, 5, 6, 50, 60 in place.
+//! RAID0, 1, 10, 4, 5, 6, 50, 60 in place.
 
 use classical::array::create;
 use classical::{Array, CreateSpec, OpenOptions, Redundancy, WriteHole};
@@ -32,6 +32,7 @@ impl InPlace {
         match self.redundancy {
             Redundancy::Mirror => self.width - 1,
             Redundancy::Parity(parity) => parity,
+            Redundancy::ParityDrive => 1,
         }
     }
 }
@@ -69,7 +70,7 @@ impl Subject for InPlace {
     }
 
     fn by_parity(&self) -> bool {
-        matches!(self.redundancy, Redundancy::Parity(1..))
+        matches!(self.redundancy, Redundancy::Parity(1..) | Redundancy::ParityDrive)
     }
 }
 
@@ -93,6 +94,11 @@ const RAID5: InPlace = InPlace::new("raid5", Redundancy::Parity(1), 4, 1);
 #[test]
 fn raid5() {
     battery(RAID5);
+}
+
+#[test]
+fn raid4() {
+    battery(InPlace::new("raid4", Redundancy::ParityDrive, 4, 1));
 }
 
 #[test]

@@ -27,6 +27,7 @@ impl Steered {
         match self.redundancy {
             Redundancy::Mirror => self.width - 1,
             Redundancy::Parity(parity) => parity,
+            Redundancy::ParityDrive => 1,
         }
     }
 }

@@ -33,6 +33,7 @@ fn check(spec: &Spec, drives: usize) -> Result<(), StoreError> {
     let tolerance = match spec.redundancy {
         Redundancy::Mirror => width - 1,
         Redundancy::Parity(parity) => parity,
+        Redundancy::ParityDrive => 1,
     };
     let Staging::Reserved { bytes } = spec.staging else { return Ok(()) };
     // The own group has tolerance + 1 drives beside the busy one, or another group has.
