@@ -5,6 +5,7 @@ use io::{Buf, Env};
 
 use crate::scheme::alternate::{self, Alternate};
 use crate::scheme::cached_raid5::CachedRaid5;
+use crate::scheme::hpda;
 use crate::scheme::hybrid::Hybrid;
 use crate::scheme::log_mirror::policy::Policy;
 use crate::scheme::log_mirror::{self, LogMirror};
@@ -153,6 +154,11 @@ impl<E: Env> AnyStore<E> {
             }
             Scheme::LogRaid => Ok(AnyStore::LogRaid(LogRaid::open(env, drives, options).await?)),
             Scheme::MirrorLog => Ok(AnyStore::MirrorLog(MirrorLog::open(env, drives).await?)),
+            Scheme::Hpda => {
+                let (arrays, policy) = (options.into(), Policy::default());
+                let options = log_mirror::Options { arrays, policy };
+                Ok(AnyStore::LogMirror(hpda::open(env, drives, options).await?))
+            }
             Scheme::ToleRaid => Ok(AnyStore::ToleRaid(ToleRaid::open(env, drives, options).await?)),
             Scheme::NRaid5 => Ok(AnyStore::NRaid5(NRaid5::open(env, drives, options).await?)),
         }

@@ -37,6 +37,7 @@ headers! {
     "steering": "scheme/steering.rs",
     "cached-raid5": "scheme/cached_raid5.rs",
     "log-mirror": "scheme/log_mirror.rs",
+    "hpda": "scheme/hpda.rs",
 }
 
 /// What every header says, by the words that begin it.

@@ -190,6 +190,26 @@ impl<D: Drive> Set<D> {
         self.extent(of).len
     }
 
+    /// The first extent of one of the drives in `of`, of which only those in `sided` have a second
+    /// one: with the others the first begins where the second would. All are equally long.
+    pub fn first_beside(
+        &self,
+        of: Range<usize>,
+        sided: Range<usize>,
+        place: usize,
+    ) -> Option<Part<D>> {
+        let begin = |place: usize| match sided.contains(&place) {
+            true => self.label.zones.offset,
+            false => self.label.meta.offset,
+        };
+        let room = |place: usize| {
+            let end = end_area(self.label.members[place].size);
+            end.saturating_sub(begin(place))
+        };
+        let extent = Extent { offset: begin(place), len: of.map(room).min().unwrap_or(0) };
+        self.parts(place..place + 1, extent).pop()
+    }
+
     /// The first extents of an array's drives: to the end of the smallest of them. Others of the
     /// set may be smaller.
     fn extent(&self, of: Range<usize>) -> Extent {

@@ -6,7 +6,7 @@ use crate::nbd::{Client, FUA};
 use crate::support::{Scratch, check_page};
 
 /// Scheme, number of drives, and drives it can do without, all at once.
-const SCHEMES: [(&str, usize, &[usize]); 17] = [
+const SCHEMES: [(&str, usize, &[usize]); 18] = [
     ("raid0", 3, &[]),
     ("raid1", 3, &[0, 2]),
     ("raid10", 4, &[0, 3]),
@@ -21,6 +21,7 @@ const SCHEMES: [(&str, usize, &[usize]); 17] = [
     ("log-raid", 6, &[2, 4]),
     ("hybrid", 6, &[1, 3]),
     ("log-mirror", 6, &[2, 5]),
+    ("hpda", 5, &[1, 4]),
     ("steering", 5, &[3]),
     ("alternate", 4, &[1]),
     ("cached-raid5", 5, &[0, 4]),

@@ -31,24 +31,18 @@ mod destage;
 pub mod plan;
 pub mod policy;
 mod requests;
+pub(super) mod shape;
+mod store;
 
-use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use classical::{OpenOptions, Redundancy};
+use io::Env;
 
-use classical::{Array, CreateSpec, Grid, OpenOptions, Redundancy};
-use format::{SCHEME_LOG_MIRROR, Uuid};
-use io::sync::Turn;
-use io::{Buf, Env};
+use self::policy::Policy;
+use self::shape::{Making, Shape};
+use self::store::Inner;
+use crate::store::StoreError;
 
-use self::plan::Mode;
-use self::policy::{Facts, Policy, Reads};
-use crate::extents::Extents;
-use crate::locks::RangeLocks;
-use crate::log::record::PAGE;
-use crate::log::{Found, Log};
-use crate::part::PartEnv;
-use crate::set::{Set, SetSpec};
-use crate::store::{Counters, Store, StoreError, check_range};
+pub use self::store::LogMirror;
 
 /// Log drives: a mirrored pair.
 pub const LOG_DRIVES: usize = 2;
@@ -109,87 +103,19 @@ pub struct Options {
     pub policy: Policy,
 }
 
-/// What a researcher wants to see.
-#[derive(Clone, Copy, Debug, Default)]
-struct Seen {
-    log_writes: u64,
-    log_bytes: u64,
-    surrogate_writes: u64,
-    direct_writes: u64,
-    direct_full: u64,
-    direct_degraded: u64,
-    voids: u64,
-    reads: u64,
-    log_reads: u64,
-    destaged_stripes: u64,
-    destaged_whole: u64,
-    destaged_bytes: u64,
-    filled_bytes: u64,
-    for_reads: u64,
-    migrated_stripes: u64,
-    waits: u64,
-}
-
-struct Inner<E: Env> {
-    array: Array<PartEnv<E>>,
-    mirror: Array<PartEnv<E>>,
-    log: Log<Array<PartEnv<E>>>,
-    grid: Grid,
-    policy: Policy,
-    extents: RefCell<Extents>,
-    locks: RangeLocks,
-    reads: RefCell<Reads>,
-    seen: RefCell<Seen>,
-    /// Requests of users under way.
-    requests: Cell<u64>,
-    emptying: Cell<bool>,
-    reclaim_turn: Turn,
-}
-
-/// A handle on an open array; clones name the same.
-pub struct LogMirror<E: Env> {
-    inner: Rc<Inner<E>>,
-}
-
-impl<E: Env> Clone for LogMirror<E> {
-    fn clone(&self) -> LogMirror<E> {
-        LogMirror { inner: self.inner.clone() }
-    }
-}
-
 /// Makes an array: first the data drives, then the two log drives. What is on them is gone.
 pub async fn create<E: Env>(env: &E, drives: &[E::Drive], spec: &Spec) -> Result<(), StoreError> {
     spec.check(drives.len())?;
-    let split = spec.data_drives;
-    let named = SetSpec {
-        name: spec.name.clone(),
-        scheme: SCHEME_LOG_MIRROR,
-        split,
-        chunk: spec.chunk,
-        side: 0,
-    };
-    let set = Set::plan(env, drives, &named)?;
-    let env = PartEnv::new(env.clone());
-    let array = CreateSpec {
+    let making = Making {
+        shape: Shape::Apart,
         name: spec.name.clone(),
         redundancy: Redundancy::Parity(spec.parity),
-        width: split,
         chunk: spec.chunk,
+        log_chunk: spec.log_chunk,
+        side: 0,
+        log_bytes: spec.log_bytes,
     };
-    classical::array::create(&env, &set.first(0..split), &array).await?;
-    let pair = set.first(split..drives.len());
-    let mirror = CreateSpec {
-        redundancy: Redundancy::Mirror,
-        width: LOG_DRIVES,
-        chunk: spec.log_chunk,
-        ..array
-    };
-    classical::array::create(&env, &pair, &mirror).await?;
-    let mirror = Array::open(&env, pair, OpenOptions::default()).await?;
-    let bytes = spec.log_bytes.unwrap_or(u64::MAX);
-    Log::create(&mirror, set.label.pool, bytes).await?;
-    mirror.close().await?;
-    set.write_labels().await
+    making.create(env, drives).await
 }
 
 impl<E: Env> LogMirror<E> {
@@ -199,181 +125,6 @@ impl<E: Env> LogMirror<E> {
         drives: Vec<E::Drive>,
         options: Options,
     ) -> Result<LogMirror<E>, StoreError> {
-        let set = Set::open(drives).await?;
-        let split = usize::from(set.label.group);
-        if set.label.scheme != SCHEME_LOG_MIRROR || split + LOG_DRIVES != set.len() {
-            return Err(StoreError::NoLabel);
-        }
-        let env = PartEnv::new(env.clone());
-        let array = Array::open(&env, set.first(0..split), options.arrays).await?;
-        let mirror = Array::open(&env, set.first(split..set.len()), options.arrays).await?;
-        let (log, extents) = replay(&mirror, set.label.pool, array.size()).await?;
-        let inner = Inner {
-            grid: array.grid(),
-            array,
-            mirror,
-            log,
-            policy: options.policy,
-            extents: RefCell::new(extents),
-            locks: RangeLocks::default(),
-            reads: RefCell::new(Reads::new(&options.policy)),
-            seen: RefCell::default(),
-            requests: Cell::new(0),
-            emptying: Cell::new(false),
-            reclaim_turn: Turn::new(),
-        };
-        Ok(LogMirror { inner: Rc::new(inner) })
-    }
-}
-
-/// The Map_table, from the log.
-async fn replay<E: Env>(
-    mirror: &Array<PartEnv<E>>,
-    pool: Uuid,
-    size: u64,
-) -> Result<(Log<Array<PartEnv<E>>>, Extents), StoreError> {
-    let mut extents = Extents::default();
-    let mut strange = None;
-    let note = |found: Found| {
-        let end = found.address.checked_add(found.len).filter(|end| *end <= size);
-        match (found.kind, end) {
-            (DATA, Some(end)) if found.data == found.len && found.len > 0 => {
-                extents.put(found.address..end, found.place);
-            }
-            (VOID, Some(end)) if found.data == 0 => extents.remove(found.address..end),
-            _ => strange = Some(found.place.record),
-        }
-    };
-    let log = Log::open(mirror.clone(), pool, note).await?;
-    match strange {
-        // Its checksum is right, so it was written like this.
-        Some(record) => Err(StoreError::Damaged(format!("the record at {record} of the log"))),
-        None => Ok((log, extents)),
-    }
-}
-
-impl<E: Env> Inner<E> {
-    fn mode(&self) -> Mode {
-        match (self.mirror.lost().is_empty(), self.array.lost().is_empty()) {
-            (false, _) => Mode::Direct,
-            (true, false) => Mode::Surrogate,
-            (true, true) => Mode::Normal,
-        }
-    }
-
-    /// Bytes of the log that only records that void may take.
-    fn kept_free(&self) -> u64 {
-        (VOIDS * PAGE).min(self.log.capacity() / 8)
-    }
-
-    fn facts(&self) -> Facts {
-        let (reads, log_reads) = self.reads.borrow().counts();
-        Facts {
-            used: self.log.used(),
-            capacity: self.log.capacity(),
-            live: self.extents.borrow().oldest().is_some(),
-            requests: self.requests.get(),
-            log_drive_lost: !self.mirror.lost().is_empty(),
-            data_drive_lost: !self.array.lost().is_empty(),
-            reads,
-            log_reads,
-            emptying: self.emptying.get(),
-        }
-    }
-
-    fn see(&self, note: impl FnOnce(&mut Seen)) {
-        note(&mut self.seen.borrow_mut());
-    }
-}
-
-impl<E: Env> Store for LogMirror<E> {
-    fn size(&self) -> u64 {
-        self.inner.array.size()
-    }
-
-    fn unit(&self) -> u64 {
-        self.inner.grid.stripe_bytes()
-    }
-
-    async fn read(&self, offset: u64, len: u64) -> Result<Buf, StoreError> {
-        check_range(offset, len, self.size())?;
-        let _request = self.inner.request();
-        self.inner.read(offset..offset + len).await
-    }
-
-    async fn write(&self, offset: u64, data: Buf, fua: bool) -> Result<(), StoreError> {
-        check_range(offset, data.len() as u64, self.size())?;
-        let _request = self.inner.request();
-        self.inner.write(offset, data, fua).await
-    }
-
-    async fn flush(&self) -> Result<(), StoreError> {
-        let array = async { Ok(self.inner.array.flush().await?) };
-        let (log, array) = futures_util::future::join(self.inner.log.flush(), array).await;
-        log.and(array)
-    }
-
-    async fn close(&self) -> Result<(), StoreError> {
-        self.flush().await?;
-        self.inner.array.clone().close().await?;
-        Ok(self.inner.mirror.clone().close().await?)
-    }
-
-    async fn work(&self) -> Result<bool, StoreError> {
-        let Inner { array, mirror, .. } = &*self.inner;
-        Ok(self.inner.work().await? || array.resync().await? || mirror.resync().await?)
-    }
-
-    fn owed(&self) -> u64 {
-        Store::owed(&self.inner.array) + Store::owed(&self.inner.mirror)
-    }
-
-    fn margin(&self) -> usize {
-        Store::margin(&self.inner.array).min(Store::margin(&self.inner.mirror))
-    }
-
-    fn shape(&self) -> String {
-        format!("{}, a log on {}", self.inner.grid, self.inner.mirror.grid())
-    }
-
-    fn lost(&self) -> Vec<usize> {
-        let split = self.inner.grid.drives;
-        let pair = self.inner.mirror.lost().into_iter().map(|drive| split + drive);
-        self.inner.array.lost().into_iter().chain(pair).collect()
-    }
-
-    fn counters(&self) -> Counters {
-        let (inner, seen) = (&self.inner, *self.inner.seen.borrow());
-        let extents = inner.extents.borrow();
-        vec![
-            ("log_writes", seen.log_writes),
-            ("log_bytes", seen.log_bytes),
-            ("surrogate_writes", seen.surrogate_writes),
-            ("direct_writes", seen.direct_writes),
-            ("direct_log_full", seen.direct_full),
-            ("direct_log_drive_lost", seen.direct_degraded),
-            ("voids", seen.voids),
-            ("reads", seen.reads),
-            ("log_reads", seen.log_reads),
-            ("destaged_stripes", seen.destaged_stripes),
-            ("destaged_whole", seen.destaged_whole),
-            ("destaged_bytes", seen.destaged_bytes),
-            ("filled_bytes", seen.filled_bytes),
-            ("destaged_for_reads", seen.for_reads),
-            ("migrated_stripes", seen.migrated_stripes),
-            ("waits_for_room", seen.waits),
-            ("log_used", inner.log.used()),
-            ("log_live", extents.live_bytes()),
-            ("map_ranges", extents.len() as u64),
-        ]
-    }
-
-    async fn audit(&self, offset: u64, len: u64) -> Vec<String> {
-        let inner = &self.inner;
-        let mut wrong = inner.extents.borrow().audit(inner.log.tail()..inner.log.end());
-        wrong.extend(Store::audit(&inner.array, offset, len).await);
-        let copies = Store::audit(&inner.mirror, 0, inner.log.capacity()).await;
-        wrong.extend(copies.into_iter().map(|copy| format!("log: {copy}")));
-        wrong
+        LogMirror::open_as(Shape::Apart, env, drives, options).await
     }
 }

@@ -4,6 +4,7 @@
 
 pub mod alternate;
 pub mod cached_raid5;
+pub mod hpda;
 pub mod hybrid;
 pub mod log_mirror;
 pub mod log_raid;
@@ -23,10 +24,10 @@ pub mod tole_raid;
 use classical::array;
 use classical::{CreateSpec, Redundancy, WriteHole};
 use format::{
-    INCOMPAT_GROUPS, INCOMPAT_SET, SCHEME_ALTERNATE, SCHEME_CACHED_RAID5, SCHEME_HYBRID,
-    SCHEME_LOG_MIRROR, SCHEME_LOG_RAID, SCHEME_MIRROR_LOG, SCHEME_MIRRORS, SCHEME_N_RAID5,
-    SCHEME_PARITY_DRIVE, SCHEME_PARITY1, SCHEME_PARITY2, SCHEME_STEERING, SCHEME_STRIPES,
-    SCHEME_TOLE_RAID, Superblock,
+    INCOMPAT_GROUPS, INCOMPAT_SET, SCHEME_ALTERNATE, SCHEME_CACHED_RAID5, SCHEME_HPDA,
+    SCHEME_HYBRID, SCHEME_LOG_MIRROR, SCHEME_LOG_RAID, SCHEME_MIRROR_LOG, SCHEME_MIRRORS,
+    SCHEME_N_RAID5, SCHEME_PARITY_DRIVE, SCHEME_PARITY1, SCHEME_PARITY2, SCHEME_STEERING,
+    SCHEME_STRIPES, SCHEME_TOLE_RAID, Superblock,
 };
 use io::{Drive, Env};
 
@@ -48,6 +49,7 @@ pub enum Scheme {
     NRaid5,
     Hybrid,
     LogMirror,
+    Hpda,
     CachedRaid5,
     Steering,
     Alternate,
@@ -57,7 +59,7 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    pub const ALL: [Scheme; 17] = [
+    pub const ALL: [Scheme; 18] = [
         Scheme::Raid0,
         Scheme::Raid1,
         Scheme::Raid10,
@@ -69,6 +71,7 @@ impl Scheme {
         Scheme::NRaid5,
         Scheme::Hybrid,
         Scheme::LogMirror,
+        Scheme::Hpda,
         Scheme::CachedRaid5,
         Scheme::Steering,
         Scheme::Alternate,
@@ -90,6 +93,7 @@ impl Scheme {
             Scheme::NRaid5 => "n-raid5",
             Scheme::Hybrid => "hybrid",
             Scheme::LogMirror => "log-mirror",
+            Scheme::Hpda => "hpda",
             Scheme::CachedRaid5 => "cached-raid5",
             Scheme::Steering => "steering",
             Scheme::Alternate => "alternate",
@@ -118,6 +122,7 @@ impl Scheme {
             (SCHEME_N_RAID5, INCOMPAT_SET) => Some(Scheme::NRaid5),
             (SCHEME_HYBRID, INCOMPAT_SET) => Some(Scheme::Hybrid),
             (SCHEME_LOG_MIRROR, INCOMPAT_SET) => Some(Scheme::LogMirror),
+            (SCHEME_HPDA, INCOMPAT_SET) => Some(Scheme::Hpda),
             (SCHEME_CACHED_RAID5, INCOMPAT_SET) => Some(Scheme::CachedRaid5),
             (SCHEME_STEERING, INCOMPAT_SET) => Some(Scheme::Steering),
             (SCHEME_ALTERNATE, INCOMPAT_SET) => Some(Scheme::Alternate),
@@ -142,6 +147,7 @@ impl Scheme {
             Scheme::NRaid5
             | Scheme::Hybrid
             | Scheme::LogMirror
+            | Scheme::Hpda
             | Scheme::CachedRaid5
             | Scheme::Steering
             | Scheme::Alternate
@@ -248,6 +254,11 @@ impl Spec {
             }
             Scheme::CachedRaid5 => {
                 cached_raid5::create(env, drives, &self.cached_raid5(drives.len())).await?;
+            }
+            Scheme::Hpda => {
+                let (name, chunk) = (&self.name, self.chunk);
+                let spec = hpda::Spec { chunk, ..hpda::Spec::new(name) };
+                hpda::create(env, drives, &spec).await?;
             }
             Scheme::LogMirror => {
                 log_mirror::create(env, drives, &self.log_mirror(drives.len())).await?;

@@ -1,10 +1,11 @@
-//! `log-mirror`: the log is smaller than what is written, so that it goes round, fills and is
-//! destaged all the time.
+//! `log-mirror` and `hpda`: the log is smaller than what is written, so that it goes round, fills
+//! and is destaged all the time.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use io::virt::{VirtDrive, VirtEnv};
+use schemes::scheme::hpda;
 use schemes::scheme::log_mirror::policy::Policy;
 use schemes::scheme::log_mirror::{LogMirror, Options, Spec, create};
 use schemes::{Store, StoreError};
@@ -13,7 +14,10 @@ use crate::world::{CHUNK, Subject, battery, battery_variant};
 
 #[derive(Clone, Copy)]
 struct Mirrored {
-    data_drives: usize,
+    /// HPDA: the log shares a drive with the parity.
+    shared: bool,
+    /// Of the array; shared, the last of them is that of the parity.
+    members: usize,
     parity: usize,
     log_bytes: u64,
     policy: Policy,
@@ -39,7 +43,7 @@ impl Mirrored {
             chunk: CHUNK,
             log_chunk: 2 * CHUNK,
             log_bytes: Some(self.log_bytes),
-            ..Spec::new("tank", self.data_drives)
+            ..Spec::new("tank", self.members)
         }
     }
 }
@@ -48,15 +52,27 @@ impl Subject for Mirrored {
     type Store = LogMirror<VirtEnv>;
 
     fn name(&self) -> String {
-        format!("log-mirror of {} data drives", self.data_drives)
+        let name = if self.shared { "hpda" } else { "log-mirror" };
+        format!("{name} of an array of {}", self.members)
     }
 
     fn drives(&self) -> Vec<u64> {
-        vec![6 << 20; self.data_drives + 2]
+        let mut drives = vec![DRIVE; self.members + 2 - usize::from(self.shared)];
+        if self.shared {
+            drives[self.members - 1] = DRIVE + SIDE;
+        }
+        drives
     }
 
     async fn create(&self, env: &VirtEnv, drives: &[VirtDrive]) -> Result<(), StoreError> {
-        create(env, drives, &self.spec()).await
+        if !self.shared {
+            return create(env, drives, &self.spec()).await;
+        }
+        let Spec { chunk, log_bytes, .. } = self.spec();
+        let side = Some(SIDE);
+        let spec =
+            hpda::Spec { chunk, log_chunk: CHUNK, log_bytes, side, ..hpda::Spec::new("tank") };
+        hpda::create(env, drives, &spec).await
     }
 
     async fn open(
@@ -65,15 +81,18 @@ impl Subject for Mirrored {
         drives: Vec<VirtDrive>,
     ) -> Result<LogMirror<VirtEnv>, StoreError> {
         let options = Options { policy: self.policy, ..Options::default() };
-        let store = LogMirror::open(env, drives, options).await?;
+        let store = match self.shared {
+            true => hpda::open(env, drives, options).await?,
+            false => LogMirror::open(env, drives, options).await?,
+        };
         count(Some(store.clone()));
         Ok(store)
     }
 
     fn survives(&self, lost: &[bool]) -> bool {
-        let (data, log) = lost.split_at(self.data_drives);
         let gone = |drives: &[bool]| drives.iter().filter(|lost| **lost).count();
-        gone(data) <= self.parity && gone(log) <= 1
+        let (array, log) = (&lost[..self.members], &lost[lost.len() - 2..]);
+        gone(array) <= self.parity && gone(log) <= 1
     }
 
     fn by_parity(&self) -> bool {
@@ -81,11 +100,22 @@ impl Subject for Mirrored {
     }
 }
 
+/// Of hpda, for the log; a mirror's labels and slots take most of it.
+const SIDE: u64 = 3 << 20;
+const DRIVE: u64 = 6 << 20;
+
 const EAGER: Policy = Policy { high: 60, low: 40, reads: 20, window: 4 };
+
+const LOG_MIRROR: Mirrored =
+    Mirrored { shared: false, members: 4, parity: 1, log_bytes: 320 << 10, policy: EAGER };
 
 #[test]
 fn log_mirror() {
-    battery(Mirrored { data_drives: 4, parity: 1, log_bytes: 320 << 10, policy: EAGER });
+    takes_every_path(LOG_MIRROR);
+}
+
+fn takes_every_path(subject: Mirrored) {
+    battery(subject);
     count(None);
     // A world that never does a thing can't find it wrong.
     if std::env::var_os("SCHEME_SEEDS").is_none() {
@@ -99,5 +129,11 @@ fn log_mirror() {
 #[test]
 fn log_mirror_of_two_parities() {
     let policy = Policy::default();
-    battery_variant(Mirrored { data_drives: 5, parity: 2, log_bytes: 2 << 20, policy });
+    battery_variant(Mirrored { members: 5, parity: 2, log_bytes: 2 << 20, policy, ..LOG_MIRROR });
+}
+
+/// Three data drives, the parity drive, the buffer drive.
+#[test]
+fn hpda() {
+    takes_every_path(Mirrored { shared: true, log_bytes: 240 << 10, ..LOG_MIRROR });
 }
