@@ -33,6 +33,12 @@ impl<E: Env> Array<E> {
         Ok(())
     }
 
+    /// Writes a drive off that could still be used, because another is to have its place.
+    pub async fn write_off(&self, place: usize) -> Result<(), ArrayError> {
+        self.inner.members[place].lose();
+        self.inner.record_losses().await
+    }
+
     /// Rows that a new drive holds; `None`: there is none in this place, or it is whole.
     pub fn rebuilt(&self, place: usize) -> Option<u64> {
         self.inner.members[place].rebuilt()

@@ -96,8 +96,10 @@ impl<D: Drive> Set<D> {
     pub async fn write_labels(&self) -> Result<(), StoreError> {
         let members: Vec<Member<D>> = self.drives.iter().cloned().map(Member::new).collect();
         label::write(&self.label, &members).await;
-        let lost = members.iter().position(Member::is_lost);
-        match lost.and_then(|at| self.drives[at].as_ref()) {
+        let there = members.iter().zip(&self.drives);
+        let mut unwritten =
+            there.filter_map(|(member, drive)| drive.as_ref().filter(|_| member.is_lost()));
+        match unwritten.next() {
             Some(drive) => Err(StoreError::NotWritten { name: drive.name() }),
             None => Ok(()),
         }
@@ -158,6 +160,11 @@ impl<D: Drive> Set<D> {
             Listed { drive: Uuid::from_random(env.unique_id()), state: MemberState::Active, size };
         drives[place] = Some(drive);
         Ok(Set { label, drives })
+    }
+
+    /// Goes without this drive: it is lost, and its label is not written any more.
+    pub fn forget(&mut self, place: usize) {
+        self.drives[place] = None;
     }
 
     pub fn len(&self) -> usize {

@@ -15,8 +15,9 @@
 //! drives; of a whole stripe data and parity, and the record that voids what the log had there.
 //! There is no Map_table in NVRAM: records name their addresses, and opening reads the log. A
 //! destaged range is durable in the array before its space in the log is free.
-//! One failure: of a data drive: parity; all writes go to the log while it has room (surrogate). Of
-//! a log drive: the other one; writes go to the array and the log is emptied into it at once.
+//! One failure: of a data drive: parity; all writes go to the log while it has room (surrogate),
+//! also while a new drive is filled. Of a log drive: the other one; writes go to the array and the
+//! log is emptied into it at once, beside the copying to a new log drive.
 //! Two failures: one of each kind at the same time; two data drives with two parities. Not both log
 //! drives while something lies only there.
 //! Device writes per user write: 2 (⌈n / 4 KiB⌉ + 1) pages for n bytes to the log (writes that come
@@ -26,10 +27,13 @@
 //! stripes: k + p chunks, and two pages if the log had something there.
 //! Source: Wu, Mao, Chen, Jiang, LDM, ACM TOS 12(4), 2016, §3.2 to §3.6. Here whole stripes within
 //! a longer request go to the array and its ends to the log; in the paper all of it to the array.
+//! What is in the log is read once to be migrated and once to be copied to a new log drive; in the
+//! paper once for both.
 
 mod destage;
 pub mod plan;
 pub mod policy;
+mod replace;
 mod requests;
 pub(super) mod shape;
 mod store;

@@ -44,6 +44,11 @@ pub trait Subject: Copy {
     /// Whether a sector that was being written when a drive was lost together with the power may be
     /// neither old nor new: what lies in parity stripes in place.
     fn by_parity(&self) -> bool;
+
+    /// Whether a new drive was being filled: if the power goes, it is lost with it.
+    fn was_filling(&self) -> bool {
+        false
+    }
 }
 
 /// What a sector may hold: number of the write, 0 before the first.
@@ -228,7 +233,8 @@ impl<S: Subject> World<S> {
             let mut fate = Rng::new(self.rng.next_u64());
             self.disks.iter().for_each(|disk| disk.power_cut(&mut fate, mode));
         }
-        let mut lost = self.disks.iter().any(Disk::is_failed) || pulled;
+        let filling = self.subject.was_filling();
+        let mut lost = self.disks.iter().any(Disk::is_failed) || pulled || filling;
         for _ in 0..2 {
             if let Some(drive) = self.draw_victim().filter(|_| self.rng.chance(1, 3)) {
                 self.unplugged[drive] = true;

@@ -40,13 +40,14 @@ pub(super) struct Seen {
     pub(super) filled_bytes: u64,
     pub(super) for_reads: u64,
     pub(super) migrated_stripes: u64,
+    pub(super) rebuilt_drives: u64,
     pub(super) waits: u64,
 }
 
 pub(super) struct Inner<E: Env> {
+    pub(super) env: E,
     pub(super) shape: Shape,
-    /// Drives of the set.
-    pub(super) drives: usize,
+    pub(super) set: RefCell<Set<E::Drive>>,
     pub(super) array: Array<PartEnv<E>>,
     pub(super) mirror: Array<PartEnv<E>>,
     pub(super) log: Log<Array<PartEnv<E>>>,
@@ -60,6 +61,9 @@ pub(super) struct Inner<E: Env> {
     pub(super) requests: Cell<u64>,
     pub(super) emptying: Cell<bool>,
     pub(super) reclaim_turn: Turn,
+    pub(super) replace_turn: Turn,
+    /// The place of a new drive that is being filled.
+    pub(super) rebuilding: Cell<Option<usize>>,
 }
 
 /// A handle on an open array; clones name the same.
@@ -82,13 +86,14 @@ impl<E: Env> LogMirror<E> {
     ) -> Result<LogMirror<E>, StoreError> {
         let set = Set::open(drives).await?;
         shape.check(&set)?;
-        let (drives, env) = (set.len(), PartEnv::new(env.clone()));
-        let array = Array::open(&env, shape.array_parts(&set), options.arrays).await?;
-        let mirror = Array::open(&env, shape.log_parts(&set), options.arrays).await?;
+        let parts = PartEnv::new(env.clone());
+        let array = Array::open(&parts, shape.array_parts(&set), options.arrays).await?;
+        let mirror = Array::open(&parts, shape.log_parts(&set), options.arrays).await?;
         let (log, extents) = replay(&mirror, set.label.pool, array.size()).await?;
         let inner = Inner {
+            env: env.clone(),
             shape,
-            drives,
+            set: RefCell::new(set),
             grid: array.grid(),
             array,
             mirror,
@@ -101,6 +106,8 @@ impl<E: Env> LogMirror<E> {
             requests: Cell::new(0),
             emptying: Cell::new(false),
             reclaim_turn: Turn::new(),
+            replace_turn: Turn::new(),
+            rebuilding: Cell::new(None),
         };
         Ok(LogMirror { inner: Rc::new(inner) })
     }
@@ -201,7 +208,10 @@ impl<E: Env> Store for LogMirror<E> {
 
     async fn work(&self) -> Result<bool, StoreError> {
         let Inner { array, mirror, .. } = &*self.inner;
-        Ok(self.inner.work().await? || array.resync().await? || mirror.resync().await?)
+        // Side by side: what is migrated from the log drive that is left, and what is copied.
+        let (rebuilt, destaged) =
+            futures_util::future::join(self.inner.rebuild_some(), self.inner.work()).await;
+        Ok(destaged? || rebuilt || array.resync().await? || mirror.resync().await?)
     }
 
     fn owed(&self) -> u64 {
@@ -221,8 +231,8 @@ impl<E: Env> Store for LogMirror<E> {
     }
 
     fn lost(&self) -> Vec<usize> {
-        let Inner { array, mirror, shape, drives, .. } = &*self.inner;
-        let of_log = shape.log(*drives).start;
+        let Inner { array, mirror, shape, set, .. } = &*self.inner;
+        let of_log = shape.log(set.borrow().len()).start;
         let log = mirror.lost().into_iter().map(|at| of_log + at);
         let all: BTreeSet<usize> = array.lost().into_iter().chain(log).collect();
         all.into_iter().collect()
@@ -247,6 +257,7 @@ impl<E: Env> Store for LogMirror<E> {
             ("filled_bytes", seen.filled_bytes),
             ("destaged_for_reads", seen.for_reads),
             ("migrated_stripes", seen.migrated_stripes),
+            ("rebuilt_drives", seen.rebuilt_drives),
             ("waits_for_room", seen.waits),
             ("log_used", inner.log.used()),
             ("log_live", extents.live_bytes()),
