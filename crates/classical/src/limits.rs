@@ -19,6 +19,8 @@ pub const RESYNC_AT_ONCE: usize = 8;
 /// Rows rebuilt at a time, their stripes locked: enough to keep the new drive writing while the
 /// others are read.
 pub const REBUILD_AT_ONCE: u64 = 8;
+/// Bytes of them written together, if a chunk is not longer.
+pub const REBUILD_WRITE: u64 = 1 << 20;
 /// A write that lost drives on its way is tried again so often at most: each time another drive
 /// is gone.
 pub const TRIES_MAX: usize = 4;

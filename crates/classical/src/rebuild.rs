@@ -15,7 +15,7 @@ use io::{Buf, Drive, Durability, Env};
 
 use crate::array::{Array, ArrayError, Inner};
 use crate::grid::Redundancy;
-use crate::limits::REBUILD_AT_ONCE;
+use crate::limits::{REBUILD_AT_ONCE, REBUILD_WRITE};
 use crate::partial::{after_crash, solve};
 
 impl<E: Env> Array<E> {
@@ -33,9 +33,14 @@ impl<E: Env> Array<E> {
         Ok(())
     }
 
+    /// A drive is not used any more, whether it works or not.
+    pub fn lose(&self, place: usize) {
+        self.inner.members[place].lose();
+    }
+
     /// Writes a drive off that could still be used, because another is to have its place.
     pub async fn write_off(&self, place: usize) -> Result<(), ArrayError> {
-        self.inner.members[place].lose();
+        self.lose(place);
         self.inner.record_losses().await
     }
 
@@ -58,8 +63,9 @@ impl<E: Env> Array<E> {
                 row * groups + inner.grid.group_of(place) as u64
             };
             let locks = join_all((begin..end).map(|row| inner.lock(stripe(row)))).await;
-            let rows = (begin..end).map(|row| inner.rebuild_stripe(stripe(row), place));
-            join_all(rows).await.into_iter().collect::<Result<Vec<()>, _>>()?;
+            let rows = (begin..end).map(|row| inner.solve_stripe(stripe(row), place));
+            let rows = join_all(rows).await.into_iter().collect::<Result<Vec<Buf>, _>>()?;
+            inner.write_rows(place, begin, &rows).await?;
             inner.members[place].set_rebuilt(end);
             drop(locks);
             return Ok(true);
@@ -74,8 +80,23 @@ impl<E: Env> Inner<E> {
         ArrayError::NotReplaced { name: "the new one".into(), place }
     }
 
-    /// Writes what a drive should hold of a stripe that is locked.
-    async fn rebuild_stripe(&self, stripe: u64, place: usize) -> Result<(), ArrayError> {
+    /// They follow each other on the drive: long writes, which cost it least.
+    async fn write_rows(&self, place: usize, row: u64, rows: &[Buf]) -> Result<(), ArrayError> {
+        let chunk = self.grid.chunk;
+        let begin = self.label.borrow().zones.offset + row * chunk;
+        let at_once = (REBUILD_WRITE / chunk).max(1) as usize;
+        let writes = rows.chunks(at_once).enumerate().map(|(at, rows)| {
+            let offset = begin + (at * at_once) as u64 * chunk;
+            let bytes: Vec<&[u8]> = rows.iter().map(|row| &row[..]).collect();
+            self.members[place].write(offset, Buf::from_slice(&bytes.concat()), Durability::Cached)
+        });
+        let done = join_all(writes).await;
+        let done = done.into_iter().collect::<Result<Vec<()>, _>>();
+        done.map(|_| ()).map_err(|_| self.not_rebuilt(place))
+    }
+
+    /// What a drive should hold of a stripe that is locked.
+    async fn solve_stripe(&self, stripe: u64, place: usize) -> Result<Buf, ArrayError> {
         let own = (0..self.grid.width).find(|&at| self.grid.place(stripe, at).0 == place);
         let member = own.expect("every drive of the group has a chunk of its stripes");
         let chunk = (0, self.grid.chunk);
@@ -104,10 +125,7 @@ impl<E: Env> Inner<E> {
                 }
             }
         };
-        let bytes = bytes.ok_or_else(|| self.unreadable(stripe))?;
-        let (drive, offset) = self.address(stripe, member, 0);
-        let written = drive.write(offset, bytes, Durability::Cached).await;
-        written.map_err(|_| self.not_rebuilt(place))
+        bytes.ok_or_else(|| self.unreadable(stripe))
     }
 
     /// All rows are there: the labels say so once they are durable.

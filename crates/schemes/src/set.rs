@@ -231,6 +231,19 @@ impl<D: Drive> Set<D> {
         self.parts(places, self.label.meta)
     }
 
+    /// A stretch of the second extent of one drive.
+    pub fn within_second(&self, place: usize, stretch: Extent) -> Option<Part<D>> {
+        let side = self.label.meta;
+        assert!(stretch.offset + stretch.len <= side.len, "a stretch lies in its extent");
+        let offset = side.offset + stretch.offset;
+        self.parts(place..place + 1, Extent { offset, len: stretch.len }).pop()
+    }
+
+    /// Bytes of the first extents of an array's drives.
+    pub fn first_bytes(&self, of: Range<usize>) -> u64 {
+        self.extent(of).len
+    }
+
     fn parts(&self, places: Range<usize>, extent: Extent) -> Vec<Part<D>> {
         let there = self.drives[places].iter().flatten();
         there.map(|drive| Part::new(drive.clone(), extent)).collect()

@@ -186,13 +186,116 @@ fn figure_6_the_new_drive_has_only_the_rebuild_to_write() {
         world.env.block_on(world.store.work()).expect("works");
     }
     let before = world.disks[2].counters().writes;
-    assert!(before >= 32 && world.store.away()[2] == 0, "rows go where they belong");
+    assert!(before >= 4 && world.store.away()[2] == 0, "rows go where they belong");
     world.write(0, SPAN / 4);
     assert_eq!(world.disks[2].counters().writes, before);
     assert!(world.store.away()[2] > 0);
     while world.env.block_on(world.store.work()).expect("works") {}
     assert_eq!((world.store.away()[2], world.store.lost()), (0, vec![]));
     world.check();
+}
+
+fn count(world: &World, name: &str) -> u64 {
+    let counters = world.store.counters();
+    counters.iter().find(|(own, _)| *own == name).expect("it counts").1
+}
+
+/// While a new drive is filled all writes of data to its group go to the staging space, and so do
+/// reads of what is popular; afterwards all of it is reclaimed, and steering is over.
+#[test]
+fn figure_6_case_1_redirects_what_is_addressed_to_the_degraded_drives() {
+    for staging in [RESERVED, Staging::Dedicated] {
+        let mut world = World::new((Redundancy::Parity(1), 4), staging, 1);
+        world.drain();
+        // Chunk 0 is on drive 0; it is read often enough before the loss and again after it.
+        for _ in 0..3 {
+            world.env.block_on(world.store.read(0, CHUNK)).expect("reads");
+            world.env.block_on(world.env.sleep_until(world.env.now() + Nanos::from_millis(10)));
+        }
+        world.lose(2, 4);
+        world.drain();
+        world.replace(2);
+        assert_eq!(world.store.away(), [0; 4]);
+        for _ in 0..3 {
+            world.env.block_on(world.store.read(0, CHUNK)).expect("reads");
+            world.env.block_on(world.env.sleep_until(world.env.now() + Nanos::from_millis(10)));
+        }
+        let hot = count(&world, "hot_reads");
+        world.env.block_on(world.store.read(0, CHUNK)).expect("reads");
+        assert_eq!(count(&world, "hot_reads"), hot + 1, "{staging:?}: nobody is busy");
+        world.write(0, SPAN / 8);
+        let away = world.store.away();
+        assert!([0, 1, 3].iter().all(|&at| away[at] > 0), "{staging:?}: {away:?}");
+        assert!(count(&world, "outsourced_writes") > 0);
+        world.check();
+        // Nothing goes back before the new drive is whole.
+        world.env.block_on(world.store.work()).expect("works");
+        assert!(world.store.away().iter().sum::<u64>() >= away.iter().sum::<u64>());
+        let before = count(&world, "deactivated");
+        while world.env.block_on(world.store.work()).expect("works") {}
+        assert_eq!((world.store.lost(), world.store.away()), (vec![], vec![0; 4]));
+        assert!(count(&world, "deactivated") >= before + 3);
+        let outsourced = count(&world, "outsourced_writes");
+        world.write(0, SPAN / 8);
+        assert_eq!(count(&world, "outsourced_writes"), outsourced, "steering is over");
+        world.check();
+    }
+}
+
+/// What turns steering on for a drive, a signal or reconstruction, does not turn off the other.
+#[test]
+fn a_signal_and_a_reconstruction_do_not_end_each_other() {
+    let mut world = World::new((Redundancy::Parity(1), 4), RESERVED, 1);
+    world.lose(2, 4);
+    world.drain();
+    world.replace(2);
+    for _ in 0..4 {
+        world.env.block_on(world.store.work()).expect("works");
+    }
+    // Slow, and quick again, while it is being filled: it stays what it is.
+    Store::steer(&world.store, 2, true);
+    Store::steer(&world.store, 2, false);
+    let before = world.disks[2].counters().writes;
+    world.write(0, SPAN / 4);
+    assert_eq!(world.disks[2].counters().writes, before, "it has the rebuild to write");
+    // Slow when the rebuild ends: it stays slow.
+    Store::steer(&world.store, 2, true);
+    while world.store.lost().contains(&2) {
+        world.env.block_on(world.store.work()).expect("works");
+    }
+    let redirected = count(&world, "redirected_writes");
+    world.write(0, SPAN / 4);
+    assert!(count(&world, "redirected_writes") > redirected && world.store.away()[2] > 0);
+    Store::steer(&world.store, 2, false);
+    while world.env.block_on(world.store.work()).expect("works") {}
+    assert_eq!(world.store.away(), [0; 4]);
+    let redirected = count(&world, "redirected_writes");
+    world.write(0, SPAN / 4);
+    assert_eq!(count(&world, "redirected_writes"), redirected);
+    world.check();
+}
+
+/// What was redirected while a drive was missing has fewer copies: before the group counts as
+/// whole again it is back in place, or the next loss would take the only one.
+#[test]
+fn what_was_staged_in_a_degraded_group_is_not_left_with_too_few_copies() {
+    for holder in [0, 1] {
+        let mut world = World::new((Redundancy::Parity(1), 4), RESERVED, 5);
+        world.drain();
+        world.disks[2].set_failed(true);
+        world.write(0, SPAN);
+        Store::steer(&world.store, 3, true);
+        world.write(0, SPAN);
+        assert!(world.store.away()[3] > 0);
+        world.replace(2);
+        while world.store.lost().contains(&2) {
+            world.env.block_on(world.store.work()).expect("works");
+        }
+        world.disks[holder].set_failed(true);
+        world.check();
+        world.cut();
+        world.check();
+    }
 }
 
 /// The old drive comes back beside the one that replaced it: it is left out.

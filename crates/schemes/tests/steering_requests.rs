@@ -48,6 +48,16 @@ impl Bench {
         self.env.block_on(self.env.sleep_until(self.env.now() + Nanos::from_millis(10)));
     }
 
+    /// A drive is lost, and a new one has its place; nothing is rebuilt yet.
+    fn replace(&mut self, place: usize) {
+        self.disks[place].set_failed(true);
+        self.write(0, 5 * 4 * CHUNK);
+        assert_eq!(self.store.lost(), [place]);
+        self.disks[place] = Disk::new("new", 32 << 20, 4096, 99);
+        let new = VirtDrive::attach(&self.env, &self.disks[place], Latency::SSD);
+        self.env.block_on(self.store.replace(place, new)).expect("it takes its place");
+    }
+
     fn work(&self) {
         while self.env.block_on(self.store.work()).expect("works") {}
     }
@@ -147,6 +157,46 @@ raid6 4K, data busy              reads  3   12K  writes  7   48K
 raid5 dedicated, first           reads  3   12K  writes  8   40K
 raid5 dedicated, next            reads  3   12K  writes  3   20K
 raid5 dedicated, reclaim         reads  1    4K  writes  7   28K
+";
+
+/// Of stripe 2 as above, drive 0 of five replaced by a new one that is being filled:
+///
+/// * data on another drive: modify, 2 reads; parity b and its record b + 4 in place, c of b + 4;
+/// * data on the new one, its row not rebuilt: k − 1 reads of the others, parity and record;
+/// * its row rebuilt: as when its drive is busy;
+/// * first write of each drive to a dedicated one: a page on each drive but the new one before it.
+#[test]
+fn figure_6_case_1_requests_during_a_rebuild() {
+    let mut text = String::new();
+    let stripe = 2 * 4 * CHUNK;
+    let mut bench = Bench::new(1, 5, RESERVED);
+    bench.replace(0);
+    let mut line = |line: String| text.push_str(&line);
+    line(bench.cost("raid5 4K, rebuilding", |b| b.write(stripe, 4 * KIB)));
+    line(bench.cost("raid5 read of it", |b| b.read(stripe, 4 * KIB)));
+    line(bench.cost("raid5 4K of the lost chunk", |b| b.write(stripe + 2 * CHUNK, 4 * KIB)));
+    line(bench.cost("raid5 read of it", |b| b.read(stripe + 2 * CHUNK, 4 * KIB)));
+    bench.env.block_on(bench.store.work()).expect("works");
+    line(bench.cost("raid5 4K of a rebuilt chunk", |b| b.write(stripe + 2 * CHUNK, 4 * KIB)));
+    line(bench.cost("raid5 read of it", |b| b.read(stripe + 2 * CHUNK, 4 * KIB)));
+    let mut bench = Bench::new(1, 5, Staging::Dedicated);
+    bench.replace(0);
+    line(bench.cost("raid5 dedicated, first", |b| b.write(stripe, 4 * KIB)));
+    line(bench.cost("raid5 dedicated, next", |b| b.write(stripe, 4 * KIB)));
+    line(bench.cost("raid5 dedicated, other drive", |b| b.write(stripe + CHUNK, 4 * KIB)));
+    assert_eq!(text, REBUILDING, "\n{text}");
+}
+
+const REBUILDING: &str = "\
+raid5 4K, rebuilding             reads  2    8K  writes  4   28K
+raid5 read of it                 reads  1    4K  writes  0    0K
+raid5 4K of the lost chunk       reads  3   12K  writes  2   12K
+raid5 read of it                 reads  4   16K  writes  0    0K
+raid5 4K of a rebuilt chunk      reads  3   12K  writes  4   28K
+raid5 read of it                 reads  1    4K  writes  0    0K
+raid5 dedicated, first           reads  2    8K  writes  8   40K
+raid5 dedicated, next            reads  2    8K  writes  3   20K
+raid5 dedicated, other drive     reads  2    8K  writes  8   40K
 ";
 
 /// Figure 5: drive 4 of five collects garbage. A popular read is served by the staging space, a

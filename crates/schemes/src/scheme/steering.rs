@@ -5,7 +5,9 @@
 //! itself stays as it is: parity is written to its place as ever, so a redirected chunk is a member
 //! of its stripe that happens to lie elsewhere. A parity chunk whose drive is busy is redirected
 //! alike. Reads of a busy drive that are neither redirected nor popular wait for it, as in the
-//! paper. A new drive in a lost one's place has its writes in the staging space while it is filled.
+//! paper. A lost drive is rebuilt at once into the reserved space of the others, in parallel, if
+//! there is room; a new drive gets it from there. Without room a new drive is filled in place, and
+//! meanwhile all writes of data to its group, and popular reads, go to the staging space.
 //!
 //! ```text
 //!  RAID5 of 5, drive 3 collects          reserved space          or a dedicated drive
@@ -19,16 +21,22 @@
 //! One failure: with reserved space a redirected write has p+1 copies on drives of one group that
 //! are not busy and not its own. On a dedicated drive it has one copy, of one drive of a group at a
 //! time: if the dedicated drive is lost, parity still tells that drive's bytes.
-//! Two failures: with a RAID6 base.
+//! Two failures: with a RAID6 base; with RAID5, too, once the first lost drive is whole in the
+//! staging space, which is an array as redundant as the base: of w - 1 drives, labels and log of
+//! its own. For that each drive reserves one and a half times (its bytes / (w - 1 - p) + 3 MiB).
+//! Two drives lost before the first was begun on wait for new ones.
 //! Device writes per user write: no drive busy: as the base. Its data drive or its parity drive
 //! busy: that write is replaced by c records, each a page longer; c = p+1 with reserved space, 1
 //! with a dedicated drive; likewise the partial-parity log if its drive is busy. Reclaiming: one
-//! write for each merged run, then a page on every drive that is not busy.
+//! write for each merged run, then a page on every drive that is not busy. A new drive filled: data
+//! as if its drive were busy, parity as the base. A drive in the staging space: what would be
+//! written to it is a write of a smaller RAID5 or RAID6, and one more to a new drive that has it.
 //! Source: Wu et al., GC-aware Request Steering with Improved Performance and Reliability for
 //! SSD-based RAIDs, MSST '18, §III. Beside the paper: D_Table is on the drives and not in NVRAM;
 //! what a write must read is not asked of the busy drive; p+1 copies instead of two.
 
 mod drive;
+mod home;
 mod hot;
 mod open;
 mod reclaim;
@@ -36,6 +44,7 @@ mod record;
 mod recover;
 mod replace;
 mod space;
+mod spare;
 mod stage;
 mod table;
 
@@ -43,14 +52,16 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use classical::{Array, Redundancy, WriteHole};
-use io::sync::Event;
-use io::{Buf, Env};
+use io::sync::{Event, Turn};
+use io::{Buf, Drive, Env};
 
 use crate::popular::Popular;
 use crate::set::Set;
 use crate::store::{Counters, Store, StoreError, check_range};
 use drive::{Steered, SteeredEnv};
 use hot::Ticket;
+use space::Closed;
+use spare::{Plan, Spare};
 use stage::Stage;
 
 pub use open::{create, open};
@@ -106,10 +117,17 @@ struct Inner<E: Env> {
     array: Array<SteeredEnv<E>>,
     stage: Rc<Stage<E::Drive>>,
     /// By their place in the array; `None`: not there.
-    drives: RefCell<Vec<Option<Steered<E::Drive>>>>,
+    drives: RefCell<Vec<Option<Steered<E>>>>,
     set: RefCell<Set<E::Drive>>,
-    /// The place of a new drive that is being filled.
-    rebuilding: Cell<Option<usize>>,
+    /// A lost drive's bytes in the staging space.
+    spare: RefCell<Option<Spare<E>>>,
+    /// They could not be put there: not tried again before something is different.
+    spare_failed: Cell<bool>,
+    /// Segments that are to become free for them.
+    giving_up: RefCell<Option<(usize, Plan, Vec<Closed>)>>,
+    /// One step of reconstruction at a time.
+    mending: Turn,
+    open_options: classical::OpenOptions,
     /// R_LRU of each drive.
     popular: RefCell<Vec<Popular>>,
     migrating: Cell<usize>,
@@ -133,17 +151,23 @@ impl<E: Env> Clone for Steering<E> {
 impl<E: Env> Steering<E> {
     /// Tells that a drive, by its place in the pool, begins or ends to collect garbage.
     pub fn set_busy(&self, drive: usize, busy: bool) {
-        let Inner { stage, array, closing, .. } = &*self.inner;
+        let Inner { stage, array, spare, closing, .. } = &*self.inner;
         if closing.get() {
             return;
         }
         stage.holders[drive].busy.set(busy);
+        let busy = stage.is_busy(drive);
         if drive < stage.targets.len() {
-            array.avoid(drive, busy);
+            array.avoid(drive, busy && !stage.targets[drive].spared.get());
+        }
+        if let Some(spare) = &*spare.borrow()
+            && let Some(member) = spare.member(drive)
+        {
+            spare.array.avoid(member, busy);
         }
     }
 
-    fn drives(&self) -> Vec<Steered<E::Drive>> {
+    fn drives(&self) -> Vec<Steered<E>> {
         self.inner.drives.borrow().iter().flatten().cloned().collect()
     }
 
@@ -151,6 +175,12 @@ impl<E: Env> Steering<E> {
     pub fn away(&self) -> Vec<u64> {
         let targets = self.inner.stage.targets.iter();
         targets.map(|own| own.staged.borrow().table.away()).collect()
+    }
+
+    /// A lost drive of which nothing is missing in the staging space.
+    pub fn spared(&self) -> Option<usize> {
+        let place = self.inner.spare.borrow().as_ref().map(|spare| spare.place);
+        place.filter(|place| !self.inner.array.lost().contains(place))
     }
 
     /// D_Table: drive, D_Offset, Length, Flag of every entry, and the drives that hold it.
@@ -167,7 +197,7 @@ impl<E: Env> Steering<E> {
 
     /// Notes a read, and asks leave to copy what of it is popular. With each the place in the
     /// request of its first byte.
-    fn note_read(&self, offset: u64, len: u64) -> Vec<(Ticket<E::Drive>, u64)> {
+    fn note_read(&self, offset: u64, len: u64) -> Vec<(Ticket<E>, u64)> {
         let Inner { stage, drives, popular, .. } = &*self.inner;
         let grid = stage.grid;
         // Of a mirror any other drive has it.
@@ -178,6 +208,10 @@ impl<E: Env> Steering<E> {
         for share in grid.split(offset, len) {
             for (piece, at) in share.pieces {
                 let (drive, row) = grid.place(share.stripe, piece.position);
+                // Of what is not rebuilt yet nobody tells the drive when it is written.
+                if stage.mending.get() == Some(drive) {
+                    continue;
+                }
                 if !popular.borrow_mut()[drive].read(row) || tickets.len() == MIGRATIONS_MAX {
                     continue;
                 }
@@ -195,7 +229,7 @@ impl<E: Env> Steering<E> {
     }
 
     /// Copies what was read to the staging space, beside the answer.
-    fn migrate(&self, tickets: Vec<(Ticket<E::Drive>, u64)>, bytes: &Buf) {
+    fn migrate(&self, tickets: Vec<(Ticket<E>, u64)>, bytes: &Buf) {
         for (ticket, at) in tickets {
             let migrating = &self.inner.migrating;
             if migrating.get() == MIGRATIONS_MAX || self.inner.closing.get() {
@@ -240,6 +274,22 @@ impl<E: Env> Steering<E> {
         }
         wrong
     }
+
+    /// What of a lost drive is in the staging space, and on a new drive that is given it.
+    async fn audit_spare(&self) -> Vec<String> {
+        let spare = self.inner.spare.borrow().clone();
+        let Some(spare) = spare else { return Vec::new() };
+        let mut wrong = spare.array.disagreeing(0, spare.array.size()).await;
+        let drive = self.inner.drives.borrow()[spare.place].clone();
+        if let Some((drive, (part, front))) =
+            drive.and_then(|drive| drive.home.moving().map(|moving| (drive, moving)))
+        {
+            let (old, new) = (drive.part_read(0..front).await, part.read(0, front as usize).await);
+            wrong.extend((front > 0 && old.as_deref() != new.ok().as_deref()).then_some(u64::MAX));
+        }
+        let text = |stripe| format!("drive {} in the staging space: stripe {stripe}", spare.place);
+        wrong.into_iter().map(text).collect()
+    }
 }
 
 impl<E: Env> Store for Steering<E> {
@@ -269,8 +319,9 @@ impl<E: Env> Store for Steering<E> {
 
     /// Everything goes back in place, also to drives that are busy.
     async fn close(&self) -> Result<(), StoreError> {
-        let Inner { array, stage, migrating, migrated, closing, .. } = &*self.inner;
+        let Inner { array, stage, spare, migrating, migrated, closing, .. } = &*self.inner;
         closing.set(true);
+        stage.outsourcing.set(false);
         while migrating.get() > 0 {
             migrated.wait().await;
         }
@@ -284,14 +335,24 @@ impl<E: Env> Store for Steering<E> {
         for drive in self.drives() {
             let _ = drive.clear().await;
         }
+        let spare = spare.borrow().clone();
+        if let Some(spare) = spare {
+            spare.array.clone().close().await?;
+        }
         Ok(())
     }
 
-    /// Rebuilds some rows of a new drive, or reclaims one run of one drive that is not busy.
+    /// Rebuilds some rows of a lost drive, or reclaims one run of one drive that is not busy.
     async fn work(&self) -> Result<bool, StoreError> {
         // Looking at what a crash left can wait until no drive is busy.
         let busy = self.inner.stage.holders.iter().any(|holder| holder.busy.get());
         if self.rebuild_some().await || !busy && self.inner.array.resync().await? {
+            return Ok(true);
+        }
+        let spare = self.inner.spare.borrow().clone();
+        if let Some(spare) = spare.filter(|_| !busy)
+            && spare.array.resync().await?
+        {
             return Ok(true);
         }
         let next = &self.inner.next;
@@ -313,7 +374,9 @@ impl<E: Env> Store for Steering<E> {
     }
 
     fn margin(&self) -> usize {
-        Store::margin(&self.inner.array)
+        let Inner { array, spare, .. } = &*self.inner;
+        let (own, spare) = (Store::margin(array), spare.borrow().clone());
+        spare.map_or(own, |spare| own.min(Store::margin(&spare.array)))
     }
 
     fn shape(&self) -> String {
@@ -333,9 +396,15 @@ impl<E: Env> Store for Steering<E> {
     }
 
     fn lost(&self) -> Vec<usize> {
-        let Inner { array, stage, .. } = &*self.inner;
+        let Inner { array, stage, spare, .. } = &*self.inner;
         let dedicated = stage.dedicated.filter(|&at| stage.holders[at].is_lost());
-        array.lost().into_iter().chain(dedicated).collect()
+        let mut lost = array.lost();
+        // Rebuilt it may be, but its own drive is lost.
+        lost.extend(spare.borrow().as_ref().map(|spare| spare.place));
+        lost.extend(dedicated);
+        lost.sort_unstable();
+        lost.dedup();
+        lost
     }
 
     fn counters(&self) -> Counters {
@@ -352,6 +421,7 @@ impl<E: Env> Store for Steering<E> {
         vec![
             ("busy_drives", busy as u64),
             ("redirected_writes", counts.redirected.get()),
+            ("outsourced_writes", counts.outsourced.get()),
             ("superseding_writes", counts.superseding.get()),
             ("direct_writes", counts.direct.get()),
             ("staged_reads", counts.staged_reads.get()),
@@ -361,6 +431,9 @@ impl<E: Env> Store for Steering<E> {
             ("reclaims", counts.reclaims.get()),
             ("reclaimed_bytes", counts.reclaimed_bytes.get()),
             ("deactivated", counts.deactivated.get()),
+            ("rebuilt_rows", counts.rebuilt_rows.get()),
+            ("spared_drives", counts.spared.get()),
+            ("moved_bytes", counts.moved_bytes.get()),
             ("away_bytes", self.away().iter().sum()),
             ("redirected_entries", table(true)),
             ("hot_entries", table(false)),
@@ -369,6 +442,7 @@ impl<E: Env> Store for Steering<E> {
 
     async fn audit(&self, offset: u64, len: u64) -> Vec<String> {
         let stripes = self.inner.array.audit(offset, len).await;
-        stripes.into_iter().chain(self.audit_staged().await).collect()
+        let staged = self.audit_staged().await;
+        stripes.into_iter().chain(staged).chain(self.audit_spare().await).collect()
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use classical::{Redundancy, WriteHole};
 use io::rng::Rng;
-use io::virt::{VirtDrive, VirtEnv};
+use io::virt::{CutMode, Disk, Latency, VirtDrive, VirtEnv};
 use io::{Env, Nanos};
 use schemes::scheme::steering::{Options, Spec, Staging, Steering, create, open};
 use schemes::{Store, StoreError};
@@ -20,6 +20,8 @@ struct Steered {
     width: usize,
     groups: usize,
     staging: Staging,
+    /// Lost drives are replaced, sometimes.
+    replaces: bool,
 }
 
 impl Steered {
@@ -35,6 +37,28 @@ impl Steered {
 thread_local! {
     /// The most that each counter came to in any world.
     static SEEN: RefCell<BTreeMap<&'static str, u64>> = RefCell::default();
+    /// New drives of this world, by their place.
+    static NEW: RefCell<BTreeMap<usize, Disk>> = RefCell::default();
+    /// Places whose first drive is gone and of which nothing is missing all the same, when the
+    /// array was opened last.
+    static HEALED: RefCell<Vec<usize>> = RefCell::default();
+    /// Places of which something is missing though their drives are there: what was staged of them
+    /// was lost with the dedicated drive, which was replaced since.
+    static MISSING: RefCell<Vec<usize>> = RefCell::default();
+}
+
+/// What a drive has beside the staging space: a few dozen rows, so that a session can rebuild all.
+const HOME: u64 = 5 << 20;
+
+/// A lost drive is replaced, its bytes in the staging space or not.
+async fn give(env: &VirtEnv, store: &Steering<VirtEnv>, size: u64, seed: u64) {
+    let lost = store.lost();
+    let Some(&place) = lost.get(seed as usize % lost.len().max(1)) else { return };
+    let disk = Disk::new(format!("new{place}"), size, 512, seed);
+    let drive = VirtDrive::attach(env, &disk, Latency::SSD);
+    if store.replace(place, drive).await.is_ok() {
+        NEW.with_borrow_mut(|new| new.insert(place, disk));
+    }
 }
 
 /// Small, so that lists run over and reclaiming has many steps.
@@ -50,12 +74,15 @@ const OPTIONS: Options = Options {
 const TURNS: usize = 400;
 
 /// Any drive, for a while that is as long as some requests.
-fn toggle(env: &VirtEnv, store: &Steering<VirtEnv>, drives: usize) {
+fn toggle(env: &VirtEnv, store: &Steering<VirtEnv>, sizes: Vec<u64>, replaces: bool) {
     let (env, store) = (env.clone(), store.clone());
     let mut rng = Rng::new(env.random());
     env.clone().spawn(async move {
         for _ in 0..TURNS {
-            store.set_busy(rng.index(drives), rng.chance(1, 2));
+            store.set_busy(rng.index(sizes.len()), rng.chance(1, 2));
+            if replaces && rng.chance(1, 20) {
+                give(&env, &store, sizes[0], rng.next_u64()).await;
+            }
             SEEN.with_borrow_mut(|seen| {
                 for (name, value) in store.counters() {
                     let most = seen.entry(name).or_default();
@@ -75,11 +102,18 @@ impl Subject for Steered {
     }
 
     fn drives(&self) -> Vec<u64> {
-        let dedicated = usize::from(self.staging == Staging::Dedicated);
-        vec![8 << 20; self.width * self.groups + dedicated]
+        let (dedicated, size) = match self.staging {
+            Staging::Dedicated => (1, 8 << 20),
+            RESERVED => (0, 8 << 20),
+            Staging::Reserved { bytes } => (0, bytes + HOME),
+        };
+        vec![size; self.width * self.groups + dedicated]
     }
 
     async fn create(&self, env: &VirtEnv, drives: &[VirtDrive]) -> Result<(), StoreError> {
+        NEW.with_borrow_mut(BTreeMap::clear);
+        HEALED.with_borrow_mut(Vec::clear);
+        MISSING.with_borrow_mut(Vec::clear);
         let Steered { redundancy, width, staging, .. } = *self;
         let spec = Spec { name: "tank".into(), redundancy, width, chunk: CHUNK, staging };
         create(env, drives, &spec).await
@@ -90,13 +124,32 @@ impl Subject for Steered {
         env: &VirtEnv,
         drives: Vec<VirtDrive>,
     ) -> Result<Steering<VirtEnv>, StoreError> {
+        let new: Vec<(usize, Disk)> =
+            NEW.with_borrow(|new| new.iter().map(|(at, disk)| (*at, disk.clone())).collect());
+        let mut fate = Rng::new(env.random());
+        new.iter().for_each(|(_, disk)| disk.power_cut(&mut fate, CutMode::Random));
+        let attach = |(_, disk): &(usize, Disk)| VirtDrive::attach(env, disk, Latency::SSD);
+        let drives = drives.into_iter().chain(new.iter().map(attach)).collect();
         let store = open(env, drives, OPTIONS).await?;
-        toggle(env, &store, self.drives().len());
+        // Sessions are short: what is rebuilt in them is hardly ever whole.
+        let ahead = if self.staging == ROOM { fate.below(12) } else { 0 };
+        for _ in 0..ahead {
+            store.work().await?;
+        }
+        let lost = store.lost();
+        let whole = new.iter().map(|(at, _)| *at).filter(|at| !lost.contains(at));
+        HEALED.set(whole.chain(store.spared()).collect());
+        let missing = lost.iter().copied().filter(|at| store.spared() != Some(*at));
+        MISSING.set(if self.replaces { missing.collect() } else { Vec::new() });
+        toggle(env, &store, self.drives(), self.replaces);
         Ok(store)
     }
 
     fn survives(&self, lost: &[bool]) -> bool {
         let gone = |group: &[bool]| group.iter().filter(|lost| **lost).count();
+        let mut lost = lost.to_vec();
+        HEALED.with_borrow(|healed| healed.iter().for_each(|&at| lost[at] = false));
+        MISSING.with_borrow(|missing| missing.iter().for_each(|&at| lost[at] = true));
         let (array, staging) = lost.split_at(self.width * self.groups);
         // The dedicated drive counts as one of the group whose writes it holds.
         array.chunks(self.width).all(|group| gone(group) + gone(staging) <= self.tolerance())
@@ -111,8 +164,10 @@ impl Subject for Steered {
 #[test]
 fn steering_worlds_take_every_path() {
     let (redundancy, staging) = (Redundancy::Parity(1), RESERVED);
-    let subject = Steered { name: "steering", redundancy, width: 4, groups: 1, staging };
-    (0..10).for_each(|seed| one(subject, seed));
+    let (width, groups, replaces) = (4, 1, true);
+    let subject = Steered { name: "steering", redundancy, width, groups, staging, replaces };
+    (0..8).for_each(|seed| one(subject, seed));
+    (0..8).for_each(|seed| one(Steered { width: 5, staging: ROOM, ..subject }, seed));
     SEEN.with_borrow(|seen| {
         let never: Vec<_> = seen.iter().filter(|(_, most)| **most == 0).collect();
         assert!(seen.len() > 10 && never.is_empty(), "never: {never:?} of {seen:?}");
@@ -120,17 +175,49 @@ fn steering_worlds_take_every_path() {
 }
 
 const RESERVED: Staging = Staging::Reserved { bytes: 1 << 20 };
+/// Enough for the bytes of a lost drive.
+const ROOM: Staging = Staging::Reserved { bytes: 8 << 20 };
+
+/// Lost drives are rebuilt in the staging space, at any moment of which others may be lost.
+#[test]
+fn steering_raid5_in_parallel() {
+    let (redundancy, staging, replaces) = (Redundancy::Parity(1), ROOM, false);
+    let name = "steering raid5, in parallel";
+    battery_variant(Steered { name, redundancy, width: 5, groups: 1, staging, replaces });
+}
+
+/// The same, and new drives come.
+#[test]
+fn steering_raid6_in_parallel() {
+    let (redundancy, staging, replaces) = (Redundancy::Parity(2), ROOM, true);
+    let name = "steering raid6, in parallel";
+    battery_variant(Steered { name, redundancy, width: 6, groups: 1, staging, replaces });
+}
 
 #[test]
 fn steering_raid5_reserved() {
     let (redundancy, staging) = (Redundancy::Parity(1), RESERVED);
-    battery(Steered { name: "steering raid5", redundancy, width: 4, groups: 1, staging });
+    battery(Steered {
+        name: "steering raid5",
+        redundancy,
+        width: 4,
+        groups: 1,
+        staging,
+        replaces: false,
+    });
 }
 
 #[test]
 fn steering_raid6_reserved() {
     let (redundancy, staging) = (Redundancy::Parity(2), RESERVED);
-    battery_variant(Steered { name: "steering raid6", redundancy, width: 5, groups: 1, staging });
+    battery_variant(Steered {
+        name: "steering raid6",
+        redundancy,
+        width: 5,
+        groups: 1,
+        staging,
+        replaces: false,
+    });
 }
 
 #[test]
@@ -142,6 +229,7 @@ fn steering_raid5_dedicated() {
         width: 4,
         groups: 1,
         staging,
+        replaces: false,
     });
 }
 
@@ -154,6 +242,7 @@ fn steering_raid6_dedicated() {
         width: 5,
         groups: 1,
         staging,
+        replaces: true,
     });
 }
 
@@ -166,17 +255,32 @@ fn steering_raid1_dedicated() {
         width: 3,
         groups: 1,
         staging,
+        replaces: true,
     });
 }
 
 #[test]
 fn steering_raid10_reserved() {
     let (redundancy, staging) = (Redundancy::Mirror, RESERVED);
-    battery_variant(Steered { name: "steering raid10", redundancy, width: 2, groups: 3, staging });
+    battery_variant(Steered {
+        name: "steering raid10",
+        redundancy,
+        width: 2,
+        groups: 3,
+        staging,
+        replaces: false,
+    });
 }
 
 #[test]
 fn steering_raid50_reserved() {
     let (redundancy, staging) = (Redundancy::Parity(1), RESERVED);
-    battery_variant(Steered { name: "steering raid50", redundancy, width: 3, groups: 2, staging });
+    battery_variant(Steered {
+        name: "steering raid50",
+        redundancy,
+        width: 3,
+        groups: 2,
+        staging,
+        replaces: true,
+    });
 }

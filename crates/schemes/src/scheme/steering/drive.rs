@@ -15,23 +15,29 @@ use std::rc::Rc;
 use futures_util::future::join_all;
 use io::{Buf, BufMut, Drive, DriveError, DriveErrorKind, Durability, Env, Geometry, Operation};
 
+use super::home::Home;
 use super::record::{self, Header, PAGE};
 use super::space::{Choice, holders};
 use super::stage::{Copy, Place, Space, Stage, count};
 use super::table::Entry;
-use crate::part::{EnvOn, Part};
+use crate::part::EnvOn;
 
 /// Drive `index` of the array.
-pub struct Steered<D: Drive> {
-    pub stage: Rc<Stage<D>>,
+pub struct Steered<E: Env> {
+    pub stage: Rc<Stage<E::Drive>>,
     pub index: usize,
-    pub part: Part<D>,
+    /// Where its bytes are that are not redirected.
+    pub home: Rc<Home<E>>,
 }
 
-impl<D: Drive> Clone for Steered<D> {
-    fn clone(&self) -> Steered<D> {
-        Steered { stage: self.stage.clone(), index: self.index, part: self.part.clone() }
+impl<E: Env> Clone for Steered<E> {
+    fn clone(&self) -> Steered<E> {
+        Steered { stage: self.stage.clone(), index: self.index, home: self.home.clone() }
     }
+}
+
+pub fn gone(operation: Operation, offset: u64, len: u64) -> DriveError {
+    DriveError { operation, offset, len, kind: DriveErrorKind::Removed }
 }
 
 /// How an attempt to redirect a write ended.
@@ -43,11 +49,7 @@ enum Redirected {
     NoRoom,
 }
 
-impl<D: Drive> Steered<D> {
-    pub fn gone(operation: Operation, offset: u64, len: u64) -> DriveError {
-        DriveError { operation, offset, len, kind: DriveErrorKind::Removed }
-    }
-
+impl<E: Env> Steered<E> {
     /// The bytes of a piece, from where D_Table says.
     async fn read_piece(
         &self,
@@ -55,24 +57,25 @@ impl<D: Drive> Steered<D> {
         entry: Option<Entry<Place>>,
     ) -> Result<Buf, DriveError> {
         let (stage, len) = (&self.stage, range.end - range.start);
-        let busy = stage.is_busy(self.index);
+        let busy = stage.is_target_busy(self.index);
+        let aside = busy || stage.is_outsourced(self.index);
         let counts = &stage.counts;
         if let Some(Entry { place, skip, redirected, home, .. }) = entry {
             let on_drive = !redirected || home;
-            if busy || !on_drive {
+            if aside || !on_drive {
                 if let Some(bytes) = stage.read_copies(&place, skip, len).await {
                     count(if redirected { &counts.staged_reads } else { &counts.hot_reads });
                     return Ok(bytes);
                 }
                 if !on_drive {
-                    return Err(Steered::<D>::gone(Operation::Read, range.start, len));
+                    return Err(gone(Operation::Read, range.start, len));
                 }
             }
         }
         if busy {
             count(&counts.busy_reads);
         }
-        self.part.read(range.start, len as usize).await
+        self.home.read(range.start, len).await
     }
 
     /// Whatever is staged of a range, newest first.
@@ -102,7 +105,7 @@ impl<D: Drive> Steered<D> {
         how: Durability,
     ) -> Result<(), DriveError> {
         let own = &self.stage.targets[self.index];
-        let done = self.part.write(offset, data, how).await;
+        let done = self.home.write(offset, data, how).await;
         if how == Durability::Cached {
             own.dirty.set(true);
         }
@@ -117,9 +120,14 @@ impl<D: Drive> Steered<D> {
             let others = (0..lost.len()).filter(|&other| {
                 other != self.index && stage.grid.group_of(other) == stage.grid.group_of(self.index)
             });
-            // Of each stripe it holds one chunk at most: its loss is that of one drive.
+            // Of each stripe it holds one chunk at most: its loss is that of one drive. While a
+            // lost drive is rebuilt that leaves nothing to bear, its loss is not borne anyhow.
             let alone = others.into_iter().all(|at| lost[at] || !stage.targets[at].steered.get());
-            let takes = alone && !stage.is_busy(dedicated) && self.has_room(dedicated, bytes);
+            let group = stage.grid.group_of(self.index);
+            let bare = stage.gone_of(group) >= stage.grid.tolerance();
+            let takes = (alone || bare && stage.is_outsourced(self.index))
+                && !stage.is_busy(dedicated)
+                && self.has_room(dedicated, bytes);
             return takes.then(|| vec![dedicated]);
         }
         let usable: Vec<bool> = (0..lost.len())
@@ -137,7 +145,7 @@ impl<D: Drive> Steered<D> {
         fits || (space.segments.has_free() && bytes <= space.division.segment)
     }
 
-    fn space(&self, holder: usize) -> Option<&Space<D>> {
+    fn space(&self, holder: usize) -> Option<&Space<E::Drive>> {
         let there = self.stage.holders.get(holder).filter(|holder| !holder.is_lost());
         there.and_then(|holder| holder.space.as_ref())
     }
@@ -217,20 +225,23 @@ impl<D: Drive> Steered<D> {
             self.forget_hot(range.clone());
             let held = held.await;
             if stage.is_dead(self.index) {
-                return Err(Steered::<D>::gone(Operation::Write, offset, len));
+                return Err(gone(Operation::Write, offset, len));
             }
             let exempt = own.exempt.borrow().clone();
             let rebuilt = exempt.start <= range.start && range.end <= exempt.end;
-            let busy = stage.is_busy(self.index) && !rebuilt;
+            let busy = stage.is_target_busy(self.index) && !rebuilt;
+            let outsourced = stage.is_outsourced(self.index) && !rebuilt;
+            let aside = busy || outsourced && stage.is_data(self.index, offset);
             let supersedes = own.staged.borrow().table.is_redirected(&range);
-            if !busy && !supersedes {
+            if !aside && !supersedes {
                 return self.write_home(offset, data, how).await;
             }
             match self.redirect(offset, &data, how).await {
                 Redirected::Done => {
-                    count(match busy {
-                        true => &stage.counts.redirected,
-                        false => &stage.counts.superseding,
+                    count(match (busy, aside) {
+                        (true, _) => &stage.counts.redirected,
+                        (false, true) => &stage.counts.outsourced,
+                        (false, false) => &stage.counts.superseding,
                     });
                     return Ok(());
                 }
@@ -255,14 +266,14 @@ impl<D: Drive> Steered<D> {
         let copies = join_all(spaces.map(|space| space.member.flush()));
         futures_util::future::join(copies, self.flush_home()).await.1?;
         match stage.is_dead(self.index) {
-            true => Err(Steered::<D>::gone(Operation::Flush, 0, 0)),
+            true => Err(gone(Operation::Flush, 0, 0)),
             false => Ok(()),
         }
     }
 
     /// What is in place, whatever is staged.
     pub async fn part_read(&self, range: Range<u64>) -> Option<Buf> {
-        self.part.read(range.start, (range.end - range.start) as usize).await.ok()
+        self.home.read(range.start, range.end - range.start).await.ok()
     }
 
     pub async fn flush_home(&self) -> Result<(), DriveError> {
@@ -270,24 +281,25 @@ impl<D: Drive> Steered<D> {
         if !own.dirty.replace(false) {
             return Ok(());
         }
-        self.part.flush().await.inspect_err(|_| own.dead.set(true))
+        self.home.flush().await.inspect_err(|_| own.dead.set(true))
     }
 }
 
-impl<D: Drive> Drive for Steered<D> {
+impl<E: Env> Drive for Steered<E> {
     fn geometry(&self) -> Geometry {
         // Of the whole set: what any of them can't take can't be staged there.
-        Geometry { align: self.stage.align, ..self.part.geometry() }
+        let Stage { align, home_bytes: size, .. } = *self.stage;
+        Geometry { size, align, rotational: false }
     }
 
     fn name(&self) -> String {
-        self.part.name()
+        self.home.name()
     }
 
     async fn read(&self, offset: u64, len: usize) -> Result<Buf, DriveError> {
         io::drive::check_range(self.geometry(), Operation::Read, offset, len as u64)?;
         if self.stage.is_dead(self.index) {
-            return Err(Steered::<D>::gone(Operation::Read, offset, len as u64));
+            return Err(gone(Operation::Read, offset, len as u64));
         }
         self.read_range(offset..offset + len as u64).await
     }
@@ -307,4 +319,4 @@ impl<D: Drive> Drive for Steered<D> {
 }
 
 /// A world whose drives are those of an array that is steered.
-pub type SteeredEnv<E> = EnvOn<E, Steered<<E as Env>::Drive>>;
+pub type SteeredEnv<E> = EnvOn<E, Steered<E>>;

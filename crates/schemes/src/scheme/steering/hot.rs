@@ -11,27 +11,27 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use io::{Buf, Drive, Durability};
+use io::{Buf, Durability, Env};
 
 use super::drive::Steered;
 use super::space::Lease;
 use super::stage::{Copy, Hot, Space, count};
 
 /// Leave to store what is about to be read.
-pub struct Ticket<D: Drive> {
-    drive: Steered<D>,
+pub struct Ticket<E: Env> {
+    drive: Steered<E>,
     number: u64,
     pub range: Range<u64>,
 }
 
-impl<D: Drive> Drop for Ticket<D> {
+impl<E: Env> Drop for Ticket<E> {
     fn drop(&mut self) {
         let own = &self.drive.stage.targets[self.drive.index];
         own.staged.borrow_mut().tickets.remove(&self.number);
     }
 }
 
-impl<D: Drive> Steered<D> {
+impl<E: Env> Steered<E> {
     /// The rows that a range of the drive meets.
     fn rows(&self, range: &Range<u64>) -> Range<u64> {
         let (begin, chunk) = (self.stage.data_at, self.stage.grid.chunk);
@@ -72,7 +72,7 @@ impl<D: Drive> Steered<D> {
 
     /// Leave to store these bytes of one row, which the caller is about to read; `None`: they are
     /// staged already, or being written.
-    pub fn ticket(&self, range: Range<u64>) -> Option<Ticket<D>> {
+    pub fn ticket(&self, range: Range<u64>) -> Option<Ticket<E>> {
         let align = u64::from(self.stage.align);
         let whole = range.start.next_multiple_of(align)..range.end / align * align;
         let own = &self.stage.targets[self.index];
@@ -92,14 +92,14 @@ impl<D: Drive> Steered<D> {
     }
 
     /// Where the next hot copy goes: other drives in turn.
-    fn hot_space(&self) -> Option<(usize, &Space<D>)> {
+    fn hot_space(&self) -> Option<(usize, &Space<E::Drive>)> {
         let (stage, count) = (&self.stage, self.stage.holders.len());
         let turn = stage.next_turn();
         let mut order = (0..count).map(|at| (turn + at) % count);
         let holder = order.find(|&at| {
             let holder = &stage.holders[at];
             let free = holder.space.as_ref().is_some_and(|space| space.hot_slots.has_free());
-            at != self.index && free && !holder.busy.get() && !holder.is_lost()
+            at != self.index && free && !stage.is_busy(at) && !holder.is_lost()
         })?;
         stage.holders[holder].space.as_ref().map(|space| (holder, space))
     }
@@ -134,7 +134,7 @@ impl<D: Drive> Steered<D> {
     }
 }
 
-impl<D: Drive> Ticket<D> {
+impl<E: Env> Ticket<E> {
     /// Stores what was read.
     pub async fn store(self, bytes: Buf) {
         let Ticket { drive, range, .. } = &self;

@@ -11,8 +11,10 @@ use io::sync::{Event, Turn};
 use io::{Drive, Env};
 
 use super::drive::{Steered, SteeredEnv};
-use super::record::{DRIVES_MAX, HEADS};
+use super::home::Home;
+use super::record::{DRIVES_MAX, HEADS, Head, Spared};
 use super::space::{Places, divide};
+use super::spare::{self, Spare};
 use super::stage::{Counts, Heads, Holder, Space, Stage, Target};
 use super::{Inner, Options, Spec, Staging, Steering, recover};
 use crate::part::{Part, PartEnv};
@@ -26,7 +28,7 @@ fn shape(what: impl Into<String>, hint: &'static str) -> StoreError {
 
 fn check(spec: &Spec, drives: usize) -> Result<(), StoreError> {
     if drives > DRIVES_MAX {
-        let most = "a head of the staging space has room for 507: make two pools";
+        let most = "a head of the staging space has room for 503: make two pools";
         return Err(shape(format!("{drives} drives"), most));
     }
     let width = spec.width.max(1);
@@ -148,7 +150,8 @@ async fn new_stage<D: Drive>(
         .collect();
     let parts = set.second(0..count);
     let align = parts.iter().map(|part| part.geometry().align).max().unwrap_or(512);
-    let (words, sequence) = recover::read_heads(&set.label.pool, &holders, split).await?;
+    let head = recover::read_heads(&set.label.pool, &holders, split).await?;
+    let Head { words, sequence, spared } = head;
     let target = |(_, word): (usize, &u64)| Target {
         lock: Default::default(),
         staged: RefCell::default(),
@@ -157,6 +160,7 @@ async fn new_stage<D: Drive>(
         // Whoever used it before may have left something in its cache.
         dirty: Cell::new(true),
         steered: Cell::new(word & 1 == 1),
+        spared: Cell::new(false),
     };
     let targets: Vec<Target> = words.iter().enumerate().map(target).collect();
     let stage = Stage {
@@ -165,11 +169,18 @@ async fn new_stage<D: Drive>(
         data_at: chunks_at,
         dedicated,
         align,
+        home_bytes: set.first_bytes(0..split),
+        side_bytes: set.label.meta.len,
+        mending: Cell::new(None),
+        filling: Cell::new(None),
+        outsourcing: Cell::new(false),
         targets,
         heads: Heads {
             written: RefCell::new(vec![0; split]),
             words: RefCell::new(words),
+            spared: Cell::new(spared),
             sequence: Cell::new(sequence + 1),
+            sealed: Cell::new(0),
             turn: Turn::new(),
         },
         sequence: Cell::new(1),
@@ -184,6 +195,44 @@ async fn new_stage<D: Drive>(
         own.dead.set(staging_lost && stage.is_claimed(target));
     }
     Ok(stage)
+}
+
+/// The drives of the array, one of them perhaps in the staging space of others. What its own, or a
+/// new one, has is old or not all of it.
+fn steer_all<E: Env>(
+    stage: &Rc<Stage<E::Drive>>,
+    firsts: Vec<Option<Part<E::Drive>>>,
+    told: Option<&Spare<E>>,
+) -> Vec<Option<Steered<E>>> {
+    let Spared { place, moving, .. } = stage.heads.spared.get();
+    let home = |(index, part): (usize, Option<Part<E::Drive>>)| {
+        let home = match (place == Some(index), told) {
+            (false, _) => Home::on(part?),
+            (true, Some(spare)) => Home::spared(spare.clone(), part.filter(|_| moving)),
+            (true, None) => {
+                stage.targets[index].dead.set(true);
+                return None;
+            }
+        };
+        stage.targets[index].spared.set(place == Some(index));
+        Some(Steered { stage: stage.clone(), index, home: Rc::new(home) })
+    };
+    firsts.into_iter().enumerate().map(home).collect()
+}
+
+/// What is in the staging space counts if it is all that the drive had: the array says.
+fn keep_spare<E: Env>(
+    stage: &Stage<E::Drive>,
+    lost: &[usize],
+    told: Option<Spare<E>>,
+) -> Option<Spare<E>> {
+    let place = stage.heads.spared.get().place?;
+    let kept = told.filter(|_| !lost.contains(&place));
+    if kept.is_none() {
+        stage.targets[place].spared.set(false);
+        stage.tell_spared(Spared::default());
+    }
+    kept
 }
 
 /// Opens an array. Drives that are not given, or missed something, are lost.
@@ -204,20 +253,19 @@ pub async fn open<E: Env>(
         return Err(ArrayError::NoLabel.into());
     };
     let stage = Rc::new(new_stage(&set, grid, label.zones.offset, options).await?);
-    refuse_lost(&stage, &label)?;
-    let steered = firsts.into_iter().enumerate().map(|(index, part)| {
-        let stage = stage.clone();
-        part.map(|part| Steered { stage, index, part })
-    });
-    let drives: Vec<Option<Steered<E::Drive>>> = steered.collect();
-    let usable = || drives.iter().flatten().filter(|drive| !stage.is_dead(drive.index));
-    let present: Vec<Steered<E::Drive>> = usable().cloned().collect();
-    recover::recover(&stage, &present).await;
-    let present: Vec<Steered<E::Drive>> = usable().cloned().collect();
     let inner_options = OpenOptions { write_hole: options.write_hole };
+    let told = spare::open_told(env, &stage, &set, inner_options).await;
+    let drives = steer_all(&stage, firsts, told.as_ref());
+    refuse_lost(&stage, &label)?;
+    let usable = || drives.iter().flatten().filter(|drive| !stage.is_dead(drive.index));
+    let present: Vec<Steered<E>> = usable().cloned().collect();
+    recover::recover(&stage, &present).await;
+    let present: Vec<Steered<E>> = usable().cloned().collect();
     let array = Array::open(&SteeredEnv::new(env.clone()), present, inner_options).await?;
+    let (drives, spare) = (RefCell::new(drives), keep_spare(&stage, &array.lost(), told));
     for lost in array.lost() {
         stage.targets[lost].dead.set(true);
+        drives.borrow_mut()[lost].take_if(|drive| drive.home.is_spared());
     }
     recover::forget_absent(&stage).await?;
     let popular = || Popular::new(options.remembered, options.popular);
@@ -226,9 +274,13 @@ pub async fn open<E: Env>(
         array,
         popular: RefCell::new((0..split).map(|_| popular()).collect()),
         stage,
-        drives: RefCell::new(drives),
+        drives,
         set: RefCell::new(set),
-        rebuilding: Cell::new(None),
+        spare: RefCell::new(spare),
+        spare_failed: Cell::new(false),
+        giving_up: RefCell::default(),
+        mending: Turn::new(),
+        open_options: inner_options,
         migrating: Cell::new(0),
         migrated: Event::new(),
         closing: Cell::new(false),

@@ -8,22 +8,22 @@
 //! Parity is current already, so nothing is read but the copies. The records are void in one
 //! stroke: until then they are what a crash would bring back, and writes of their ranges join them.
 
-use io::{Buf, BufMut, Drive, DriveError, Durability, Operation};
+use io::{Buf, BufMut, DriveError, Durability, Env, Operation};
 
-use super::drive::Steered;
+use super::drive::{Steered, gone};
 use super::stage::count;
 
-impl<D: Drive> Steered<D> {
-    fn is_staged(&self) -> bool {
+impl<E: Env> Steered<E> {
+    pub fn is_staged(&self) -> bool {
         let own = &self.stage.targets[self.index];
         own.steered.get() || !own.staged.borrow().segments.is_empty()
     }
 
     /// A bounded piece of it, once the drive is not busy. False: there is nothing to do.
     pub async fn reclaim_some(&self) -> bool {
-        let own = &self.stage.targets[self.index];
-        let idle = self.stage.is_busy(self.index) || self.stage.is_dead(self.index);
-        if idle || !self.is_staged() {
+        let (stage, own) = (&self.stage, &self.stage.targets[self.index]);
+        let busy = stage.is_target_busy(self.index) || stage.is_outsourced(self.index);
+        if busy || stage.is_dead(self.index) || !self.is_staged() {
             return false;
         }
         let (away, run) = {
@@ -61,7 +61,7 @@ impl<D: Drive> Steered<D> {
         let own = &self.stage.targets[self.index];
         let Some(bytes) = self.gather(run.clone()).await else {
             own.dead.set(true);
-            return Err(Self::gone(Operation::Read, run.start, run.end - run.start));
+            return Err(gone(Operation::Read, run.start, run.end - run.start));
         };
         let len = bytes.len() as u64;
         self.write_home(run.start, bytes, Durability::Cached).await?;
@@ -82,7 +82,7 @@ impl<D: Drive> Steered<D> {
         }
         loop {
             if stage.is_dead(self.index) {
-                return Err(Self::gone(Operation::Write, 0, 0));
+                return Err(gone(Operation::Write, 0, 0));
             }
             let Some(run) = own.staged.borrow().table.run(self.stage.reclaim_bytes) else { break };
             self.reclaim(run).await?;
@@ -91,7 +91,7 @@ impl<D: Drive> Steered<D> {
         stage.raise(self.index);
         if !stage.seal(self.index).await {
             own.dead.set(true);
-            return Err(Self::gone(Operation::Write, 0, 0));
+            return Err(gone(Operation::Write, 0, 0));
         }
         let mut staged = own.staged.borrow_mut();
         staged.table.forget_redirected();

@@ -6,6 +6,8 @@
 //!     16  pool uuid (16)
 //!     32  sequence (8)
 //!     40  per drive: word (8) = epoch × 2, + 1 while a dedicated drive holds its writes
+//!   4064  number (8) | pool uuid of the array in the staging space (16)
+//!   4088  lost drive whose bytes are there, + 1 (2) | group that has it (2) | moving (4)
 //!
 //!  record, at a page of the staging space
 //!      0  magic "STDYSTR1" | crc32c of the header (4) | crc32c of the data (4)
@@ -18,7 +20,8 @@
 //!     72  drive it was meant for (2) | drive it lies on (2) | 0 to the end of the page
 //!   4096  data
 //! ```
-//! Of the heads of all drives the greatest word of each drive counts: words only grow. Records of
+//! Of the heads of all drives the greatest word of each drive counts: words only grow. So does the
+//! number; what the head with the greatest says of the lost drive counts. Records of
 //! an epoch that is over are void. A record says where it lies, so the bytes of a record that a
 //! client writes as data are not taken for one.
 
@@ -29,14 +32,29 @@ pub const PAGE: u64 = 4096;
 /// Two pages: one is whole while the other is written.
 pub const HEADS: u64 = 2 * PAGE;
 /// Drives whose words fit a head.
-pub const DRIVES_MAX: usize = (PAGE as usize - AT_WORDS) / 8;
+pub const DRIVES_MAX: usize = (AT_SPARE - AT_WORDS) / 8;
 
 const HEAD_MAGIC: &[u8; 8] = b"STDYSTH1";
 const RECORD_MAGIC: &[u8; 8] = b"STDYSTR1";
 const AT_WORDS: usize = 40;
+const AT_SPARE: usize = PAGE as usize - 32;
 const WRITE: u32 = 1;
 /// Far above the largest write to a drive of an in-place array: what says more is damaged.
 const LEN_MAX: u32 = 4 << 20;
+
+/// Where the bytes of a lost drive are, as the heads tell it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spared {
+    /// Grows with every change.
+    pub number: u64,
+    /// Whose; `None`: of no drive.
+    pub place: Option<usize>,
+    /// The group whose staging space they are in, and the array there.
+    pub group: usize,
+    pub pool: Uuid,
+    /// A new drive has its place and is to have them.
+    pub moving: bool,
+}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
@@ -121,7 +139,16 @@ pub fn decode(pool: &Uuid, page: &[u8], holder: usize, r_offset: u64) -> Option<
     })
 }
 
-pub fn encode_head(pool: &Uuid, sequence: u64, words: &[u64]) -> Buf {
+/// What a head says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    pub sequence: u64,
+    pub words: Vec<u64>,
+    pub spared: Spared,
+}
+
+pub fn encode_head(pool: &Uuid, head: &Head) -> Buf {
+    let Head { sequence, words, spared } = head;
     assert!(words.len() <= DRIVES_MAX, "a page holds the words");
     let mut page = vec![0; PAGE as usize];
     page[..8].copy_from_slice(HEAD_MAGIC);
@@ -131,20 +158,34 @@ pub fn encode_head(pool: &Uuid, sequence: u64, words: &[u64]) -> Buf {
     for (at, word) in words.iter().enumerate() {
         put(&mut page, AT_WORDS + at * 8, &word.to_le_bytes());
     }
+    put(&mut page, AT_SPARE, &spared.number.to_le_bytes());
+    put(&mut page, AT_SPARE + 8, &spared.pool.0);
+    let place = spared.place.map_or(0, |place| place as u16 + 1);
+    put(&mut page, AT_SPARE + 24, &place.to_le_bytes());
+    put(&mut page, AT_SPARE + 26, &(spared.group as u16).to_le_bytes());
+    put(&mut page, AT_SPARE + 28, &u32::from(spared.moving).to_le_bytes());
     let crc = crc32c::crc32c(&page[12..]);
     put(&mut page, 8, &crc.to_le_bytes());
     Buf::from_slice(&page)
 }
 
-/// Sequence and words.
-pub fn decode_head(pool: &Uuid, page: &[u8], drives: usize) -> Option<(u64, Vec<u64>)> {
+pub fn decode_head(pool: &Uuid, page: &[u8], drives: usize) -> Option<Head> {
     let ours = page.len() == PAGE as usize && page.starts_with(HEAD_MAGIC);
     if !ours || page[16..32] != pool.0 || crc32c::crc32c(&page[12..]) != u32_at(page, 8) {
         return None;
     }
-    let fits = u32_at(page, 12) as usize == drives && drives <= DRIVES_MAX;
-    fits.then(|| {
-        (u64_at(page, 32), (0..drives).map(|at| u64_at(page, AT_WORDS + at * 8)).collect())
+    let place = usize::from(u16_at(page, AT_SPARE + 24));
+    let fits = u32_at(page, 12) as usize == drives && drives <= DRIVES_MAX && place <= drives;
+    fits.then(|| Head {
+        sequence: u64_at(page, 32),
+        words: (0..drives).map(|at| u64_at(page, AT_WORDS + at * 8)).collect(),
+        spared: Spared {
+            number: u64_at(page, AT_SPARE),
+            place: place.checked_sub(1),
+            group: u16_at(page, AT_SPARE + 26).into(),
+            pool: Uuid(page[AT_SPARE + 8..AT_SPARE + 24].try_into().expect("16 bytes")),
+            moving: u32_at(page, AT_SPARE + 28) == 1,
+        },
     })
 }
 
@@ -186,12 +227,16 @@ mod tests {
 
     #[test]
     fn a_head_tells_the_word_of_each_drive() {
-        let words = [4, 7, 0];
-        let page = encode_head(&POOL, 6, &words);
-        assert_eq!(decode_head(&POOL, &page, 3), Some((6, words.to_vec())));
+        let spared =
+            Spared { number: 3, place: Some(2), group: 1, pool: Uuid([9; 16]), moving: true };
+        let head = Head { sequence: 6, words: vec![4, 7, 0], spared };
+        let page = encode_head(&POOL, &head);
+        assert_eq!(decode_head(&POOL, &page, 3), Some(head));
         assert_eq!(decode_head(&POOL, &page, 4), None);
-        let mut torn = page.to_vec();
-        torn[41] ^= 1;
-        assert_eq!(decode_head(&POOL, &torn, 3), None);
+        for at in [41, 4070, 4095] {
+            let mut torn = page.to_vec();
+            torn[at] ^= 1;
+            assert_eq!(decode_head(&POOL, &torn, 3), None, "byte {at}");
+        }
     }
 }

@@ -13,10 +13,10 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use futures_util::future::join_all;
-use io::{Drive, Durability};
+use io::{Drive, Durability, Env};
 
 use super::drive::Steered;
-use super::record::{self, Header, PAGE};
+use super::record::{self, Head, Header, PAGE, Spared};
 use super::space::Places;
 use super::stage::{Copy, Holder, Stage};
 use crate::store::StoreError;
@@ -24,22 +24,24 @@ use crate::store::StoreError;
 /// Bytes read at a time when a staging space is looked through.
 const WINDOW: u64 = 256 << 10;
 
-/// The greatest word of each drive that any head tells, and the greatest sequence.
+/// The greatest word of each drive that any head tells, the greatest sequence, and what is said
+/// last of a lost drive.
 pub async fn read_heads<D: Drive>(
     pool: &format::Uuid,
     holders: &[Holder<D>],
     drives: usize,
-) -> Result<(Vec<u64>, u64), StoreError> {
-    let mut found: Option<(Vec<u64>, u64)> = None;
+) -> Result<Head, StoreError> {
+    let mut found: Option<Head> = None;
     for holder in holders {
         for at in [0, PAGE] {
             let Ok(page) = holder.head.read(at, PAGE).await else { continue };
-            let Some((sequence, words)) = record::decode_head(pool, &page, drives) else {
-                continue;
-            };
-            let (all, last) = found.get_or_insert_with(|| (vec![0; drives], 0));
-            *last = sequence.max(*last);
-            all.iter_mut().zip(words).for_each(|(all, word)| *all = word.max(*all));
+            let Some(head) = record::decode_head(pool, &page, drives) else { continue };
+            let all = found.get_or_insert_with(|| head.clone());
+            all.sequence = all.sequence.max(head.sequence);
+            if all.spared.number < head.spared.number {
+                all.spared = head.spared;
+            }
+            all.words.iter_mut().zip(head.words).for_each(|(all, word)| *all = word.max(*all));
         }
     }
     found.ok_or_else(|| StoreError::Damaged("the staging space: no drive has a head of it".into()))
@@ -51,7 +53,8 @@ pub async fn read_heads<D: Drive>(
 async fn scan<D: Drive>(stage: &Stage<D>, holder: usize) -> Option<Vec<Header>> {
     let Some(space) = &stage.holders[holder].space else { return Some(Vec::new()) };
     let division = space.division;
-    let (begin, end) = (division.log_at, division.log_at + division.segments * division.segment);
+    let (begin, end) =
+        (division.log_at, division.log_at + space.segments.open() * division.segment);
     let (mut records, mut skip_to) = (Vec::new(), 0);
     for from in (begin..end).step_by(WINDOW as usize) {
         let len = WINDOW.min(end - from);
@@ -95,7 +98,7 @@ fn write_off<D: Drive>(stage: &Stage<D>) {
 }
 
 /// Fills D_Table from the records, and writes back what is meant for drives that are there.
-pub async fn recover<D: Drive>(stage: &Rc<Stage<D>>, drives: &[Steered<D>]) {
+pub async fn recover<E: Env>(stage: &Rc<Stage<E::Drive>>, drives: &[Steered<E>]) {
     // By target and sequence: the copies that can be read.
     let mut found: BTreeMap<(usize, u64), (Header, Vec<Copy>)> = BTreeMap::new();
     // Nothing is appended before all of this is written back, so no place needs keeping.
@@ -118,7 +121,7 @@ pub async fn recover<D: Drive>(stage: &Rc<Stage<D>>, drives: &[Steered<D>]) {
     join_all(drives.iter().map(Steered::restore)).await;
 }
 
-impl<D: Drive> Steered<D> {
+impl<E: Env> Steered<E> {
     async fn restore(&self) {
         let own = &self.stage.targets[self.index];
         // So that its epoch is raised in any case.
@@ -138,11 +141,7 @@ pub async fn forget_absent<D: Drive>(stage: &Stage<D>) -> Result<(), StoreError>
         own.steered.set(false);
         stage.raise(target);
     }
-    let mut sealed = true;
-    for target in 0..stage.targets.len() {
-        sealed &= stage.seal(target).await;
-    }
-    match sealed {
+    match stage.seal_all().await {
         true => Ok(()),
         false => Err(StoreError::Damaged("the staging space: too few drives take its head".into())),
     }
@@ -154,7 +153,8 @@ pub async fn write_first<D: Drive>(
     parts: &[crate::part::Part<D>],
     drives: usize,
 ) -> Result<(), StoreError> {
-    let page = record::encode_head(pool, 1, &vec![2; drives]);
+    let head = Head { sequence: 1, words: vec![2; drives], spared: Spared::default() };
+    let page = record::encode_head(pool, &head);
     for part in parts {
         for at in [0, PAGE] {
             let done = part.write(at, page.clone(), Durability::Durable).await;

@@ -1,84 +1,194 @@
-//! Reconstruction onto a new drive (Figure 6, case 1).
+//! Reconstruction onto a new drive (Figure 6, case 1), and what comes first after a second failure.
 //!
 //! ```text
 //!  others ── read, solved ── new drive, in place          while it is being filled
-//!  writes of rows that it has already ── staging space, as if it collected garbage
-//!                                          └ reclaimed when all rows are there
+//!  writes of data to any drive of its group ── staging space
+//!                                               └ reclaimed when all rows are there
+//!  popular reads of them ── staging space
 //! ```
-//! So the new drive has only the rebuild to write. The array counts it as lost until then.
+//! So the new drive has only the rebuild to write, and the others have little else to do. The
+//! array counts the new one as lost until then. If it shares what another lost drive had (`spare`)
+//! it is given its part of that first, as the paper has it.
 
+use std::rc::Rc;
+
+use futures_util::future::join;
 use io::{Drive, Env};
 
 use super::drive::Steered;
+use super::home::Home;
+use super::record::Spared;
 use super::{Inner, Steering};
+use crate::part::Part;
 use crate::store::{Store, StoreError};
+
+fn refuse<T>(name: &str, place: usize, hint: &'static str) -> Result<T, StoreError> {
+    Err(StoreError::Shape { what: format!("drive {name} in place {place}"), hint })
+}
 
 impl<E: Env> Steering<E> {
     /// Gives the place of a lost drive to a new one. [`Store::work`] fills it. A dedicated staging
     /// drive is used from the next opening on.
     pub async fn replace(&self, place: usize, new: E::Drive) -> Result<(), StoreError> {
-        let Inner { env, array, stage, set, drives, rebuilding, .. } = &*self.inner;
-        let refuse = |hint| {
-            let what = format!("drive {} in place {place}", new.name());
-            Err(StoreError::Shape { what, hint })
-        };
+        let Inner { env, stage, set, spare, mending, .. } = &*self.inner;
+        let _turn = mending.lock().await;
+        let name = new.name();
         if !self.lost().contains(&place) {
-            return refuse("nothing is lost there");
+            return refuse(&name, place, "nothing is lost there");
         }
         if new.geometry().align > stage.align {
-            return refuse("its unit is larger than that of the others");
+            return refuse(&name, place, "its unit is larger than that of the others");
         }
-        if rebuilding.get().is_some() {
-            return refuse("another drive is being rebuilt: wait until that is done");
+        let spared = spare.borrow().as_ref().is_some_and(|spare| spare.place == place);
+        if stage.mending.get().is_some() && !spared {
+            return refuse(&name, place, "another drive is being rebuilt: wait until that is done");
         }
-        let next = set.borrow().with(env, place, new.clone())?;
+        let mut next = set.borrow().with(env, place, new.clone())?;
+        let others = self.lost().into_iter().filter(|at| *at != place && !self.is_moving(*at));
+        others.for_each(|at| next.forget(at));
         next.write_labels().await?;
         let split = stage.targets.len();
         let of = if place < split { 0..split } else { split..next.len() };
         let (part, head) = (next.first_of(of, place), next.second(place..place + 1).pop());
         *set.borrow_mut() = next;
-        let parts = part.zip(head).filter(|_| place < stage.targets.len());
+        let parts = part.zip(head).filter(|_| place < split);
         let Some((part, head)) = parts else { return Ok(()) };
-        let own = &stage.targets[place];
-        {
-            let _all = own.lock.lock(0..u64::MAX).await;
-            let holder = &stage.holders[place];
-            holder.replaced.set(true);
-            holder.head.lose();
-            holder.head.replace(head);
-            holder.head.set_whole();
-            // What was staged for the lost drive must not come back over the new one's bytes.
-            stage.raise(place);
-            if !stage.seal(place).await {
-                return refuse("too few other drives can be written to");
-            }
-            *own.staged.borrow_mut() = Default::default();
-            own.steered.set(false);
-            own.dead.set(false);
-            own.dirty.set(true);
+        let holder = &stage.holders[place];
+        holder.replaced.set(true);
+        holder.head.lose();
+        holder.head.replace(head);
+        holder.head.set_whole();
+        self.inner.spare_failed.set(false);
+        match spared {
+            true => self.move_to(place, part).await,
+            false => self.fill(place, (name, part)).await,
         }
-        let steered = Steered { stage: stage.clone(), index: place, part };
-        array.replace(place, steered.clone())?;
-        drives.borrow_mut()[place] = Some(steered);
-        rebuilding.set(Some(place));
-        self.set_busy(place, true);
+    }
+
+    fn is_moving(&self, place: usize) -> bool {
+        let drive = self.inner.drives.borrow().get(place).cloned().flatten();
+        drive.is_some_and(|drive| drive.home.moving().is_some())
+    }
+
+    /// What the staging space has of a lost drive is for a new one from now on.
+    async fn move_to(&self, place: usize, part: Part<E::Drive>) -> Result<(), StoreError> {
+        let Inner { stage, drives, .. } = &*self.inner;
+        let drive = drives.borrow()[place].clone();
+        let Some(drive) = drive else { return Ok(()) };
+        // Without this a crash means that it must be given again.
+        stage.tell_spared(Spared { moving: true, ..stage.heads.spared.get() });
+        let _ = stage.seal_all().await;
+        let _all = stage.targets[place].lock.lock(0..u64::MAX).await;
+        drive.home.move_to(part);
         Ok(())
     }
 
-    /// Some rows of the new drive. False: there is none to fill.
+    async fn fill(
+        &self,
+        place: usize,
+        (name, part): (String, Part<E::Drive>),
+    ) -> Result<(), StoreError> {
+        let Inner { array, stage, drives, .. } = &*self.inner;
+        let own = &stage.targets[place];
+        // What was staged for the lost drive must not come back over the new one's bytes.
+        if !self.forget_staged(place).await {
+            return refuse(&name, place, "too few other drives can be written to");
+        }
+        own.dead.set(false);
+        own.dirty.set(true);
+        stage.mending.set(Some(place));
+        stage.filling.set(Some(place));
+        // From now on staged writes and heads have as many copies as a whole group needs.
+        let group = stage.grid.group_of(place);
+        for drive in self.drives().iter().filter(|drive| drive.index != place) {
+            if stage.grid.group_of(drive.index) == group {
+                let _ = drive.clear().await;
+            }
+        }
+        if !stage.seal_all().await {
+            self.end_filling(place);
+            own.dead.set(true);
+            return refuse(&name, place, "too few other drives can be written to");
+        }
+        let steered = Steered { stage: stage.clone(), index: place, home: Rc::new(Home::on(part)) };
+        if let Err(error) = array.replace(place, steered.clone()) {
+            self.end_filling(place);
+            own.dead.set(true);
+            return Err(error.into());
+        }
+        drives.borrow_mut()[place] = Some(steered);
+        stage.outsourcing.set(true);
+        array.avoid(place, true);
+        let shared = self.inner.spare.borrow().clone();
+        if let Some(spare) = shared {
+            let second = self.inner.set.borrow().within_second(place, spare.plan.extent);
+            second.into_iter().for_each(|part| spare.replace(place, part));
+        }
+        Ok(())
+    }
+
+    fn end_filling(&self, place: usize) {
+        let Inner { array, stage, .. } = &*self.inner;
+        stage.mending.set(None);
+        stage.filling.set(None);
+        stage.outsourcing.set(false);
+        array.avoid(place, stage.is_busy(place));
+    }
+
+    /// Something of a reconstruction. False: there is none.
     pub(super) async fn rebuild_some(&self) -> bool {
-        let Inner { array, stage, rebuilding, .. } = &*self.inner;
-        let Some(place) = rebuilding.get() else { return false };
+        let Inner { stage, spare, mending, .. } = &*self.inner;
+        let _turn = mending.lock().await;
+        let shared = spare.borrow().clone();
+        if let Some(spare) = shared
+            && spare.mend_some().await
+        {
+            return true;
+        }
+        match (stage.mending.get(), stage.filling.get()) {
+            (Some(place), Some(_)) => join(self.fill_some(place), self.move_some()).await.0,
+            (Some(place), None) => join(self.mend_some(place), self.move_some()).await.0,
+            (None, _) => self.move_some().await || self.begin_spare().await,
+        }
+    }
+
+    /// Some rows of a new drive.
+    async fn fill_some(&self, place: usize) -> bool {
+        let Inner { array, stage, .. } = &*self.inner;
         let (own, chunk) = (&stage.targets[place], stage.grid.chunk);
-        let begin = stage.data_at + array.rebuilt(place).unwrap_or(0) * chunk;
+        let rows = array.rebuilt(place);
+        if rows == Some(stage.grid.rows) && self.reclaim_others(place).await {
+            return true;
+        }
+        let begin = stage.data_at + rows.unwrap_or(0) * chunk;
         *own.exempt.borrow_mut() = begin..begin + classical::limits::REBUILD_AT_ONCE * chunk;
-        // If it fails the new drive is lost again, or too many others are; requests tell.
-        let more = array.rebuild_some(place).await.unwrap_or(false);
-        if !more {
-            *own.exempt.borrow_mut() = 0..0;
-            rebuilding.set(None);
-            self.set_busy(place, false);
+        self.mend_some(place).await;
+        // What comes next to these rows is redirected, too.
+        *own.exempt.borrow_mut() = 0..0;
+        if stage.mending.get().is_none() {
+            // If it failed the new drive is lost again, or too many others are; requests tell.
+            self.end_filling(place);
         }
         true
+    }
+
+    /// Before the group is whole again a dedicated drive gives back what it has of more than one
+    /// of its drives, or its loss would be that of as many. True: not all is there yet.
+    async fn reclaim_others(&self, place: usize) -> bool {
+        let stage = &self.inner.stage;
+        stage.outsourcing.set(false);
+        let group = stage.grid.group_of(place);
+        let other = |at: usize| at != place && stage.grid.group_of(at) == group;
+        let drives = self.drives();
+        let mut staged = drives
+            .iter()
+            .filter(|drive| other(drive.index) && drive.is_staged() && !stage.is_dead(drive.index));
+        match staged.next().filter(|_| stage.dedicated.is_some()) {
+            Some(drive) => {
+                let _ = drive.clear().await;
+                true
+            }
+            None => false,
+        }
     }
 }

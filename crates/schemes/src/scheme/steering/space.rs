@@ -10,7 +10,7 @@
 //! ```
 //! Hot slots hold bare bytes: nothing is read from them at opening.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
@@ -51,6 +51,20 @@ pub fn divide(base: u64, len: u64, chunk: u64) -> Option<Division> {
 /// Places of equal size: each is free again when the last who knows it has forgotten it.
 pub struct Places {
     free: Rc<RefCell<VecDeque<u64>>>,
+    count: u64,
+    /// From this one on none is given out.
+    closed: Rc<Cell<u64>>,
+}
+
+/// Keeps places from being given out until it is forgotten.
+pub struct Closed {
+    closed: Rc<Cell<u64>>,
+}
+
+impl Drop for Closed {
+    fn drop(&mut self) {
+        self.closed.set(u64::MAX);
+    }
 }
 
 /// One of them.
@@ -67,16 +81,41 @@ impl Drop for Lease {
 
 impl Places {
     pub fn new(count: u64) -> Places {
-        Places { free: Rc::new(RefCell::new((0..count).collect())) }
+        let free = Rc::new(RefCell::new((0..count).collect()));
+        Places { free, count, closed: Rc::new(Cell::new(u64::MAX)) }
     }
 
     pub fn take(&self) -> Option<Rc<Lease>> {
-        let number = self.free.borrow_mut().pop_front()?;
+        let mut free = self.free.borrow_mut();
+        let first = free.iter().position(|number| *number < self.closed.get())?;
+        let number = free.remove(first)?;
         Some(Rc::new(Lease { number, free: self.free.clone() }))
     }
 
     pub fn has_free(&self) -> bool {
-        !self.free.borrow().is_empty()
+        self.free.borrow().iter().any(|number| *number < self.closed.get())
+    }
+
+    /// Those from this one on are used for something else.
+    pub fn close(&self, from: u64) -> Closed {
+        assert_eq!(self.closed.replace(from), u64::MAX, "one lost drive at a time");
+        Closed { closed: self.closed.clone() }
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.closed.get() != u64::MAX
+    }
+
+    /// How many are not closed.
+    pub fn open(&self) -> u64 {
+        self.count.min(self.closed.get())
+    }
+
+    /// None of those that are closed is in use any more.
+    pub fn is_given_up(&self) -> bool {
+        let free = self.free.borrow();
+        let closed = free.iter().filter(|number| **number >= self.open()).count();
+        closed as u64 == self.count - self.open()
     }
 }
 
@@ -157,6 +196,20 @@ mod tests {
         assert!(!places.has_free());
         drop(second);
         assert_eq!(places.take().expect("free again").number, 0);
+    }
+
+    #[test]
+    fn closed_places_are_given_up_and_come_back() {
+        let places = Places::new(3);
+        let taken: Vec<_> = (0..3).map(|_| places.take().expect("it is free")).collect();
+        let closed = places.close(1);
+        assert_eq!((places.open(), places.is_given_up()), (1, false));
+        drop(taken);
+        assert!(places.is_given_up());
+        let first = places.take().expect("this one is open");
+        assert!(first.number == 0 && places.take().is_none() && !places.has_free());
+        drop(closed);
+        assert_eq!((places.open(), places.has_free()), (3, true));
     }
 
     #[test]

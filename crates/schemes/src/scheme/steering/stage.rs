@@ -12,7 +12,7 @@ use futures_util::future::join_all;
 use io::sync::Turn;
 use io::{Buf, Drive, Durability};
 
-use super::record::{self, PAGE};
+use super::record::{self, Head, PAGE, Spared};
 use super::space::{Division, Lease, Places, is_enough};
 use super::table::Table;
 use crate::part::Part;
@@ -23,6 +23,8 @@ use crate::range_lock::RangeLock;
 pub struct Counts {
     /// Writes to a busy drive that went to the staging space.
     pub redirected: Cell<u64>,
+    /// Writes to drives of a group that is being rebuilt onto a new drive, that went there, too.
+    pub outsourced: Cell<u64>,
     /// Writes to drives that are not busy, of ranges with a redirected write.
     pub superseding: Cell<u64>,
     /// Writes to a busy drive because there was no room or no other drive.
@@ -38,6 +40,11 @@ pub struct Counts {
     pub reclaimed_bytes: Cell<u64>,
     /// Drives of which nothing was staged any more.
     pub deactivated: Cell<u64>,
+    /// Rows of lost drives rebuilt, and how many drives are whole again in the staging space.
+    pub rebuilt_rows: Cell<u64>,
+    pub spared: Cell<u64>,
+    /// Bytes moved from the staging space to a new drive.
+    pub moved_bytes: Cell<u64>,
 }
 
 pub fn count(counter: &Cell<u64>) {
@@ -109,6 +116,8 @@ pub struct Target {
     pub dirty: Cell<bool>,
     /// A dedicated drive holds writes of it, or is about to.
     pub steered: Cell<bool>,
+    /// Its bytes are in the staging space of other drives: its own is lost.
+    pub spared: Cell<bool>,
 }
 
 /// The word of each drive, as the heads tell it.
@@ -116,7 +125,10 @@ pub struct Heads {
     pub words: RefCell<Vec<u64>>,
     /// What is durable on enough drives.
     pub written: RefCell<Vec<u64>>,
+    pub spared: Cell<Spared>,
     pub sequence: Cell<u64>,
+    /// The last that is durable on enough drives.
+    pub sealed: Cell<u64>,
     pub turn: Turn,
 }
 
@@ -128,6 +140,16 @@ pub struct Stage<D: Drive> {
     /// Which drive is for staging only.
     pub dedicated: Option<usize>,
     pub align: u32,
+    /// Bytes of each drive of the array.
+    pub home_bytes: u64,
+    /// Where the second extents end.
+    pub side_bytes: u64,
+    /// Whose rows are being rebuilt, wherever to.
+    pub mending: Cell<Option<usize>>,
+    /// A new drive that is being filled.
+    pub filling: Cell<Option<usize>>,
+    /// All writes of data to the group of that drive are redirected.
+    pub outsourcing: Cell<bool>,
     pub holders: Vec<Holder<D>>,
     pub targets: Vec<Target>,
     pub heads: Heads,
@@ -141,8 +163,38 @@ pub struct Stage<D: Drive> {
 }
 
 impl<D: Drive> Stage<D> {
+    /// It collects garbage, or is new and being filled: one does not end the other.
     pub fn is_busy(&self, drive: usize) -> bool {
-        self.holders[drive].busy.get()
+        self.holders[drive].busy.get() || self.filling.get() == Some(drive)
+    }
+
+    /// The same of the drive's own bytes, which may be elsewhere.
+    pub fn is_target_busy(&self, target: usize) -> bool {
+        self.is_busy(target) && !self.targets[target].spared.get()
+    }
+
+    /// A new drive of its group is being filled, and nothing else is to disturb that.
+    pub fn is_outsourced(&self, target: usize) -> bool {
+        let group = self.filling.get().map(|place| self.grid.group_of(place));
+        self.outsourcing.get() && group == Some(self.grid.group_of(target))
+    }
+
+    /// Whether a byte of a drive is one of a data chunk.
+    pub fn is_data(&self, target: usize, at: u64) -> bool {
+        let (grid, Some(within)) = (&self.grid, at.checked_sub(self.data_at)) else {
+            return false;
+        };
+        let row = within / grid.chunk;
+        let stripe = row * grid.groups() as u64 + grid.group_of(target) as u64;
+        let holds = |&member: &usize| grid.place(stripe, member).0 == target;
+        let data = grid.width - grid.parity();
+        row < grid.rows && (0..data).any(|member| holds(&member))
+    }
+
+    /// Drives of a group that have not all that they should.
+    pub fn gone_of(&self, group: usize) -> usize {
+        let own = group * self.grid.width..(group + 1) * self.grid.width;
+        own.filter(|&at| self.is_dead(at) || self.mending.get() == Some(at)).count()
     }
 
     /// Nothing may be read from it as if it were the drive: it failed, or writes to it are gone
@@ -153,7 +205,8 @@ impl<D: Drive> Stage<D> {
             let dedicated = self.dedicated.is_some_and(|at| self.holders[at].is_lost());
             dedicated && own.staged.borrow().table.is_any_away()
         };
-        own.dead.get() || self.holders[target].head.is_lost() || gone()
+        let lost = self.holders[target].head.is_lost() && !own.spared.get();
+        own.dead.get() || lost || gone()
     }
 
     pub fn lost(&self) -> Vec<bool> {
@@ -168,14 +221,26 @@ impl<D: Drive> Stage<D> {
     /// collect garbage are written only if there are too few others.
     pub async fn seal(&self, target: usize) -> bool {
         let wanted = self.heads.words.borrow()[target];
-        let is_written = || self.heads.written.borrow()[target] >= wanted;
+        self.write_heads(|heads| heads.written.borrow()[target] >= wanted).await
+    }
+
+    /// The same of all that heads tell now, whatever was on enough drives before: more may be
+    /// needed since.
+    pub async fn seal_all(&self) -> bool {
+        let wanted = self.heads.sequence.get();
+        self.write_heads(|heads| heads.sealed.get() >= wanted).await
+    }
+
+    async fn write_heads(&self, is_written: impl Fn(&Heads) -> bool) -> bool {
         let _turn = self.heads.turn.lock().await;
-        if is_written() {
+        if is_written(&self.heads) {
             return true;
         }
         let words = self.heads.words.borrow().clone();
         let sequence = self.heads.sequence.replace(self.heads.sequence.get() + 1);
-        let page = record::encode_head(&self.pool, sequence, &words);
+        let spared = self.heads.spared.get();
+        let head = Head { sequence, words: words.clone(), spared };
+        let page = record::encode_head(&self.pool, &head);
         let mut holding = vec![false; self.holders.len()];
         // As it is now: a drive that stops being busy meanwhile must not be left out of both.
         let all = 0..self.holders.len();
@@ -191,10 +256,17 @@ impl<D: Drive> Stage<D> {
             let array = &holding[..self.targets.len()];
             if is_enough(&self.grid, &self.lost(), array) {
                 *self.heads.written.borrow_mut() = words;
+                self.heads.sealed.set(sequence);
                 return true;
             }
         }
         false
+    }
+
+    /// What the heads say of a lost drive's bytes from the next that is written on.
+    pub fn tell_spared(&self, spared: Spared) {
+        let number = self.heads.spared.get().number + 1;
+        self.heads.spared.set(Spared { number, ..spared });
     }
 
     /// The dedicated drive may hold writes of it.
