@@ -23,8 +23,8 @@
 //! time: if the dedicated drive is lost, parity still tells that drive's bytes.
 //! Two failures: with a RAID6 base; with RAID5, too, once the first lost drive is whole in the
 //! staging space, which is an array as redundant as the base: of w - 1 drives, labels and log of
-//! its own. For that each drive reserves one and a half times (its bytes / (w - 1 - p) + 3 MiB).
-//! Two drives lost before the first was begun on wait for new ones.
+//! its own. For that each drive reserves one and a half times its bytes / (w - 1 - p) + 3 MiB + 64
+//! chunks. Two drives lost before the first was begun on wait for new ones.
 //! Device writes per user write: no drive busy: as the base. Its data drive or its parity drive
 //! busy: that write is replaced by c records, each a page longer; c = p+1 with reserved space, 1
 //! with a dedicated drive; likewise the partial-parity log if its drive is busy. Reclaiming: one

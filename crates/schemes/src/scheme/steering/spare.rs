@@ -113,7 +113,7 @@ impl<E: Env> Inside<E> {
 }
 
 impl<D: Drive> Stage<D> {
-    /// Where the bytes of a lost drive can be: with its own group, if it is wide enough, or another.
+    /// Where the bytes of a lost drive can be: in its own group, if wide enough, or another.
     pub fn spare_plan(&self, place: usize, group: usize) -> Option<Plan> {
         let holder = (0..self.targets.len()).find_map(|at| self.holders[at].space.as_ref())?;
         let end = self.side_bytes;
