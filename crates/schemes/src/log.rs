@@ -175,6 +175,17 @@ impl Drop for Reservation {
 impl<S: Store> Log<S> {
     /// Makes an empty log in the first `bytes` of the store. What is there is gone.
     pub async fn create(store: &S, pool: Uuid, bytes: u64) -> Result<(), StoreError> {
+        Log::create_after(store, pool, bytes, 0).await
+    }
+
+    /// The same where a log of this pool may have been before: its records have no higher epoch
+    /// than this, so that they are not taken for new ones.
+    pub async fn create_after(
+        store: &S,
+        pool: Uuid,
+        bytes: u64,
+        epoch: u64,
+    ) -> Result<(), StoreError> {
         let bytes = bytes.min(store.size()) / PAGE * PAGE;
         if bytes < LOG_MIN {
             return Err(StoreError::Shape {
@@ -182,7 +193,8 @@ impl<S: Store> Log<S> {
                 hint: "give the log drives at least 72 KiB beside labels",
             });
         }
-        let anchor = Anchor { epoch: 1, sequence: 0, tail: 0, area: bytes - AREA_BEGIN, floor: 1 };
+        let (epoch, area) = (epoch + 1, bytes - AREA_BEGIN);
+        let anchor = Anchor { epoch, sequence: 0, tail: 0, area, floor: epoch };
         for place in [0, PAGE] {
             store.write(place, Buf::from_slice(&anchor.encode(&pool)), true).await?;
         }

@@ -94,13 +94,17 @@ impl<D: Drive> Set<D> {
     }
 
     pub async fn write_labels(&self) -> Result<(), StoreError> {
+        self.write_labels_but(&[]).await
+    }
+
+    /// The same where drives in these places are lost, or may be.
+    pub async fn write_labels_but(&self, lost: &[usize]) -> Result<(), StoreError> {
         let members: Vec<Member<D>> = self.drives.iter().cloned().map(Member::new).collect();
         label::write(&self.label, &members).await;
-        let there = members.iter().zip(&self.drives);
-        let mut unwritten =
-            there.filter_map(|(member, drive)| drive.as_ref().filter(|_| member.is_lost()));
-        match unwritten.next() {
-            Some(drive) => Err(StoreError::NotWritten { name: drive.name() }),
+        let there = self.drives.iter().enumerate().filter(|(at, _)| !lost.contains(at));
+        let mut there = there.filter_map(|(at, drive)| Some((at, drive.as_ref()?)));
+        match there.find(|(at, _)| members[*at].is_lost()) {
+            Some((_, drive)) => Err(StoreError::NotWritten { name: drive.name() }),
             None => Ok(()),
         }
     }

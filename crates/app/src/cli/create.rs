@@ -46,13 +46,19 @@ pub struct Args {
     /// [default: 2 in raid10, half of the drives where there are two groups, 4 in hybrid]
     #[arg(long, value_name = "W")]
     width: Option<u16>,
-    /// hybrid: drives of the mirrors, the first ones given [default: about 30 % of them]
+    /// hybrid: drives of the mirrors, the first ones given [default: about 30 % of them];
+    /// alternate: replicas that take turns, 2 to 4 [default: 2]
     #[arg(long, value_name = "N")]
     mirrors: Option<u16>,
     /// steering: bytes of every drive where writes go that are meant for a drive that collects
     /// garbage, or 'dedicated' for the last drive [default: a fiftieth of the drives]
     #[arg(long, value_name = "SIZE|dedicated")]
     staging: Option<other::StagingArg>,
+    /// alternate: which replicas have flushed data in a log: all, or writer, the one that is
+    /// written to. With writer FLUSH does not disturb reads, but flushed data is lost if a drive
+    /// dies together with the power [default: all]
+    #[arg(long, value_name = "REPLICAS", value_parser = ["all", "writer"])]
+    flush_log: Option<String>,
     /// Size of a block: a power of two from 4K to 1M
     #[arg(long, value_name = "SIZE", default_value = "64K")]
     block_size: Size,
@@ -87,7 +93,11 @@ pub fn run(args: &Args) -> Outcome<Exit> {
     if let Some(scheme) = Scheme::named(&args.scheme) {
         return other::run(args, scheme);
     }
-    let of_others = [("--mirrors", args.mirrors.is_some()), ("--staging", args.staging.is_some())];
+    let of_others = [
+        ("--mirrors", args.mirrors.is_some()),
+        ("--staging", args.staging.is_some()),
+        ("--flush-log", args.flush_log.is_some()),
+    ];
     if let Some((option, _)) = of_others.iter().find(|(_, given)| *given) {
         return Err(Failure::usage(option, "scheme fusion has no such thing").hint("leave it out"));
     }

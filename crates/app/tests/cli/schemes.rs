@@ -123,6 +123,12 @@ fn options_that_a_scheme_has_not_are_refused() {
     create(&["--scheme", "raid10", "--width", "3"]).expect(2).says("do not divide into groups");
     create(&["--scheme", "raid50"]).expect(2).says("too narrow");
     create(&["--scheme", "raid1", "--block-size", "5000"]).expect(2).says("power of two");
+    create(&["--scheme", "raid5", "--flush-log", "all"]).expect(2).says("leave --flush-log out");
+    create(&["--flush-log", "writer"]).expect(2).says("--flush-log");
+    create(&["--scheme", "alternate", "--mirrors", "5"]).expect(2).says("use 2 to 4");
+    create(&["--scheme", "alternate", "--mirrors", "3"]).expect(2).says("as many drives");
+    let writer = ["--scheme", "alternate", "--mirrors", "4", "--flush-log", "writer", "--dry-run"];
+    create(&writer).expect(0).says("four replicas in turn").says("one log");
     create(&["--scheme", "raid6", "--dry-run"]).expect(0).says("RAID6 2+2").says("nothing was");
     scratch.run(&["list", "--drives", "."]).expect(1);
 }

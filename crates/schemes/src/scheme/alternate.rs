@@ -1,12 +1,13 @@
-//! `alternate`: read/write separation, two replicas that take turns.
+//! `alternate`: read/write separation, replicas that take turns.
 //!
-//! Idea: a drive that is being written to reads slowly, whatever the drive. So one of two replicas
-//! only reads while the other only writes, and after a while they change places. New writes wait in
-//! memory for the replica that writes; reads of what is still there are answered from memory. A
-//! replica is one drive (as in RAID1), several (as in RAID10), or a parity array.
+//! Idea: a drive that is being written to reads slowly, whatever the drive. So of two replicas (or
+//! three, or four) one only writes while the others only read, and after a while the next one
+//! writes. New writes wait in memory for the replica that writes; reads of what is still there are
+//! answered from memory. A replica is one drive (as in RAID1), several (as in RAID10), or a parity
+//! array.
 //!
 //! ```text
-//!              write ──► cache (memory) ─── at FLUSH, FUA: log of both replicas
+//!              write ──► cache (memory) ─── at FLUSH, FUA: log of all replicas (or of the writer)
 //!                          │        ╲
 //!            this window   ▼         ╲ next window, after the roles have changed
 //!   replica B writes [log][ new ]     ╲►  replica A reads [log][ old ] ──► reads
@@ -14,25 +15,40 @@
 //!
 //! Durable at acknowledgement (FUA or after FLUSH): the data in a log on each living replica, or in
 //! its place there. The paper has a cache that survives power loss, or none of this; here a FLUSH
-//! also writes to the replica that reads, sequentially, and that much of the separation is lost:
+//! also writes to the replicas that read, sequentially, and that much of the separation is lost:
 //! how much depends on how often somebody flushes. Without FLUSH only the one that writes is
-//! written to. Before anything is brought to its place, what will change is noted in the log; after
-//! a crash the replica that was reading is right, and is copied to the other one there.
-//! One failure: nothing is lost. The other replica reads and writes, as any drive does; the one
-//! that failed is stale as a whole from then on (it can't be brought back yet).
-//! Two failures: nothing is lost if one of the replicas is whole, or, of parity, readable.
+//! written to. With `--flush-log writer` a FLUSH writes to the log of the one that writes only, and
+//! reads wait for no write: redundancy of what was flushed is lent out until the next replica has
+//! had its window. Before anything is brought to its place, what will change is noted in the log;
+//! after a crash a replica that was reading (or, of one log, the one that has it) is right, and is
+//! copied to the others there.
+//! One failure: nothing is lost. The other replicas read and write, as any drive does; the one
+//! that failed is stale as a whole from then on, until it is replaced (`Alternate::replace`; the
+//! tool has no command for that yet) and filled: it is written to in its turn, read only when it
+//! has everything, and a crash in between means to begin again. With
+//! `--flush-log writer` a failure alone loses nothing either, as the data is in memory; but if a
+//! drive dies together with the power, or before the pool is opened again, the pool goes back to
+//! what another replica has, and flushed writes of up to a window for each replica are lost.
+//! Two failures: nothing is lost if one of the replicas is whole, or, of parity, readable: of three
+//! any two drives, of four any three. With `--flush-log writer` only one after the other, without
+//! loss of power.
 //! Device writes per user write: of n bytes to each replica, in its turn, n; a record of 8 KiB for
 //! a batch of up to 64 writes, a page of 4 KiB when the roles change, and another one for a batch
-//! that was flushed before. With FLUSH or FUA also n + 4 KiB to each log. What is overwritten while
+//! that was flushed before. With FLUSH or FUA also n + 4 KiB to each log; with `--flush-log writer`
+//! to one log, and a page of 4 KiB for the first FLUSH of a window. What is overwritten while
 //! it waits is written once. No reads but for parts of a drive's unit. Of parity as many as a write
 //! of the array takes, everything is logged as if it were flushed, and 8 KiB for each end of a run
 //! that lies within a page.
 //! Source: Skourtis, Scott, Brandt, Maltzahn, High Performance & Low Latency in Solid-State Drives
-//! Through Redundancy (the design, figure 1). The log is ours: the paper says nothing of FLUSH.
+//! Through Redundancy (the design, figure 1; two drives, one or more beside them is ours). The log
+//! is ours: the paper says nothing of FLUSH.
 
 pub mod cache;
+mod members;
 pub mod page;
+mod reads;
 mod recover;
+mod replace;
 mod replica;
 pub mod roles;
 mod turns;
@@ -40,18 +56,20 @@ mod turns;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use classical::{Array, CreateSpec, OpenOptions, Redundancy};
+use classical::{Array, CreateSpec, Grid, OpenOptions, Redundancy};
 use format::SCHEME_ALTERNATE;
-use futures_util::future::join_all;
 use io::sync::Turn;
-use io::{Buf, BufMut, Env, Nanos};
+use io::{Buf, Env, Nanos};
 
 pub use self::cache::CACHE_MIN;
 use self::cache::{Cache, ENTRY_MAX};
+use self::members::NOT_RECORDED;
 use self::page::Page;
 use self::recover::Recovered;
+use self::replace::Filling;
 use self::replica::{Replica, log_bytes, page_place};
-use self::roles::Roles;
+pub use self::roles::REPLICAS_MAX;
+use self::roles::{Each, Roles};
 use self::turns::Turned;
 use crate::log::Log;
 use crate::log::record::PAGE;
@@ -59,7 +77,6 @@ use crate::part::PartEnv;
 use crate::set::{Set, SetSpec};
 use crate::store::{Counters, Store, StoreError, check_range};
 
-const SIDES: [usize; 2] = [0, 1];
 /// The paper does not say; long enough that an SSD is through with what its last writes left it to
 /// do, short enough that seconds of writes fit into memory.
 const T_MIN: Nanos = Nanos::from_millis(500);
@@ -68,22 +85,37 @@ pub const CACHE: u64 = 64 << 20;
 /// Most that may wait in memory.
 const CACHE_MAX: u64 = 4 << 30;
 
+/// Which replicas have what was flushed in a log until it is in place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FlushLog {
+    /// All: nothing is lost with any replica.
+    #[default]
+    All,
+    /// The one that writes: reads wait for no log, but if its drive dies together with the power,
+    /// what was flushed and is not in place on another one is lost.
+    Writer,
+}
+
 /// What a pool is to be like.
 #[derive(Clone, Debug)]
 pub struct Spec {
     pub name: String,
-    /// Drives of one replica; there are two.
+    /// How many take turns, 2 to [`REPLICAS_MAX`].
+    pub replicas: usize,
+    /// Drives of one replica.
     pub drives: usize,
     /// Parity chunks of a stripe of a replica, 0 for none.
     pub parity: usize,
     pub chunk: u64,
     /// Bytes of writes that wait, with what they take in a log.
     pub cache: u64,
+    pub flush_log: FlushLog,
 }
 
 impl Spec {
     pub fn new(name: &str, drives: usize) -> Spec {
-        Spec { name: name.to_owned(), drives, parity: 0, chunk: 64 << 10, cache: CACHE }
+        let (name, flush_log) = (name.to_owned(), FlushLog::All);
+        Spec { name, replicas: 2, drives, parity: 0, chunk: 64 << 10, cache: CACHE, flush_log }
     }
 
     fn check(&self, drives: usize) -> Result<(), StoreError> {
@@ -91,9 +123,12 @@ impl Spec {
         if self.parity > 2 {
             return shape(format!("{} parities", self.parity), "use 0, 1 or 2");
         }
-        if drives == 0 || drives != 2 * self.drives {
-            let what = format!("{drives} drives for two replicas of {}", self.drives);
-            return shape(what, "give as many drives to one replica as to the other");
+        if !(2..=REPLICAS_MAX).contains(&self.replicas) {
+            return shape(format!("{} replicas", self.replicas), "use 2 to 4");
+        }
+        if drives == 0 || drives != self.replicas * self.drives {
+            let what = format!("{drives} drives for {} replicas", self.replicas);
+            return shape(what, "give each replica as many drives as the others");
         }
         if !(CACHE_MIN..=CACHE_MAX).contains(&self.cache) {
             return shape(format!("a cache of {} bytes", self.cache), "use 368 KiB to 4 GiB");
@@ -131,24 +166,43 @@ struct Seen {
     log_frees: u64,
     log_full: u64,
     losses: u64,
+    leads: u64,
+    filled_bytes: u64,
+    fills: u64,
     replayed_entries: u64,
     copied_bytes: u64,
 }
 
 struct Inner<E: Env> {
+    world: E,
     env: PartEnv<E>,
+    set: RefCell<Set<E::Drive>>,
+    arrays: OpenOptions,
     /// `None`: not there, or stale, when the pool was opened.
-    replicas: [Option<Replica<E>>; 2],
+    replicas: RefCell<Vec<Option<Rc<Replica<E>>>>>,
+    /// Of one replica.
     drives: usize,
     by_parity: bool,
+    flush_log: FlushLog,
     /// Where data begins on each replica, and how much there is.
     base: u64,
     size: u64,
-    alive: Cell<[bool; 2]>,
-    /// As the page of the one that is left says.
-    recorded: Cell<[bool; 2]>,
+    /// Whole, as far as is known.
+    alive: Cell<Each<bool>>,
+    /// As the pages of those that are whole say.
+    recorded: Cell<Each<bool>>,
+    /// Of what is recorded.
+    generation: Cell<u64>,
+    filling: Cell<Option<Filling>>,
+    /// A drive of a replica that can do without it, while it is being rebuilt.
+    rebuilding: Cell<Option<usize>>,
     /// Every entry up to here is in place on this replica, durably.
-    applied: Cell<[u64; 2]>,
+    applied: Cell<Each<u64>>,
+    /// Which replica leads, the number of its page, and what it must have.
+    lead: Cell<usize>,
+    leads: Cell<u64>,
+    flushed: Cell<u64>,
+    electing: Cell<bool>,
     roles: RefCell<Roles>,
     cache: RefCell<Cache>,
     sequence: Cell<u64>,
@@ -183,8 +237,8 @@ fn divide(size: u64, cache: u64) -> Result<(u64, u64), StoreError> {
     }
 }
 
-/// Makes a pool: the drives of one replica, then those of the other. What is on them is gone. Bytes
-/// that were never written may read differently from time to time: the replicas are not made equal.
+/// Makes a pool: the drives of one replica, then those of the next. What is on them is gone. Bytes
+/// that were never written may read differently from time to time: replicas are not made equal.
 pub async fn create<E: Env>(env: &E, drives: &[E::Drive], spec: &Spec) -> Result<(), StoreError> {
     spec.check(drives.len())?;
     let named = SetSpec {
@@ -199,17 +253,31 @@ pub async fn create<E: Env>(env: &E, drives: &[E::Drive], spec: &Spec) -> Result
     let redundancy = Redundancy::Parity(spec.parity);
     let (name, width, chunk) = (spec.name.clone(), spec.drives, spec.chunk);
     let array = CreateSpec { name, redundancy, width, chunk };
-    for side in SIDES {
+    let mut arrays = Vec::new();
+    for side in 0..spec.replicas {
         let parts = set.first(side * width..(side + 1) * width);
-        let grid = classical::array::create(&env, &parts, &array).await?;
-        let (base, _) = divide(grid.size(), spec.cache)?;
-        let array = Array::open(&env, parts, OpenOptions::default()).await?;
+        classical::array::create(&env, &parts, &array).await?;
+        arrays.push(Array::open(&env, parts, OpenOptions::default()).await?);
+    }
+    let smallest = arrays.iter().map(Array::size).min().expect("there are some");
+    let (base, size) = divide(smallest, spec.cache)?;
+    for (side, array) in arrays.into_iter().enumerate() {
         Log::create(&array, set.label.pool, base).await?;
-        let (sequence, window) = (side as u64, side as u64);
-        let page = Page { sequence, window, replay: 0, cache: spec.cache, current: [true; 2] };
+        let page = Page {
+            sequence: side as u64,
+            window: side as u64,
+            replay: 0,
+            cache: spec.cache,
+            current: std::array::from_fn(|at| at < spec.replicas),
+            generation: 1,
+            lead: side as u64,
+            size,
+            one_log: spec.flush_log == FlushLog::Writer,
+            filling: false,
+        };
         let page = Buf::from_slice(&page.encode(&set.label.pool));
-        for place in SIDES {
-            array.write(page_place(array.size(), place as u64), page.clone(), true).await?;
+        for place in [0, 1] {
+            array.write(page_place(array.size(), place), page.clone(), true).await?;
         }
         array.close().await?;
     }
@@ -217,44 +285,64 @@ pub async fn create<E: Env>(env: &E, drives: &[E::Drive], spec: &Spec) -> Result
 }
 
 impl<E: Env> Alternate<E> {
-    /// Opens a pool. One of the replicas may be missing, or stale: it is lost then.
+    /// Opens a pool. Of the replicas all but one may be missing, or stale: they are lost then. One
+    /// that was being filled is filled again, from the beginning.
     pub async fn open(
         env: &E,
         drives: Vec<E::Drive>,
         options: Options,
     ) -> Result<Alternate<E>, StoreError> {
         let set = Set::open(drives).await?;
-        let width = usize::from(set.label.group);
-        if set.label.scheme != SCHEME_ALTERNATE || 2 * width != set.len() {
+        let width = usize::from(set.label.group).max(1);
+        let count = set.len() / width;
+        let divides = set.len() == width * count && (2..=REPLICAS_MAX).contains(&count);
+        if set.label.scheme != SCHEME_ALTERNATE || !divides {
             return Err(StoreError::NoLabel);
         }
-        let (env, pool) = (PartEnv::new(env.clone()), set.label.pool);
-        let first = recover::find(&env, &pool, set.first(0..width), options.arrays).await?;
-        let second =
-            recover::find(&env, &pool, set.first(width..2 * width), options.arrays).await?;
-        let found = recover::recover([first, second], pool).await?;
-        let Recovered { replicas, writer, sequence, window, base, size, cache, .. } = found;
-        let alive = replicas.each_ref().map(Option::is_some);
-        let grid = replicas.iter().flatten().next().expect("one is there").array.grid();
+        let (world, env, pool) = (env.clone(), PartEnv::new(env.clone()), set.label.pool);
+        let parts = (0..count).map(|side| set.first(side * width..(side + 1) * width));
+        let found = recover::recover(&env, &pool, parts.collect(), options.arrays).await?;
+        let Recovered { right, newest, base, size, .. } = found;
         let seen = Seen {
             replayed_entries: found.replayed,
             copied_bytes: found.copied,
             ..Seen::default()
         };
+        let alive = |side| found.replicas.get(side).is_some_and(Option::is_some);
+        let alive: Each<bool> = std::array::from_fn(alive);
+        // Where one is missing, whatever it says when it comes back was before this.
+        let all = (0..count).all(|side| alive[side] && newest.current[side]);
+        let mut replicas: Vec<_> = found.replicas.into_iter().map(|own| own.map(Rc::new)).collect();
+        let grid = replicas[right].as_ref().expect("it is right").array.grid();
+        let filling = found.filling.map(|(side, replica)| {
+            replicas[side] = Some(Rc::new(replica));
+            Filling { side, at: 0, copied_to: 0 }
+        });
         let inner = Inner {
-            roles: RefCell::new(Roles::new(writer, env.now(), options.t_min)),
+            roles: RefCell::new(Roles::new(right, env.now(), options.t_min)),
+            world,
             env,
-            replicas,
+            set: RefCell::new(set),
+            arrays: options.arrays,
+            replicas: RefCell::new(replicas),
             drives: width,
             by_parity: grid.parity() > 0,
+            flush_log: if newest.one_log { FlushLog::Writer } else { FlushLog::All },
             base,
             size,
             alive: Cell::new(alive),
-            recorded: Cell::new([true; 2]),
-            applied: Cell::new([0; 2]),
-            cache: RefCell::new(Cache::new(cache, grid.parity() > 0)),
-            sequence: Cell::new(sequence),
-            window: Cell::new(window),
+            recorded: Cell::new(if all { alive } else { NOT_RECORDED }),
+            generation: Cell::new(newest.generation),
+            filling: Cell::new(filling),
+            rebuilding: Cell::new(None),
+            applied: Cell::new([0; REPLICAS_MAX]),
+            lead: Cell::new(right),
+            leads: Cell::new(found.leads),
+            flushed: Cell::new(0),
+            electing: Cell::new(false),
+            cache: RefCell::new(Cache::new(newest.cache, grid.parity() > 0)),
+            sequence: Cell::new(found.sequence),
+            window: Cell::new(found.window),
             next_read: Cell::new(0),
             turn: Turn::new(),
             page_turn: Turn::new(),
@@ -262,7 +350,7 @@ impl<E: Env> Alternate<E> {
             seen: RefCell::new(seen),
         };
         let opened = Alternate { inner: Rc::new(inner) };
-        opened.inner.begin(writer).await?;
+        opened.inner.begin(right).await?;
         opened.inner.see(|seen| seen.switches = 0);
         Ok(opened)
     }
@@ -273,12 +361,20 @@ impl<E: Env> Inner<E> {
         note(&mut self.seen.borrow_mut());
     }
 
-    /// The first window. A replica that is lost must be known to be before the log of the other,
-    /// which says where they differ, is emptied.
+    /// Of each replica.
+    fn grid(&self) -> Grid {
+        let whole = self.whole();
+        whole.first().expect("one is always alive").1.array.grid()
+    }
+
+    /// The first window. A replica that is lost must be known to be before the logs of the others,
+    /// which say where they differ, are emptied.
     async fn begin(&self, writer: usize) -> Result<(), StoreError> {
         self.record_losses().await?;
         self.trim(true).await?;
-        let writer = if self.alive.get()[writer] { writer } else { 1 - writer };
+        let alive = self.alive.get();
+        let mut wanted = [writer].into_iter().chain(0..REPLICAS_MAX);
+        let writer = wanted.find(|side| alive[*side]).expect("one is always alive");
         if let Err(error) = self.switch(writer).await {
             self.lose(writer, error)?;
         }
@@ -296,88 +392,6 @@ impl<E: Env> Inner<E> {
         self.see(|seen| seen.cache_waits += u64::from(waited));
         Ok(())
     }
-
-    /// Who is asked first: the one that reads; both in turn while there is nothing to write.
-    fn readers(&self) -> [usize; 2] {
-        let reader = 1 - self.roles.borrow().writer();
-        let turn = self.next_read.replace(1 - self.next_read.get());
-        let first = match self.alive.get() {
-            [true, true] if self.is_idle() => turn,
-            [true, true] => reader,
-            [first, _] => usize::from(!first),
-        };
-        [first, 1 - first]
-    }
-
-    /// Bytes of the replicas. The range is not in the cache: both have it.
-    async fn read_place(&self, offset: u64, len: u64) -> Result<Buf, StoreError> {
-        let mut failed = StoreError::NoLabel;
-        for (tried, side) in self.readers().into_iter().enumerate() {
-            if !self.alive.get()[side] {
-                continue;
-            }
-            let writes = self.roles.borrow().writer() == side;
-            match self.replica(side).array.read(self.base + offset, len).await {
-                Ok(bytes) => {
-                    self.see(|seen| {
-                        seen.writer_reads += u64::from(writes);
-                        seen.reader_reads += u64::from(!writes);
-                        seen.second_reads += tried as u64;
-                    });
-                    return Ok(bytes);
-                }
-                Err(error) => failed = error.into(),
-            }
-        }
-        Err(failed)
-    }
-
-    async fn read(&self, offset: u64, len: u64) -> Result<Buf, StoreError> {
-        // As it is now: what leaves the cache meanwhile is on both replicas, but newer bytes may
-        // come to one of them.
-        let cached = self.cache.borrow().find(offset..offset + len);
-        let mut whole = BufMut::with_len(len as usize);
-        let (mut at, mut gaps) = (offset, Vec::new());
-        for (start, bytes) in &cached {
-            gaps.extend((at < *start).then_some((at, start - at)));
-            at = start + bytes.len() as u64;
-            whole[(start - offset) as usize..(at - offset) as usize].copy_from_slice(bytes);
-        }
-        gaps.extend((at < offset + len).then_some((at, offset + len - at)));
-        self.see(|seen| seen.cache_reads += u64::from(!cached.is_empty()));
-        let reads = gaps.iter().map(|(at, len)| self.read_place(*at, *len));
-        for ((at, len), bytes) in gaps.iter().zip(join_all(reads).await) {
-            let at = (at - offset) as usize;
-            whole[at..at + *len as usize].copy_from_slice(&bytes?);
-        }
-        Ok(whole.freeze())
-    }
-
-    /// The paper's invariant: the cache with either replica is all data.
-    async fn audit(&self, offset: u64, len: u64) -> Vec<String> {
-        let mut wrong = self.cache.borrow().audit();
-        let cached = self.cache.borrow().find(offset..offset + len);
-        let mut views: Vec<Vec<u8>> = Vec::new();
-        for (_, replica) in self.living() {
-            let own = replica.array.disagreeing(self.base + offset, len).await;
-            wrong.extend(own.iter().map(|stripe| format!("stripe {stripe}: its drives disagree")));
-            // One whose drives fail is lost when it is written to.
-            let Ok(bytes) = replica.array.read(self.base + offset, len).await else { continue };
-            let mut bytes = bytes.to_vec();
-            for (start, own) in &cached {
-                bytes[(start - offset) as usize..][..own.len()].copy_from_slice(own);
-            }
-            views.push(bytes);
-        }
-        if let [first, second] = &views[..] {
-            let pairs = first.iter().zip(second).zip(offset..);
-            let differ = pairs.filter(|((first, second), _)| first != second);
-            if let Some((_, at)) = { differ }.next() {
-                wrong.push(format!("the replicas differ at {at}, beside what is in the cache"));
-            }
-        }
-        wrong
-    }
 }
 
 impl<E: Env> Store for Alternate<E> {
@@ -386,8 +400,7 @@ impl<E: Env> Store for Alternate<E> {
     }
 
     fn unit(&self) -> u64 {
-        let (_, replica) = self.inner.living().next().expect("one is always alive");
-        replica.array.grid().stripe_bytes()
+        self.inner.grid().stripe_bytes()
     }
 
     async fn read(&self, offset: u64, len: u64) -> Result<Buf, StoreError> {
@@ -413,8 +426,8 @@ impl<E: Env> Store for Alternate<E> {
     async fn close(&self) -> Result<(), StoreError> {
         while self.inner.turn(true).await? != Turned::Rest {}
         self.inner.trim(true).await?;
-        for side in SIDES.into_iter().filter(|side| self.inner.alive.get()[*side]) {
-            if let Err(error) = self.inner.replica(side).array.clone().close().await {
+        for (side, replica) in self.inner.living() {
+            if let Err(error) = replica.array.clone().close().await {
                 self.inner.lose(side, error.into())?;
             }
         }
@@ -422,12 +435,16 @@ impl<E: Env> Store for Alternate<E> {
     }
 
     async fn work(&self) -> Result<bool, StoreError> {
-        if self.inner.turn(false).await? == Turned::Worked {
+        let worked = self.inner.turn(false).await? == Turned::Worked;
+        // Not beside the writes of one that is read.
+        let fills = !worked || self.inner.fills_now();
+        let filled = fills && self.inner.fill_some().await?;
+        if worked || filled {
             return Ok(true);
         }
-        let mut worked = false;
-        for side in SIDES.into_iter().filter(|side| self.inner.alive.get()[*side]) {
-            match self.inner.replica(side).array.resync().await {
+        let mut worked = self.inner.rebuild_some().await;
+        for (side, replica) in self.inner.living() {
+            match replica.array.resync().await {
                 Ok(more) => worked |= more,
                 Err(error) => self.inner.lose(side, error.into())?,
             }
@@ -437,13 +454,16 @@ impl<E: Env> Store for Alternate<E> {
     }
 
     fn owed(&self) -> u64 {
-        self.inner.living().map(|(_, replica)| replica.array.owed_stripes().0).sum()
+        self.inner.living().iter().map(|(_, replica)| replica.array.owed_stripes().0).sum()
     }
 
     fn lost(&self) -> Vec<usize> {
         let (inner, width) = (&self.inner, self.inner.drives);
-        let lost = SIDES.into_iter().flat_map(|side| {
-            let own = match inner.alive.get()[side] {
+        let (alive, recorded) = (inner.alive.get(), inner.recorded.get());
+        let sides = 0..inner.replicas.borrow().len();
+        let lost = sides.flat_map(|side| {
+            // One that was filled is not safe before the others say so.
+            let own = match alive[side] && recorded[side] {
                 true => inner.replica(side).array.lost(),
                 false => (0..width).collect(),
             };
@@ -454,13 +474,18 @@ impl<E: Env> Store for Alternate<E> {
 
     fn margin(&self) -> usize {
         // One more than a replica bears ends it.
-        let ends = self.inner.living().map(|(_, replica)| Store::margin(&replica.array) + 1);
+        let whole = self.inner.whole();
+        let ends = whole.iter().map(|(_, replica)| Store::margin(&replica.array) + 1);
         ends.sum::<usize>() - 1
     }
 
     fn shape(&self) -> String {
-        let (_, replica) = self.inner.living().next().expect("one is always alive");
-        format!("two replicas in turn, each {}", replica.array.grid())
+        let count = ["two", "three", "four"][self.inner.replicas.borrow().len() - 2];
+        let log = match self.inner.flush_log {
+            FlushLog::All => "",
+            FlushLog::Writer => ", one log",
+        };
+        format!("{count} replicas in turn, each {}{log}", self.inner.grid())
     }
 
     fn counters(&self) -> Counters {
@@ -480,6 +505,9 @@ impl<E: Env> Store for Alternate<E> {
             ("log_frees", seen.log_frees),
             ("log_full", seen.log_full),
             ("losses", seen.losses),
+            ("leads", seen.leads),
+            ("filled_bytes", seen.filled_bytes),
+            ("fills", seen.fills),
             ("replayed_entries", seen.replayed_entries),
             ("copied_bytes", seen.copied_bytes),
         ]

@@ -31,6 +31,7 @@ use format::{
 };
 use io::{Drive, Env};
 
+use self::alternate::FlushLog;
 use self::steering::Staging;
 use crate::any::AnyStore;
 use crate::store::StoreError;
@@ -188,20 +189,22 @@ pub struct Spec {
     pub width: Option<usize>,
     /// Bytes of a chunk.
     pub chunk: u64,
-    /// Of `hybrid`: drives of the mirrors.
+    /// Of `hybrid`: drives of the mirrors. Of `alternate`: replicas.
     pub split: Option<usize>,
     /// Of `log-mirror` and `steering`: 1 (RAID5) or 2 (RAID6). Of `alternate`, of each replica;
     /// without it none.
     pub parity: Option<usize>,
     /// Of `steering`.
     pub staging: Option<Staging>,
+    /// Of `alternate`.
+    pub flush_log: Option<FlushLog>,
 }
 
 impl Spec {
     pub fn new(name: &str, scheme: Scheme) -> Spec {
         let name = name.to_owned();
-        let chunk = CHUNK_DEFAULT;
-        Spec { name, scheme, width: None, chunk, split: None, parity: None, staging: None }
+        let (chunk, staging, flush_log) = (CHUNK_DEFAULT, None, None);
+        Spec { name, scheme, width: None, chunk, split: None, parity: None, staging, flush_log }
     }
 
     /// The array of a scheme that is one.
@@ -227,8 +230,11 @@ impl Spec {
         if self.parity.is_some() && !parities {
             return refuse("choice of parity", "leave --parity out");
         }
-        if self.split.is_some() && self.scheme != Scheme::Hybrid {
+        if self.split.is_some() && !matches!(self.scheme, Scheme::Hybrid | Alternate) {
             return refuse("tier of mirrors", "leave --mirrors out");
+        }
+        if self.flush_log.is_some() && self.scheme != Alternate {
+            return refuse("log of what is flushed", "leave --flush-log out");
         }
         Ok(())
     }
@@ -285,11 +291,14 @@ impl Spec {
     }
 
     fn alternate<D: Drive>(&self, drives: &[D]) -> alternate::Spec {
-        let half = drives.len() / 2;
-        let replica: u64 = drives[..half].iter().map(|drive| drive.geometry().size).sum();
+        let replicas = self.split.unwrap_or(2);
+        let width = drives.len() / replicas.max(1);
+        let replica: u64 = drives[..width].iter().map(|drive| drive.geometry().size).sum();
         let cache = (replica / CACHE_PART).clamp(alternate::CACHE_MIN, alternate::CACHE);
         let (chunk, parity) = (self.chunk, self.parity.unwrap_or(0));
-        alternate::Spec { chunk, parity, cache, ..alternate::Spec::new(&self.name, half) }
+        let flush_log = self.flush_log.unwrap_or_default();
+        let own = alternate::Spec::new(&self.name, width);
+        alternate::Spec { replicas, chunk, parity, cache, flush_log, ..own }
     }
 
     fn cached_raid5(&self, drives: usize) -> cached_raid5::Spec {

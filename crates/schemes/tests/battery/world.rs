@@ -49,6 +49,14 @@ pub trait Subject: Copy {
     fn was_filling(&self) -> bool {
         false
     }
+
+    /// Beside requests, now and then: what an operator does, with the drives there are.
+    async fn tend(&self, _store: &Self::Store, _drives: Vec<VirtDrive>) {}
+
+    /// Whether a drive that dies may answer again soon.
+    fn hangs(&self) -> bool {
+        false
+    }
 }
 
 /// What a sector may hold: number of the write, 0 before the first.
@@ -160,14 +168,20 @@ impl<S: Subject> World<S> {
 
     /// Clients work until `limit` writes have reached the drives, or are done. True: cut.
     pub fn session(&mut self, limit: u64) -> bool {
+        self.session_until(limit, limit)
+    }
+
+    /// The same, where a drive that dies does so within the first writes, whenever the end comes.
+    pub fn session_until(&mut self, first: u64, limit: u64) -> bool {
         let store = self.env.block_on(self.open()).unwrap_or_else(|error| panic!("open: {error}"));
         let seed = self.rng.next_u64();
         let clients = self.clients(&store, seed);
         let (busy, done) = (self.rng.below(4), Cell::new(false));
         let victim = if self.rng.chance(1, 3) { self.draw_victim() } else { None };
-        let dies_at = self.env.writes_issued() + self.rng.below(limit.max(2));
+        let dies_at = self.env.writes_issued() + self.rng.below(first.max(2));
+        let back_at = dies_at + 1 + first / 8;
         // Between two writes, or some time after one: also between what follows a write.
-        let limit = self.env.writes_issued() + limit;
+        let limit = self.env.writes_issued().saturating_add(limit);
         let late = self.rng.chance(1, 2).then(|| self.rng.below(400_000));
         if late.is_none() {
             self.env.set_write_limit(limit);
@@ -185,6 +199,10 @@ impl<S: Subject> World<S> {
             let due = victim.filter(|_| self.env.writes_issued() >= dies_at && !died.replace(true));
             if let Some(drive) = due {
                 self.disks[drive].set_failed(true);
+            }
+            let back = self.subject.hangs() && self.env.writes_issued() >= back_at;
+            if let Some(drive) = victim.filter(|_| back) {
+                self.disks[drive].set_failed(false);
             }
             if self.env.writes_issued() >= limit && ends.get().is_none() {
                 ends.set(Some(self.env.now().0 + late.unwrap_or(0)));
@@ -217,8 +235,46 @@ impl<S: Subject> World<S> {
         let mut rng = Rng::new(busy);
         while busy > 0 && !done.get() {
             let worked = store.work().await.unwrap_or_else(|error| panic!("work: {error}"));
+            self.subject.tend(store, self.drives()).await;
             let rest = if busy == 1 && worked { 0 } else { rng.below(2_000_000) };
             self.env.sleep_until(self.env.now() + io::Nanos(20_000 + rest)).await;
+        }
+    }
+
+    /// Drives that are gone are there again: the same ones, or others in their places.
+    pub fn restock(&mut self) {
+        for at in 0..self.disks.len() {
+            let gone = std::mem::take(&mut self.unplugged[at]) || self.disks[at].is_failed();
+            self.disks[at].set_failed(false);
+            if gone && self.rng.chance(1, 2) {
+                let (size, align) = (self.subject.drives()[at], self.disks[at].geometry().align);
+                let seed = self.rng.next_u64();
+                self.disks[at] = Disk::new(format!("d{at}"), size, align, seed);
+            }
+        }
+    }
+
+    /// Nobody is there but the operator, for so many pieces of work; then the machine stops.
+    pub fn rest(&mut self, pieces: u64) {
+        let store = self.env.block_on(self.open()).unwrap_or_else(|error| panic!("open: {error}"));
+        let (drives, env) = (self.drives(), self.env.clone());
+        self.env.block_on(async {
+            for _ in 0..pieces {
+                self.subject.tend(&store, drives.clone()).await;
+                store.work().await.unwrap_or_else(|error| panic!("work: {error}"));
+                env.sleep_until(env.now() + io::Nanos::from_millis(1)).await;
+            }
+        });
+        self.env.crash();
+    }
+
+    /// The machine stops while the pool is opened.
+    pub fn cut_opening(&mut self, limit: u64) {
+        self.env.set_write_limit(self.env.writes_issued() + limit);
+        let cut = self.env.run_until(self.open(), || self.env.write_limit_reached()).is_none();
+        self.env.set_write_limit(u64::MAX);
+        if cut {
+            self.die(false);
         }
     }
 

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use io::Geometry;
 use io::uring::UringEnv;
 use schemes::plan::Plan;
+use schemes::scheme::alternate::FlushLog;
 use schemes::scheme::steering::Staging;
 use schemes::scheme::{Scheme, Spec};
 
@@ -50,6 +51,10 @@ pub fn run(args: &Args, scheme: Scheme) -> Outcome<Exit> {
         split: args.mirrors.map(usize::from),
         parity: args.parity.map(usize::from),
         staging: args.staging.map(|staging| staging.0),
+        flush_log: args.flush_log.as_deref().map(|own| match own {
+            "writer" => FlushLog::Writer,
+            _ => FlushLog::All,
+        }),
     };
     let targets = target::resolve(&args.drives)?;
     let env = crate::cli::environment()?;

@@ -4,14 +4,18 @@
 //!    0  magic "STDYALTR" | crc32c of the rest of the page (4) | version (4)
 //!   16  pool uuid (16)
 //!   32  sequence (8) | window (8) | replay (8) | bytes of the cache (8)
-//!   64  which replicas are current, one bit each (8)
+//!   64  which replicas are current, one bit each (8) | generation (8) | lead (8) | flags (8)
+//!   96  bytes of data (8)
 //! ```
-//! Two places, written in turn. Sequences are common to both replicas: the newest page of all knows
-//! who was lost. `window`: the last one in which this replica was written to. `replay`: data in its
-//! log before this position is in place.
+//! Two places, written in turn; of the two the one with the higher sequence counts. The generation
+//! rises whenever a replica is lost or whole again: see [`current`]. `window`: the last one in
+//! which this replica was written to. `replay`: data in its log before this position is in place.
+//! `lead`: of the replicas that are current the one with the highest has all that was flushed, if
+//! flag 0 says that one log is enough. Flag 1: this replica is being filled.
 
 use format::Uuid;
 
+use super::roles::{Each, REPLICAS_MAX};
 use crate::log::record::PAGE;
 
 const MAGIC: &[u8; 8] = b"STDYALTR";
@@ -23,7 +27,22 @@ pub struct Page {
     pub window: u64,
     pub replay: u64,
     pub cache: u64,
-    pub current: [bool; 2],
+    pub current: Each<bool>,
+    pub generation: u64,
+    pub lead: u64,
+    pub size: u64,
+    /// Flushed data is in the log of one replica only.
+    pub one_log: bool,
+    pub filling: bool,
+}
+
+/// Which replicas can be trusted: those that all pages of the highest generation call current.
+/// There may be several that do not agree: a crash can come while they are written, or one replica
+/// was away when the other's was.
+pub fn current(pages: &[Page]) -> Each<bool> {
+    let newest = pages.iter().map(|page| page.generation).max();
+    let newest = || pages.iter().filter(|page| Some(page.generation) == newest);
+    std::array::from_fn(|side| newest().all(|page| page.current[side]))
 }
 
 impl Page {
@@ -37,8 +56,14 @@ impl Page {
         put(40, &self.window.to_le_bytes());
         put(48, &self.replay.to_le_bytes());
         put(56, &self.cache.to_le_bytes());
-        let current = u64::from(self.current[0]) | u64::from(self.current[1]) << 1;
+        let bits = self.current.iter().enumerate();
+        let current = bits.fold(0, |bits, (at, own)| bits | u64::from(*own) << at);
         put(64, &current.to_le_bytes());
+        put(72, &self.generation.to_le_bytes());
+        put(80, &self.lead.to_le_bytes());
+        let flags = u64::from(self.one_log) | u64::from(self.filling) << 1;
+        put(88, &flags.to_le_bytes());
+        put(96, &self.size.to_le_bytes());
         let crc = crc32c::crc32c(&bytes[12..]);
         bytes[8..12].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -50,7 +75,9 @@ impl Page {
         let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));
         let u64_at = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
         let sealed = bytes.starts_with(MAGIC) && u32_at(8) == crc32c::crc32c(&bytes[12..]);
-        if !sealed || u32_at(12) != VERSION || bytes[16..32] != pool.0 || u64_at(64) > 3 {
+        let (current, flags) = (u64_at(64), u64_at(88));
+        let strange = current >> REPLICAS_MAX > 0 || flags >> 2 > 0;
+        if !sealed || u32_at(12) != VERSION || bytes[16..32] != pool.0 || strange {
             return None;
         }
         Some(Page {
@@ -58,7 +85,12 @@ impl Page {
             window: u64_at(40),
             replay: u64_at(48),
             cache: u64_at(56),
-            current: [u64_at(64) & 1 != 0, u64_at(64) & 2 != 0],
+            current: std::array::from_fn(|at| current >> at & 1 != 0),
+            generation: u64_at(72),
+            lead: u64_at(80),
+            size: u64_at(96),
+            one_log: flags & 1 != 0,
+            filling: flags & 2 != 0,
         })
     }
 }
@@ -67,17 +99,48 @@ impl Page {
 mod tests {
     use super::*;
 
+    const PAGE_OF_ONE: Page = Page {
+        sequence: 1,
+        window: 2,
+        replay: 3,
+        cache: 4,
+        current: [true, false, true, false],
+        generation: 5,
+        lead: 6,
+        size: 7,
+        one_log: true,
+        filling: false,
+    };
+
     #[test]
     fn a_page_is_what_it_was_and_any_byte_that_changes_is_noticed() {
         let pool = Uuid([7; 16]);
-        let page = Page { sequence: 1, window: 2, replay: 3, cache: 4, current: [true, false] };
-        let whole = page.encode(&pool);
-        assert_eq!(Page::decode(&pool, &whole), Some(page));
-        assert_eq!(Page::decode(&Uuid([8; 16]), &whole), None);
-        for at in 0..whole.len() {
-            let mut torn = whole;
-            torn[at] ^= 1;
-            assert_eq!(Page::decode(&pool, &torn), None, "byte {at}");
+        for page in [PAGE_OF_ONE, Page { one_log: false, filling: true, ..PAGE_OF_ONE }] {
+            let whole = page.encode(&pool);
+            assert_eq!(Page::decode(&pool, &whole), Some(page));
+            assert_eq!(Page::decode(&Uuid([8; 16]), &whole), None);
+            for at in 0..whole.len() {
+                let mut torn = whole;
+                torn[at] ^= 1;
+                assert_eq!(Page::decode(&pool, &torn), None, "byte {at}");
+            }
         }
+    }
+
+    #[test]
+    fn who_was_away_is_not_believed() {
+        let of = |generation, sides: &[usize]| {
+            let current = std::array::from_fn(|at| sides.contains(&at));
+            Page { generation, current, ..PAGE_OF_ONE }
+        };
+        let both = [true, true, false, false];
+        assert_eq!(current(&[of(4, &[0, 1]), of(4, &[0, 1])]), both);
+        // However many pages the other has written before.
+        let long = Page { sequence: 99, ..of(4, &[0, 1]) };
+        assert_eq!(current(&[long, of(5, &[1])]), [false, true, false, false]);
+        // A crash while it was noted that a third is whole again; then one of the two went alone.
+        assert_eq!(current(&[of(5, &[0, 1, 2]), of(5, &[1])]), [false, true, false, false]);
+        // Each went on without the other: neither.
+        assert_eq!(current(&[of(5, &[0]), of(5, &[1])]), [false; 4]);
     }
 }

@@ -1,13 +1,14 @@
 //! Opening: which replicas can be trusted, what their logs still hold, and where they may differ.
 //!
 //! ```text
-//!   newest page ─► who is stale      each log, in order ─► its own replica
-//!        └─ who was written to last      └─ all ranges in either ─► from the other to that one
+//!   newest pages ─► who is stale     each log, in order ─► its own replica
+//!        └─ who is right                 └─ all ranges in any ─► from who is right to all others
 //!                                              └─ flush ─► logs emptied ─► a new window
 //! ```
-//! The replica that was not being written to is right: all it was told to bring to its place is
-//! there, flushed, and its log has the rest of what was flushed. A crash meanwhile does all of it
-//! again, to the same end.
+//! A replica that was not being written to is right: all it was told to bring to its place is
+//! there, flushed, and its log has the rest of what was flushed. Where one log is enough it is the
+//! one that led: its log also has what its last batch may have left half done. A crash meanwhile
+//! does all of it again, to the same end. One that was being filled is filled from the beginning.
 
 use classical::{Array, ArrayError, OpenOptions};
 use format::Uuid;
@@ -15,21 +16,22 @@ use futures_util::future::join_all;
 use io::{Buf, Env};
 
 use super::cache::{CACHE_MIN, Overlay};
-use super::page::Page;
+use super::page::{Page, current};
 use super::replica::{DATA, EDGE, Inside, RANGES, Replica, decode_ranges, log_bytes, page_place};
-use super::{CACHE_MAX, SIDES, divide};
+use super::roles::Each;
+use super::{CACHE_MAX, divide};
 use crate::log::record::PAGE;
 use crate::log::{Found, Log};
 use crate::part::{Part, PartEnv};
 use crate::store::StoreError;
 
-/// Bytes that are copied from one replica to the other at once.
+/// Bytes that are copied from one replica to the others at once.
 const COPY: u64 = 256 << 10;
 /// Of these copies.
 const COPIES: usize = 8;
 
 /// A replica as it is found.
-pub struct Side<E: Env> {
+struct Side<E: Env> {
     array: Inside<E>,
     page: Page,
     place: u64,
@@ -37,39 +39,40 @@ pub struct Side<E: Env> {
 
 /// What opening made of a pool.
 pub struct Recovered<E: Env> {
-    pub replicas: [Option<Replica<E>>; 2],
+    pub replicas: Vec<Option<Replica<E>>>,
+    /// One that was being filled, if it is there.
+    pub filling: Option<(usize, Replica<E>)>,
+    /// Who was right: the first to write, and the lead.
+    pub right: usize,
+    /// The newest page there is, and the highest numbers on any.
+    pub newest: Page,
     pub sequence: u64,
     pub window: u64,
-    /// Who writes first.
-    pub writer: usize,
+    pub leads: u64,
     /// Where data begins, and how much of it there is.
     pub base: u64,
     pub size: u64,
-    pub cache: u64,
     /// Bytes that were copied.
     pub copied: u64,
     pub replayed: u64,
 }
 
-/// `None`: too few of its drives are there.
-pub async fn find<E: Env>(
+/// An error: too few of its drives are there, or they do not know each other.
+async fn find<E: Env>(
     env: &PartEnv<E>,
     pool: &Uuid,
     drives: Vec<Part<E::Drive>>,
     options: OpenOptions,
-) -> Result<Option<Side<E>>, StoreError> {
-    let array = match Array::open(env, drives, options).await {
-        Ok(array) => array,
-        Err(ArrayError::NoLabel | ArrayError::TooManyLost { .. }) => return Ok(None),
-        Err(error) => return Err(error.into()),
-    };
+) -> Result<Side<E>, StoreError> {
+    let array = Array::open(env, drives, options).await?;
     let mut newest: Option<(Page, u64)> = None;
     for place in [0, 1] {
         let Ok(bytes) = array.read(page_place(array.size(), place), PAGE).await else { continue };
         let page = Page::decode(pool, &bytes).map(|page| (page, place));
         newest = [newest, page].into_iter().flatten().max_by_key(|(page, _)| page.sequence);
     }
-    Ok(newest.map(|(page, place)| Side { array, page, place }))
+    let (page, place) = newest.ok_or(ArrayError::NoLabel)?;
+    Ok(Side { array, page, place })
 }
 
 /// A replica, and what its log told.
@@ -148,86 +151,156 @@ fn merged(mut ranges: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     all.into_iter().flat_map(cut).collect()
 }
 
-/// Who failed: the one that is read from, or the other.
-enum Failed {
-    Source(StoreError),
-    Target(StoreError),
-}
-
+/// Copies the ranges from one replica to the others. An error says which of them failed.
 async fn copy<E: Env>(
-    source: &Replica<E>,
-    target: &Replica<E>,
+    source: (usize, &Replica<E>),
+    targets: &[(usize, &Replica<E>)],
     ranges: &[(u64, u64)],
     base: u64,
-) -> Result<(), Failed> {
+) -> Result<(), (usize, StoreError)> {
     for some in ranges.chunks(COPIES) {
-        let reads = some.iter().map(|(at, len)| source.array.read(base + at, *len));
+        let reads = some.iter().map(|(at, len)| source.1.array.read(base + at, *len));
         let read = join_all(reads).await.into_iter().collect::<Result<Vec<Buf>, _>>();
-        let read = read.map_err(|error| Failed::Source(error.into()))?;
-        let writes = some.iter().zip(read);
-        let writes = writes.map(|((at, _), data)| target.array.write(base + at, data, false));
-        let written = join_all(writes).await.into_iter().collect::<Result<Vec<()>, _>>();
-        written.map_err(|error| Failed::Target(error.into()))?;
+        let read = read.map_err(|error| (source.0, error.into()))?;
+        for (side, target) in targets {
+            let writes = some.iter().zip(&read);
+            let writes =
+                writes.map(|((at, _), data)| target.array.write(base + at, data.clone(), false));
+            let written = join_all(writes).await.into_iter().collect::<Result<(), _>>();
+            written.map_err(|error| (*side, error.into()))?;
+        }
     }
-    target.array.flush().await.map_err(|error| Failed::Target(error.into()))
+    for (side, target) in targets {
+        target.array.flush().await.map_err(|error| (*side, error.into()))?;
+    }
+    Ok(())
 }
 
-/// Makes the replicas agree; their logs are still as they were.
-pub async fn recover<E: Env>(
-    mut sides: [Option<Side<E>>; 2],
-    pool: Uuid,
-) -> Result<Recovered<E>, StoreError> {
-    let pages = || sides.iter().flatten().map(|side| side.page);
-    let newest = pages().max_by_key(|page| page.sequence).ok_or(StoreError::NoLabel)?;
-    let window = pages().map(|page| page.window).max().unwrap_or(0);
-    let sizes = sides.iter().flatten().map(|side| side.array.size());
-    if !(CACHE_MIN..=CACHE_MAX).contains(&newest.cache) {
-        return Err(StoreError::Damaged("the page of a replica".into()));
+/// Who is right of those that are left.
+fn right<E: Env>(replicas: &[Option<Replica<E>>]) -> Option<usize> {
+    let there = replicas.iter().enumerate();
+    let mut pages: Vec<(usize, Page)> =
+        there.filter_map(|(side, own)| Some((side, own.as_ref()?.page()))).collect();
+    if pages.first()?.1.one_log {
+        return pages.iter().max_by_key(|(_, page)| page.lead).map(|(side, _)| *side);
     }
-    let (base, size) = divide(sizes.min().unwrap_or(0), newest.cache)?;
-    let mut read: [Option<Read<E>>; 2] = [None, None];
-    let mut told = [Vec::new(), Vec::new()];
-    let (mut replayed, mut error) = (0, StoreError::NoLabel);
-    for at in SIDES {
-        // What went on without it.
-        let Some(side) = sides[at].take().filter(|_| newest.current[at]) else { continue };
+    // Of those that were not written to last the one that was before.
+    pages.sort_by_key(|(_, page)| page.window);
+    let at = pages.len().saturating_sub(2);
+    Some(pages[at].0)
+}
+
+/// What the replicas were found to be.
+struct Told<E: Env> {
+    replicas: Vec<Option<Replica<E>>>,
+    filling: Option<(usize, Replica<E>)>,
+    /// Where they may differ.
+    ranges: Vec<(u64, u64)>,
+    replayed: u64,
+    /// Why the last one is not there that is not.
+    error: StoreError,
+}
+
+/// Data that the logs have goes to its place, each on its own replica.
+async fn replay_all<E: Env>(
+    sides: Vec<Result<Side<E>, StoreError>>,
+    pool: &Uuid,
+    trusted: &Each<bool>,
+    size: u64,
+) -> Told<E> {
+    let (replicas, ranges, error) = (Vec::new(), Vec::new(), StoreError::NoLabel);
+    let mut told = Told { replicas, filling: None, ranges, replayed: 0, error };
+    for (at, side) in sides.into_iter().enumerate() {
+        told.replicas.push(None);
         let done = async {
-            let own = read_log(side, pool).await?;
-            let (ranges, entries) = own.replay(size).await?;
-            Ok::<_, StoreError>((own, ranges, entries))
+            let side = side?;
+            // The others went on without it.
+            if !trusted[at] && (!side.page.filling || told.filling.is_some()) {
+                return Ok(None);
+            }
+            let own = read_log(side, *pool).await?;
+            let none = (Vec::new(), 0);
+            let (ranges, entries) = if trusted[at] { own.replay(size).await? } else { none };
+            Ok::<_, StoreError>(Some((own.replica, ranges, entries)))
         };
         match done.await {
-            Ok((own, ranges, entries)) => {
-                (read[at], told[at]) = (Some(own), ranges);
-                replayed += entries;
+            Ok(None) => {}
+            Ok(Some((replica, ..))) if !trusted[at] => told.filling = Some((at, replica)),
+            Ok(Some((replica, ranges, entries))) => {
+                told.replicas[at] = Some(replica);
+                told.ranges.extend(ranges);
+                told.replayed += entries;
             }
-            Err(failed) => error = failed,
+            Err(failed) => told.error = failed,
         }
     }
-    let mut replicas = read.map(|read| read.map(|read| read.replica));
-    let writer = usize::from(match &replicas {
-        [Some(first), Some(second)] => second.page().window > first.page().window,
-        [first, _] => first.is_none(),
-    });
-    let mut copied = 0;
-    if let [Some(_), Some(_)] = &replicas {
-        let ranges = merged(told.concat());
-        let [source, target] = [1 - writer, writer].map(|at| replicas[at].as_ref());
-        let (source, target) = source.zip(target).expect("both are there");
-        match copy(source, target, &ranges, base).await {
-            Ok(()) => copied = ranges.iter().map(|(_, len)| len).sum(),
-            // What the writer's log says is there, and the rest old or new.
-            Err(Failed::Source(failed)) => (replicas[1 - writer], error) = (None, failed),
-            Err(Failed::Target(failed)) => (replicas[writer], error) = (None, failed),
+    told
+}
+
+/// Makes the replicas agree. Says who was right, and how many bytes were copied.
+async fn agree<E: Env>(told: &mut Told<E>, base: u64) -> Option<(usize, u64)> {
+    let ranges = merged(std::mem::take(&mut told.ranges));
+    loop {
+        let right = right(&told.replicas)?;
+        let there = told.replicas.iter().enumerate();
+        let there = there.filter_map(|(side, own)| own.as_ref().map(|own| (side, own)));
+        let (source, targets): (Vec<_>, Vec<_>) = there.partition(|(side, _)| *side == right);
+        if targets.is_empty() {
+            return Some((right, 0));
+        }
+        match copy(source[0], &targets, &ranges, base).await {
+            Ok(()) => return Some((right, ranges.iter().map(|(_, len)| len).sum())),
+            // Of two: what the log of the other one says is there, and the rest is old or new.
+            Err((side, failed)) => (told.replicas[side], told.error) = (None, failed),
         }
     }
-    let writer = match &replicas {
-        [None, None] => return Err(error),
-        [Some(_), Some(_)] => 1 - writer,
-        [first, _] => usize::from(first.is_none()),
+}
+
+/// Finds the replicas on their drives, and makes them agree; their logs are still as they were.
+pub async fn recover<E: Env>(
+    env: &PartEnv<E>,
+    pool: &Uuid,
+    drives: Vec<Vec<Part<E::Drive>>>,
+    options: OpenOptions,
+) -> Result<Recovered<E>, StoreError> {
+    let mut sides = Vec::new();
+    for own in drives {
+        sides.push(find(env, pool, own, options).await);
+    }
+    let pages: Vec<Page> = sides.iter().flatten().map(|side| side.page).collect();
+    let sizes = sides.iter().flatten().map(|side| side.array.size()).min().unwrap_or(0);
+    let Some(newest) = pages.iter().max_by_key(|page| (page.generation, page.sequence)) else {
+        return Err(sides.into_iter().find_map(Result::err).unwrap_or(StoreError::NoLabel));
     };
-    let (sequence, cache) = (newest.sequence, newest.cache);
-    Ok(Recovered { replicas, sequence, window, writer, base, size, cache, copied, replayed })
+    let damaged = || StoreError::Damaged("the page of a replica".into());
+    if !(CACHE_MIN..=CACHE_MAX).contains(&newest.cache) {
+        return Err(damaged());
+    }
+    let (base, most) = divide(sizes, newest.cache)?;
+    if newest.size > most {
+        return Err(damaged());
+    }
+    let trusted = current(&pages);
+    if !trusted.contains(&true) {
+        let what = "each replica went on without the other".into();
+        return Err(StoreError::Shape { what, hint: "leave the drives of one of them out" });
+    }
+    let mut told = replay_all(sides, pool, &trusted, newest.size).await;
+    let Some((right, copied)) = agree(&mut told, base).await else { return Err(told.error) };
+    let highest = |of: fn(&Page) -> u64| pages.iter().map(of).max().unwrap_or(0);
+    Ok(Recovered {
+        replicas: told.replicas,
+        filling: told.filling,
+        right,
+        newest: *newest,
+        sequence: highest(|page| page.sequence),
+        window: highest(|page| page.window),
+        leads: highest(|page| page.lead),
+        base,
+        size: newest.size,
+        copied,
+        replayed: told.replayed,
+    })
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //!   array   [ log: anchors, records ... | data ...................... | page | page ]
 //! ```
 //! The log holds data that was flushed and is not in place yet, and before something is brought to
-//! its place the ranges that change: until the other replica has it, too, they may differ there.
+//! its place the ranges that change: until all others have it, too, they may differ there.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -117,6 +117,13 @@ impl<E: Env> Replica<E> {
 
     pub fn page(&self) -> Page {
         self.state.borrow().page
+    }
+
+    /// Whether every entry up to here survives a crash of this replica. Not while it is noted where
+    /// replay begins.
+    pub async fn has(&self, to: u64) -> bool {
+        let _turn = self.log_turn.lock().await;
+        self.state.borrow().logged >= to
     }
 
     /// Durable when this returns. One at a time.

@@ -1,18 +1,17 @@
 //! Carrying out what `roles` decides: batches from the cache to the replica that writes, changes of
-//! roles, and the loss of a replica.
+//! roles; and the log of what is flushed.
 //!
 //! ```text
 //!   ranges of the batch in the log, durable ─► in place ─► flush ─► page: where replay begins
 //!                                                                      └─► it counts as applied
 //! ```
 
-use futures_util::future::join;
+use futures_util::future::join_all;
 use io::{Env, Nanos};
 
-use super::page::Page;
-use super::replica::{BATCH_MAX, Replica};
+use super::replica::BATCH_MAX;
 use super::roles::{Facts, Step};
-use super::{Inner, SIDES};
+use super::{FlushLog, Inner};
 use crate::log::record::PAGE;
 use crate::store::StoreError;
 
@@ -39,71 +38,21 @@ fn whole_pages(pieces: &[(u64, io::Buf)]) -> Vec<(u64, u64)> {
 }
 
 impl<E: Env> Inner<E> {
-    pub fn living(&self) -> impl Iterator<Item = (usize, &Replica<E>)> {
-        let there = SIDES.into_iter().filter(|side| self.alive.get()[*side]);
-        there.map(|side| (side, self.replica(side)))
-    }
-
-    pub fn replica(&self, side: usize) -> &Replica<E> {
-        self.replicas[side].as_ref().expect("one that was never there is not alive")
-    }
-
-    /// A replica could not do what it was told. An error if it was the last.
-    pub fn lose(&self, side: usize, error: StoreError) -> Result<(), StoreError> {
-        let mut alive = self.alive.get();
-        if !alive[1 - side] {
-            return Err(error);
-        }
-        if alive[side] {
-            alive[side] = false;
-            self.alive.set(alive);
-            self.see(|seen| seen.losses += 1);
-        }
-        Ok(())
-    }
-
-    /// Nothing that a lost replica lacks is answered before the other says, durably, that it must
-    /// not be trusted any more.
-    pub async fn record_losses(&self) -> Result<(), StoreError> {
-        while self.recorded.get() != self.alive.get() {
-            let _turn = self.page_turn.lock().await;
-            let alive = self.alive.get();
-            if self.recorded.get() == alive {
-                break;
-            }
-            let side = usize::from(!alive[0]);
-            self.write_page(side, |_| ()).await?;
-        }
-        Ok(())
-    }
-
-    /// The turn for pages is held.
-    async fn write_page(&self, side: usize, how: impl FnOnce(&mut Page)) -> Result<(), StoreError> {
-        let sequence = self.sequence.get() + 1;
-        self.sequence.set(sequence);
-        let alive = self.alive.get();
-        let mut page = Page { sequence, current: alive, ..self.replica(side).page() };
-        how(&mut page);
-        self.replica(side).write_page(page).await?;
-        let told = alive[side] && alive != [true; 2];
-        self.recorded.set(if told { alive } else { self.recorded.get() });
-        Ok(())
-    }
-
     fn facts(&self, closing: bool) -> Facts {
         Facts {
             now: self.env.now(),
             newest: self.cache.borrow().newest(),
             applied: self.applied.get(),
-            alive: self.alive.get(),
+            there: self.there(),
             closing,
         }
     }
 
     /// Nobody has anything to write.
     pub fn is_idle(&self) -> bool {
-        let (applied, newest) = (self.applied.get(), self.cache.borrow().newest());
-        applied == [newest; 2]
+        let newest = self.cache.borrow().newest();
+        let applied = self.applied.get();
+        self.living().iter().all(|(side, _)| applied[*side] == newest)
     }
 
     /// One step of what is to be written.
@@ -132,8 +81,8 @@ impl<E: Env> Inner<E> {
         Ok(done)
     }
 
-    /// The other replica writes from now on; it says so before it does, because after a crash the
-    /// one that read is right where they differ.
+    /// Another replica writes from now on; it says so before it does, because after a crash one
+    /// that read is right where they differ.
     pub async fn switch(&self, side: usize) -> Result<(), StoreError> {
         let last = self.window.get() + 1;
         self.window.set(last);
@@ -175,12 +124,13 @@ impl<E: Env> Inner<E> {
         Ok(())
     }
 
-    /// What all living replicas have leaves the cache, and the logs.
+    /// What all replicas have leaves the cache, and the logs.
     pub async fn trim(&self, all: bool) -> Result<(), StoreError> {
-        let to = self.living().map(|(side, _)| self.applied.get()[side]).min();
+        let living = self.living();
+        let to = living.iter().map(|(side, _)| self.applied.get()[*side]).min();
         let to = to.expect("one is always alive");
         self.cache.borrow_mut().drop_to(to);
-        for (side, replica) in self.living() {
+        for (side, replica) in living {
             match replica.free(to, all).await {
                 Ok(freed) => self.see(|seen| seen.log_frees += u64::from(freed)),
                 Err(error) => self.lose(side, error)?,
@@ -190,7 +140,7 @@ impl<E: Env> Inner<E> {
     }
 
     /// True: every entry up to here that is not in place is in the log of this replica.
-    async fn log_side(&self, side: usize, to: u64) -> Result<bool, StoreError> {
+    pub async fn log_side(&self, side: usize, to: u64) -> Result<bool, StoreError> {
         let entries = |after: u64| {
             let cache = self.cache.borrow();
             cache.entries(after, to).cloned().collect::<Vec<_>>()
@@ -202,24 +152,36 @@ impl<E: Env> Inner<E> {
 
     /// On this replica everything up to here survives a crash, in the log or in place.
     async fn make_durable_on(&self, side: usize, to: u64) -> Result<(), StoreError> {
-        while self.alive.get()[side] {
+        while self.there()[side] {
             match self.log_side(side, to).await {
                 Ok(true) => return Ok(()),
                 // What is brought to its place needs no room in the log.
-                Ok(false) => {
-                    self.see(|seen| seen.log_full += 1);
-                    self.turn_or_wait().await?;
-                }
+                Ok(false) => self.make_room().await?,
                 Err(error) => self.lose(side, error)?,
             }
         }
         Ok(())
     }
 
-    /// On all living replicas.
+    async fn make_room(&self) -> Result<(), StoreError> {
+        self.see(|seen| seen.log_full += 1);
+        self.turn_or_wait().await
+    }
+
+    /// On all replicas, or on the one that leads.
     pub async fn make_durable(&self, to: u64) -> Result<(), StoreError> {
-        let (one, other) = join(self.make_durable_on(0, to), self.make_durable_on(1, to)).await;
-        one.and(other)?;
+        match self.flush_log {
+            FlushLog::All => {
+                let living = self.living();
+                let logs = living.iter().map(|(side, _)| self.make_durable_on(*side, to));
+                join_all(logs).await.into_iter().collect::<Result<(), _>>()?;
+            }
+            FlushLog::Writer => {
+                while !self.lead_up_to(to).await? {
+                    self.make_room().await?;
+                }
+            }
+        }
         self.record_losses().await
     }
 

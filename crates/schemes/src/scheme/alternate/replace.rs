@@ -1,0 +1,235 @@
+//! A lost replica comes back: the same drives after a hang, or others in their places.
+//!
+//! ```text
+//!   0 ....... at .................. size
+//!   [ filled | not yet             ]        a piece: bytes of one that reads, with what is cached
+//!        ▲            ▲
+//!        └────────────┴─ batches, in its windows: it has its turns from the beginning
+//! ```
+//! All of it is copied, whatever was on the drives. A piece has what was newest when it was copied,
+//! batches bring everything since some time before: in the order of the writes, so that the last
+//! word on each byte is the newest. No log tells where a copied piece is newer than what batches
+//! have brought, so the replica counts as lost until these have caught up with the last piece. A
+//! crash before means to begin again.
+
+use std::rc::Rc;
+
+use classical::{Array, CreateSpec};
+use format::Superblock;
+use io::{Buf, BufMut, Drive, Env};
+
+use super::members::NOT_RECORDED;
+use super::page::Page;
+use super::replica::{Replica, log_bytes, page_place};
+use super::{Alternate, Inner};
+use crate::log::Log;
+use crate::part::Part;
+use crate::store::{Store, StoreError};
+
+/// Bytes of a piece: nobody brings anything to its place meanwhile.
+const PIECE: u64 = 512 << 10;
+/// Epochs of a log before the replica is made anew: each opening takes one.
+const EPOCHS: u32 = 32;
+
+/// A replica on its way back.
+#[derive(Clone, Copy, Debug)]
+pub struct Filling {
+    pub side: usize,
+    /// Everything before has been copied.
+    pub at: u64,
+    /// Newest entry that any piece may have.
+    pub copied_to: u64,
+}
+
+impl<E: Env> Alternate<E> {
+    /// Gives the place of a lost drive to a new one, or to the same that is back.
+    /// [`Store::work`] fills it: all of its replica, if that is lost as a whole, as soon as all of
+    /// its drives can be written to. An error names one that can't: it is to be replaced, too.
+    pub async fn replace(&self, place: usize, new: E::Drive) -> Result<(), StoreError> {
+        let inner = &*self.inner;
+        let _turn = inner.turn.lock().await;
+        inner.record_losses().await?;
+        let lost = self.lost();
+        let refuse = |hint| {
+            let what = format!("drive {} in place {place}", new.name());
+            Err(StoreError::Shape { what, hint })
+        };
+        if !lost.contains(&place) {
+            return refuse("nothing is lost there");
+        }
+        if inner.filling.get().is_some() || inner.rebuilding.get().is_some() {
+            return refuse("another drive is being filled: wait until that is done");
+        }
+        let (side, width) = (place / inner.drives, inner.drives);
+        let of = side * width..(side + 1) * width;
+        // A request that hangs on one of its drives must not come through after all.
+        let old = inner.replicas.borrow()[side].as_ref().map_or(0, Rc::strong_count);
+        let partly = inner.alive.get()[side];
+        if old > 1 && !partly {
+            return refuse("requests to its replica are still under way: try again later");
+        }
+        let next = inner.set.borrow().with(&inner.world, place, new.clone())?;
+        // Whatever becomes of this: no two labels of one generation differ.
+        inner.set.borrow_mut().label.generation = next.label.generation;
+        let others: Vec<usize> = lost.into_iter().filter(|own| *own != place).collect();
+        next.write_labels_but(&others).await?;
+        let (parts, own) = (next.first(of.clone()), next.first_of(of, place));
+        let label = next.label.clone();
+        *inner.set.borrow_mut() = next;
+        if partly {
+            let own = own.expect("it was just put there");
+            inner.replica(side).array.replace(place % width, own)?;
+            inner.rebuilding.set(Some(place));
+            return Ok(());
+        }
+        if parts.len() < width {
+            return Ok(());
+        }
+        inner.replicas.borrow_mut()[side] = None;
+        // Old pages and records on these drives are of an older generation from now on.
+        inner.recorded.set(NOT_RECORDED);
+        inner.record_losses().await?;
+        let replica = inner.blank(&label, parts).await?;
+        inner.begin_to_fill(side, replica);
+        Ok(())
+    }
+
+    /// Bytes that a replica on its way back has so far.
+    pub fn filled(&self) -> Option<u64> {
+        self.inner.filling.get().map(|filling| filling.at)
+    }
+}
+
+impl<E: Env> Inner<E> {
+    /// A replica with nothing on it, which says so.
+    async fn blank(
+        &self,
+        label: &Superblock,
+        parts: Vec<Part<E::Drive>>,
+    ) -> Result<Replica<E>, StoreError> {
+        let (grid, name) = (self.grid(), label.pool_name.clone());
+        let (redundancy, width, chunk) = (grid.redundancy, self.drives, grid.chunk);
+        let spec = CreateSpec { name, redundancy, width, chunk };
+        classical::array::create(&self.env, &parts, &spec).await?;
+        let array = Array::open(&self.env, parts, self.arrays).await?;
+        let like = self.whole()[0].1.page();
+        let least = log_bytes(like.cache) + self.size;
+        if page_place(array.size(), 1) < least {
+            return Err(StoreError::Small { size: array.size(), least });
+        }
+        let generation = self.generation.get();
+        let epoch = generation << EPOCHS;
+        Log::create_after(&array, label.pool, log_bytes(like.cache), epoch).await?;
+        let sequence = self.sequence.get() + 1;
+        self.sequence.set(sequence);
+        let current = self.recorded.get();
+        let own = Page { sequence, current, generation, filling: true, ..like };
+        let page = Page { window: 0, replay: 0, lead: 0, ..own };
+        let bytes = Buf::from_slice(&page.encode(&label.pool));
+        for place in [0, 1] {
+            array.write(page_place(array.size(), place), bytes.clone(), true).await?;
+        }
+        let log = Log::open(array.clone(), label.pool, |_| ()).await?;
+        Ok(Replica::new(array, log, label.pool, (page, 1)))
+    }
+
+    /// The turn is held: what the cache has of what is not on all that are whole, it keeps.
+    fn begin_to_fill(&self, side: usize, replica: Replica<E>) {
+        let mut applied = self.applied.get();
+        let whole = self.whole();
+        let least = whole.iter().map(|(side, _)| applied[*side]).min();
+        applied[side] = least.expect("one is always alive");
+        self.applied.set(applied);
+        self.replicas.borrow_mut()[side] = Some(Rc::new(replica));
+        let copied_to = self.cache.borrow().newest();
+        self.filling.set(Some(Filling { side, at: 0, copied_to }));
+    }
+
+    /// The replica on its way back is the one that writes: those that read may be copied from.
+    pub fn fills_now(&self) -> bool {
+        self.filling.get().is_some_and(|filling| filling.side == self.roles.borrow().writer())
+    }
+
+    /// One piece for a replica that is on its way back, or its last step. False: there is none, or
+    /// batches have to come first.
+    pub async fn fill_some(&self) -> Result<bool, StoreError> {
+        let _turn = self.turn.lock().await;
+        let Some(filling) = self.filling.get() else { return Ok(false) };
+        let side = filling.side;
+        if filling.at == self.size {
+            return self.end_filling(filling).await;
+        }
+        let len = PIECE.min(self.size - filling.at);
+        let (copied_to, bytes) = match self.newest_bytes(filling.at, len).await {
+            Ok(read) => read,
+            Err(error) => {
+                self.lose(side, StoreError::NoLabel)?;
+                return Err(error);
+            }
+        };
+        let written = self.replica(side).array.write(self.base + filling.at, bytes, false).await;
+        if let Err(error) = written {
+            self.lose(side, error.into())?;
+        }
+        // It may have been lost by a flush.
+        if let Some(Filling { at, .. }) = self.filling.get() {
+            self.filling.set(Some(Filling { side, at: at + len, copied_to }));
+            self.see(|seen| seen.filled_bytes += len);
+        }
+        Ok(true)
+    }
+
+    /// What a replica has, and the newest of the cache, up to which entry. The turn is held:
+    /// nothing comes to its place, and nothing leaves the cache.
+    async fn newest_bytes(&self, offset: u64, len: u64) -> Result<(u64, Buf), StoreError> {
+        let mut failed = StoreError::NoLabel;
+        for (_, replica) in self.readers() {
+            let read = match replica.array.read(self.base + offset, len).await {
+                Ok(read) => read,
+                Err(error) => {
+                    failed = error.into();
+                    continue;
+                }
+            };
+            let cache = self.cache.borrow();
+            let mut bytes = BufMut::from_slice(&read);
+            for (start, own) in cache.find(offset..offset + len) {
+                bytes[(start - offset) as usize..][..own.len()].copy_from_slice(&own);
+            }
+            return Ok((cache.newest(), bytes.freeze()));
+        }
+        Err(failed)
+    }
+
+    async fn end_filling(&self, filling: Filling) -> Result<bool, StoreError> {
+        let Filling { side, copied_to, .. } = filling;
+        if self.applied.get()[side] < copied_to {
+            return Ok(false);
+        }
+        if let Err(error) = self.replica(side).array.flush().await {
+            self.lose(side, error.into())?;
+        }
+        if self.filling.take().is_some() {
+            let mut alive = self.alive.get();
+            alive[side] = true;
+            self.alive.set(alive);
+            self.see(|seen| seen.fills += 1);
+            self.record_losses().await?;
+        }
+        Ok(true)
+    }
+
+    /// Some rows of a drive of a replica that can do without it. False: there is none to fill.
+    pub async fn rebuild_some(&self) -> bool {
+        let Some(place) = self.rebuilding.get() else { return false };
+        let (side, at) = (place / self.drives, place % self.drives);
+        if self.alive.get()[side] {
+            // If it fails the new drive is lost again, or too many others are; requests tell.
+            if self.replica(side).array.rebuild_some(at).await.unwrap_or(false) {
+                return true;
+            }
+        }
+        self.rebuilding.set(None);
+        true
+    }
+}
