@@ -108,7 +108,8 @@ pub fn plan(sizes: &[u64], spec: &CreateSpec) -> Result<Grid, ArrayError> {
     Ok(grid)
 }
 
-/// Makes an array on these drives. What is on them is gone.
+/// Makes an array on these drives. What is on them is gone. On drives that are known to hold
+/// zeroes ([`Drive::holds_zeroes`]) it is in agreement from the start.
 pub async fn create<E: Env>(
     env: &E,
     drives: &[E::Drive],
@@ -121,10 +122,11 @@ pub async fn create<E: Env>(
     let label = label::new_label(&spec.name, &grid, Uuid::from_random(env.unique_id()), &named);
     let members: Vec<_> = drives.iter().map(|drive| Member::new(Some(drive.clone()))).collect();
     // All chunks differ from their parity until they are written together; the first opening makes
-    // them agree.
+    // them agree. Zeroes have a parity of zeroes, and equal copies.
+    let agreed = drives.iter().all(Drive::holds_zeroes);
     let stripes = grid.stripes();
     let regions = stripes.div_ceil(intents::region_stripes(stripes));
-    let page = intents::encode(&label.pool, 0, &vec![true; regions as usize]);
+    let page = intents::encode(&label.pool, 0, &vec![!agreed; regions as usize]);
     for member in &members {
         let at = label.meta.offset + Intents::place(0);
         let _ = member.write(at, Buf::from_slice(&page), Durability::Durable).await;

@@ -56,6 +56,13 @@ pub trait Drive: Clone + 'static {
     /// Tells the drive that the range holds nothing. Reads of it are undefined afterwards.
     /// A drive that can't do this succeeds and does nothing.
     fn discard(&self, offset: u64, len: u64) -> impl Future<Output = Result<(), DriveError>>;
+
+    /// Whoever made this handle knows that the drive holds zeroes wherever nothing was written
+    /// through it: an array that is made on such drives need not be synchronized first. No drive
+    /// can tell, so none does by itself.
+    fn holds_zeroes(&self) -> bool {
+        false
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

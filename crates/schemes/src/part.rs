@@ -33,6 +33,7 @@ pub struct Part<D> {
     /// What was written in a rehearsal, sector by sector.
     rehearsed: Option<Rc<RefCell<BTreeMap<u64, Buf>>>>,
     watch: Option<Watch>,
+    zeroed: bool,
 }
 
 const SECTOR: usize = 512;
@@ -43,7 +44,8 @@ impl<D: Drive> Part<D> {
     pub fn new(drive: D, extent: Extent) -> Part<D> {
         let end = extent.offset.checked_add(extent.len);
         assert!(end.is_some_and(|end| end <= drive.geometry().size), "a part lies on its drive");
-        Part { drive, extent, counters: Rc::default(), rehearsed: None, watch: None }
+        let (counters, zeroed) = (Rc::default(), drive.holds_zeroes());
+        Part { drive, extent, counters, rehearsed: None, watch: None, zeroed }
     }
 
     /// All of a drive.
@@ -60,6 +62,13 @@ impl<D: Drive> Part<D> {
     /// The same drive, whose operations this watch sees.
     pub fn watched(self, watch: Watch) -> Part<D> {
         Part { watch: Some(watch), ..self }
+    }
+
+    /// The same drive, known to hold nothing but zeroes. Arrays that are made on such drives agree
+    /// from the start and are not synchronized: what md calls `--assume-clean`. If it is not true,
+    /// a lost drive's bytes are rebuilt wrong wherever they were never written.
+    pub fn zeroed(self) -> Part<D> {
+        Part { zeroed: true, ..self }
     }
 
     /// Its watch says so; without one it never is.
@@ -161,6 +170,10 @@ impl<D: Drive> Drive for Part<D> {
 
     async fn discard(&self, offset: u64, len: u64) -> Result<(), DriveError> {
         self.drive.discard(self.place(Operation::Discard, offset, len)?, len).await
+    }
+
+    fn holds_zeroes(&self) -> bool {
+        self.zeroed
     }
 }
 

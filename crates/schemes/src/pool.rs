@@ -24,15 +24,26 @@ use crate::watch::{EVERY, Watch};
 /// Remembered for those who ask late; older ones are forgotten.
 pub const EVENTS_MAX: usize = 1024;
 /// Requests within this time: somebody is there.
-const BUSY: Nanos = Nanos::from_millis(10);
+pub const BUSY: Nanos = Nanos::from_millis(10);
 /// Beside requests, background work rests so many times as long as it worked.
 const REST_TIMES: u64 = 4;
 /// Longest rest: work that was slow because a drive was must not stop for minutes.
 const REST_MAX: Nanos = Nanos::from_secs(1);
 /// Without anything to do, it looks again after this long.
-const LOOK: Nanos = Nanos::from_millis(100);
+pub const LOOK: Nanos = Nanos::from_millis(100);
 /// Drives are looked at so often, and what was written is flushed if nobody did.
-const WATCH: Nanos = Nanos::from_secs(1);
+pub const WATCH: Nanos = Nanos::from_secs(1);
+
+/// How long background work rests after a piece of it that took so long. For whoever serves a
+/// store without a pool, too.
+pub fn rest(worked: &Result<bool, StoreError>, took: Nanos, is_busy: bool) -> Nanos {
+    match worked {
+        Ok(true) if is_busy => Nanos(took.0 * REST_TIMES).min(REST_MAX),
+        Ok(true) => Nanos::ZERO,
+        Ok(false) => LOOK,
+        Err(_) => REST_MAX,
+    }
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
@@ -297,12 +308,7 @@ impl<E: Env> Inner<E> {
             let began = self.env.now();
             let worked = self.volumes.store().work().await;
             let took = self.env.now().saturating_sub(began);
-            let rest = match worked {
-                Ok(true) if self.is_busy() => Nanos(took.0 * REST_TIMES).min(REST_MAX),
-                Ok(true) => Nanos::ZERO,
-                Ok(false) => LOOK,
-                Err(_) => REST_MAX,
-            };
+            let rest = rest(&worked, took, self.is_busy());
             self.note_trouble(worked.err());
             if resyncing && self.volumes.store().owed() == 0 {
                 resyncing = false;

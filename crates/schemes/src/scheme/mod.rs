@@ -163,9 +163,9 @@ impl Scheme {
     /// Whether drives can be told to form groups of a width.
     pub fn has_groups(self) -> bool {
         use Scheme::{CachedRaid5, Hybrid, LogRaid, MirrorLog, NRaid5};
-        use Scheme::{Raid10, Raid50, Raid60, Steering};
+        use Scheme::{Raid10, Raid50, Raid60, Steering, ToleRaid};
         matches!(self, Raid10 | Raid50 | Raid60 | NRaid5 | Hybrid | CachedRaid5 | Steering)
-            || matches!(self, MirrorLog | LogRaid)
+            || matches!(self, MirrorLog | LogRaid | ToleRaid)
     }
 }
 
