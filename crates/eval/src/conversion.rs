@@ -12,7 +12,8 @@ use model::presets::Preset;
 
 use crate::array::System;
 use crate::array::fusion::Shape;
-use crate::array::load::{Span, Stream, play};
+use crate::array::load::{Load, Span, Stream, play};
+use crate::array::served::Served;
 use crate::array::stand::Stand;
 use crate::array::tally::Tally;
 use crate::array::traces::{MIX, Trace};
@@ -34,8 +35,8 @@ pub struct Options {
 const VARIANTS: [(&str, System, ConversionPolicy); 4] = [
     ("not converting", System::Fusion, ConversionPolicy::Lazy),
     ("converting", System::Fusion, ConversionPolicy::Eager),
-    ("raid5", System::Raid5, ConversionPolicy::Lazy),
-    ("raid10", System::Raid10, ConversionPolicy::Lazy),
+    ("raid5", System::RAID5, ConversionPolicy::Lazy),
+    ("raid10", System::RAID10, ConversionPolicy::Lazy),
 ];
 
 /// What a run did.
@@ -77,7 +78,7 @@ pub fn run(options: &Options) -> Result<(), String> {
         let mut base = None;
         for (variant, system, conversion) in VARIANTS {
             let stand = if conversion == ConversionPolicy::Eager { &eager } else { &lazy };
-            let run = measure(stand, system, traces, options);
+            let run = measure(stand, system, traces, options)?;
             let p99 = run.latencies.value_at_quantile(0.99);
             // To the first, which does not convert.
             let ratio = base.map_or(1.0, |base: u64| p99 as f64 / base as f64);
@@ -98,11 +99,16 @@ pub fn run(options: &Options) -> Result<(), String> {
     Ok(())
 }
 
-fn measure(stand: &Stand, system: System, traces: &[Trace], options: &Options) -> Run {
-    let world = stand.of(system).wake(options.seed);
+fn measure(
+    stand: &Stand,
+    system: System,
+    traces: &[Trace],
+    options: &Options,
+) -> Result<Run, String> {
+    let world = stand.of(system)?.wake(options.seed);
     let span = Span { warmup: Nanos::ZERO, measured: Nanos::from_secs(options.seconds) };
-    world.env.block_on(async {
-        let opened = system.open(&world).await;
+    Ok(world.env.block_on(async {
+        let opened = stand.open(system, &world).await;
         let part = (opened.array.size() / traces.len() as u64) >> 20 << 20;
         let stream = |(at, trace): (usize, &Trace)| {
             let stream = trace.stream(part * at as u64, part, options.seed + at as u64);
@@ -121,7 +127,7 @@ fn measure(stand: &Stand, system: System, traces: &[Trace], options: &Options) -
         for (_, tally) in &streams[1..] {
             latencies.add(tally.borrow().all()).expect("the same bounds");
         }
-        let bytes = |(stream, _): &(Stream, _)| written(stream, span.measured);
+        let bytes = |(stream, _): &(Stream, _)| stream.written(span);
         Run {
             latencies,
             user_bytes: streams.iter().map(bytes).sum(),
@@ -131,29 +137,17 @@ fn measure(stand: &Stand, system: System, traces: &[Trace], options: &Options) -
                 ..after
             },
             conversions: opened.fusion.as_ref().map_or(0, |f| f.pool.counters().conversions),
-            space: match &opened.fusion {
-                Some(fusion) => space(&fusion.pool.status().space),
-                None if system == System::Raid10 => 2.0,
-                None => raid5_space(options.drives),
+            space: match (&opened.fusion, &opened.served) {
+                (Some(fusion), _) => space(&fusion.pool.status().space),
+                (None, served) => served.as_ref().map_or(1.0, Served::space),
             },
         }
-    })
+    }))
 }
 
 /// Time to convert what is left.
 const SETTLE: Nanos = Nanos::from_secs(5);
 
-/// Bytes that a stream writes in a time.
-fn written(stream: &Stream, length: Nanos) -> u64 {
-    let requests = stream.requests().take_while(|request| request.at < length);
-    requests.filter(|request| !request.read).map(|request| request.len).sum()
-}
-
 fn space(status: &engine::SpaceStatus) -> f64 {
     (status.replicated + status.raid + status.limbo) as f64 / status.used.max(1) as f64
-}
-
-fn raid5_space(drives: usize) -> f64 {
-    let width = if drives < 14 { drives } else { 7 } as f64;
-    width / (width - 1.0)
 }

@@ -4,6 +4,7 @@
 //! runs in virtual time and gives the same figures everywhere.
 
 pub mod array;
+pub mod compare;
 pub mod conversion;
 pub mod detector;
 pub mod engine_speed;

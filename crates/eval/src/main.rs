@@ -9,8 +9,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use eval::{
-    conversion, detector, engine_speed, model_speed, pressure, recovery, space, spikes, tail,
-    thresholds,
+    compare, conversion, detector, engine_speed, model_speed, pressure, recovery, space, spikes,
+    tail, thresholds,
 };
 
 #[derive(Parser)]
@@ -32,6 +32,8 @@ enum Experiment {
     Model(model_speed::Options),
     /// The spike detector against an oracle: precision, recall, reaction time
     Detector(detector::Options),
+    /// Any schemes and systems under one load: latency, write amplification (virtual time)
+    Compare(compare::Options),
     /// Latency with one slow drive in the array, and without (virtual time)
     Tail(tail::Options),
     /// The slowest 1 % with and without redirection, FusionRAID Table 6 (virtual time)
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
             Ok(())
         }
         Experiment::Detector(options) => detector::run(&options).map_err(|e| e.to_string()),
+        Experiment::Compare(options) => compare::run(&options),
         Experiment::Tail(options) => tail::run(&options),
         Experiment::Spikes(options) => spikes::run(&options),
         Experiment::Thresholds(options) => thresholds::run(&options),

@@ -82,14 +82,15 @@ pub fn run(options: &Options) -> Result<(), String> {
 }
 
 fn measure(stand: &Stand, options: &Options, open: bool) -> Tally {
-    let world = stand.of(System::Fusion).wake(options.seed);
+    let rest = stand.of(System::Fusion).expect("a pool has no layout to refuse");
+    let world = rest.wake(options.seed);
     let span = Span {
         warmup: Nanos::from_secs(options.warmup),
         measured: Nanos::from_secs(options.seconds),
     };
     let tally = Rc::new(RefCell::new(Tally::with_series(span.measured)));
     world.env.block_on(async {
-        let opened = System::Fusion.open(&world).await;
+        let opened = stand.open(System::Fusion, &world).await;
         let stream = Stream {
             arrivals: Arrivals::Poisson,
             rate: options.rate,

@@ -17,7 +17,7 @@ use crate::array::traces::{MIX, Trace};
 
 #[derive(clap::Args, Clone, Debug)]
 pub struct Options {
-    /// fusion-nd, fusion-paper, fusion, raid5, raid10
+    /// fusion-nd, fusion-paper, fusion, or any scheme
     #[arg(
         long,
         value_delimiter = ',',
@@ -75,17 +75,17 @@ pub fn run(options: &Options) -> Result<(), String> {
         measured: Nanos::from_secs(options.seconds),
     };
     println!("{drives} drives, aged {preset}, TPC-C + YCSB-A + TF + VD, {} s", options.seconds);
-    let runs: Vec<Run> =
-        options.systems.iter().map(|&system| measure(&stand, system, span, seed)).collect();
+    let runs = options.systems.iter().map(|&system| measure(&stand, system, span, seed));
+    let runs: Vec<Run> = runs.collect::<Result<_, _>>()?;
     tails(&runs);
     runs.iter().for_each(detection);
     Ok(())
 }
 
-pub fn measure(stand: &Stand, system: System, span: Span, seed: u64) -> Run {
-    let world = stand.of(system).wake(seed);
+pub fn measure(stand: &Stand, system: System, span: Span, seed: u64) -> Result<Run, String> {
+    let world = stand.of(system)?.wake(seed);
     world.env.block_on(async {
-        let opened = system.open(&world).await;
+        let opened = stand.open(system, &world).await;
         let part = (opened.array.size() / MIX.len() as u64) >> 20 << 20;
         let stream = |(at, trace): (usize, &Trace)| {
             let stream = trace.stream(part * at as u64, part, seed + at as u64);
@@ -100,7 +100,7 @@ pub fn measure(stand: &Stand, system: System, span: Span, seed: u64) -> Run {
         .await;
         let tallies = streams.into_iter().map(|(_, tally)| tally.take()).collect();
         let counters = opened.fusion.as_ref().map(|fusion| fusion.pool.counters());
-        Run { system, tallies, counters, status: status(), before: before.take(), span }
+        Ok(Run { system, tallies, counters, status: status(), before: before.take(), span })
     })
 }
 

@@ -86,7 +86,8 @@ struct Run {
 }
 
 fn measure(stand: &Stand, handling: SpikeHandling, options: &Options) -> Run {
-    let world: World = stand.of(System::Fusion).wake(options.seed);
+    let rest = stand.of(System::Fusion).expect("a pool has no layout to refuse");
+    let world: World = rest.wake(options.seed);
     let span = Span {
         warmup: Nanos::from_secs(options.warmup),
         measured: Nanos::from_secs(options.seconds),

@@ -23,7 +23,7 @@ fn cell(system: System, kind: Kind, member: Member) -> Cell {
 fn ratios(drives: &Stand, system: System, kind: Kind, member: Member) -> Table {
     let mut table = Table::default();
     for member in [Member::Fine, member] {
-        table.add(&cell(system, kind, member).run(drives));
+        table.add(&cell(system, kind, member).run(drives).expect("a layout"));
     }
     table
 }
@@ -34,17 +34,17 @@ fn the_same_seed_gives_the_same_table() {
     let run = || ratios(&drives, System::Fusion, Kind::Mixed, Member::Delayed(10)).json();
     assert_eq!(run(), run());
     let other = Cell { seed: 2, ..cell(System::Fusion, Kind::Mixed, Member::Fine) };
-    let first = cell(System::Fusion, Kind::Mixed, Member::Fine).run(&drives);
-    assert_ne!(other.run(&drives).latencies, first.latencies);
+    let first = cell(System::Fusion, Kind::Mixed, Member::Fine).run(&drives).expect("a pool");
+    assert_ne!(other.run(&drives).expect("a pool").latencies, first.latencies);
 }
 
 #[test]
 fn an_array_without_detours_shows_that_a_drive_hangs() {
     let drives = drives();
-    for system in [System::Raid5, System::Raid10, System::FusionNd] {
+    for system in [System::RAID5, System::RAID10, System::FusionNd] {
         for kind in [Kind::Read, Kind::Write] {
             // Reads go to the mirror with less to do, which a drive that hangs never is.
-            if (system, kind) == (System::Raid10, Kind::Read) {
+            if (system, kind) == (System::RAID10, Kind::Read) {
                 continue;
             }
             let table = ratios(&drives, system, kind, Member::Hang);
@@ -65,7 +65,7 @@ fn beside(drives: &Stand, kind: Kind, rate: u64) -> Table {
         let warmup = Nanos::from_secs(3);
         let cell = cell(System::Fusion, kind, member);
         let timing = Timing { warmup, ..cell.timing };
-        table.add(&Cell { timing, rate, ..cell }.run(drives));
+        table.add(&Cell { timing, rate, ..cell }.run(drives).expect("a pool"));
     }
     table
 }

@@ -81,10 +81,10 @@ impl Array for Fusion {
         self.volume.size()
     }
 
-    fn read(&self, offset: u64, len: u64) -> Answer<'_> {
+    fn read(&self, offset: u64, len: u64) -> Answer<'_, Vec<Buf>> {
         Box::pin(async move {
             let done = self.volume.read(offset, len as u32).await;
-            done.map(|_| ()).map_err(|error| error.to_string())
+            done.map(|pieces| pieces.into_iter().collect()).map_err(|error| error.to_string())
         })
     }
 

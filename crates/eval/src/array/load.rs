@@ -89,6 +89,30 @@ pub struct Request {
     pub len: u64,
 }
 
+/// What can be played.
+pub trait Load: Clone + 'static {
+    fn requests(&self) -> Box<dyn Iterator<Item = Request>>;
+    fn largest_write(&self) -> u64;
+
+    /// Bytes that it writes in a stretch of time.
+    fn written(&self, span: Span) -> u64 {
+        let end = span.warmup + span.measured;
+        let requests = self.requests().take_while(|request| request.at < end);
+        let counted = requests.filter(|request| request.at >= span.warmup && !request.read);
+        counted.map(|request| request.len).sum()
+    }
+}
+
+impl Load for Stream {
+    fn requests(&self) -> Box<dyn Iterator<Item = Request>> {
+        Box::new(Stream::requests(self))
+    }
+
+    fn largest_write(&self) -> u64 {
+        self.writes.largest()
+    }
+}
+
 impl Stream {
     pub fn requests(&self) -> impl Iterator<Item = Request> + use<> {
         let mut clock = Clock::new(self.arrivals, self.rate, self.seed);
@@ -173,10 +197,10 @@ impl Pending {
 
 /// Plays streams at once, each into its tally, and waits until every request is answered. What
 /// comes in the warm-up is not counted; `begin` is called when it is over.
-pub async fn play(
+pub async fn play<L: Load>(
     world: &World,
     array: &Rc<dyn Array>,
-    streams: &[(Stream, Rc<RefCell<Tally>>)],
+    streams: &[(L, Rc<RefCell<Tally>>)],
     span: Span,
     begin: impl FnOnce(),
 ) {
@@ -211,7 +235,7 @@ impl Player {
     fn new(
         world: &World,
         array: &Rc<dyn Array>,
-        stream: &Stream,
+        load: &impl Load,
         tally: &Rc<RefCell<Tally>>,
     ) -> Player {
         Player {
@@ -219,15 +243,15 @@ impl Player {
             watch: world.watch.clone(),
             array: array.clone(),
             tally: tally.clone(),
-            zeroes: Buf::zeroed(stream.writes.largest() as usize),
+            zeroes: Buf::zeroed(load.largest_write() as usize),
             start: world.env.now(),
             pending: Pending::default(),
         }
     }
 
-    async fn play(&self, stream: &Stream, span: Span) {
+    async fn play(&self, load: &impl Load, span: Span) {
         let end = span.warmup + span.measured;
-        for request in stream.requests().take_while(|request| request.at < end) {
+        for request in load.requests().take_while(|request| request.at < end) {
             self.env.sleep_until(self.start + request.at).await;
             let counted = request.at >= span.warmup;
             self.pending.begin();
@@ -243,7 +267,7 @@ impl Player {
         let begin = self.env.now();
         let Request { read, offset, len, .. } = request;
         let done = match read {
-            true => self.array.read(offset, len).await,
+            true => self.array.read(offset, len).await.map(|_| ()),
             false => self.array.write(offset, self.zeroes.slice(0..len as usize)).await,
         };
         if counted {

@@ -1,19 +1,30 @@
-//! What the systems of an experiment stand on: the same drives, bare and with a pool.
+//! What the systems of an experiment stand on: the same drives, bare, with a pool of the engine's,
+//! and with each scheme.
+
+use std::cell::{OnceCell, RefCell};
+use std::rc::Rc;
 
 use model::presets::Preset;
 use model::ssd::Fill;
+use schemes::scheme::{OpenOptions, Scheme};
 
-use super::System;
 use super::fusion::{Fusion, Shape};
-use super::world::{Rest, Shelf};
+use super::nv::{self, NvRaid};
+use super::served::{Filling, Served, Told};
+use super::world::{Rest, Shelf, World};
+use super::{Array, Opened, System, gc};
 
-/// Drives at rest: bare ones for classical arrays, the same with a pool.
+/// Drives at rest: bare ones, and those that hold what was made on them, each when it is wanted.
+/// Whatever is made on them has a volume of the same part of what it offers, and is filled or not
+/// like the others.
 pub struct Stand {
     pub bare: Rest,
-    pub pooled: Rest,
-    pub regions: Regions,
-    /// Bytes that volumes of the pool can hold.
-    pub usable_bytes: u64,
+    shelf: Shelf,
+    shape: Shape,
+    pooled: OnceCell<(Rc<Rest>, Regions)>,
+    served: RefCell<Vec<(Scheme, Rc<Rest>)>>,
+    /// Of `nv-raid`.
+    pub nvram_bytes: u64,
 }
 
 /// What lies where on a drive of a pool.
@@ -41,17 +52,90 @@ impl Stand {
         shape: &Shape,
         seed: u64,
     ) -> Result<Stand, String> {
-        let shelf = Shelf { preset, fill: Fill::Aged, drive_bytes, drives, seed };
-        let bare = Rest::of(&shelf)?;
-        let world = bare.wake(seed);
-        let plan = world.env.block_on(Fusion::make(&world, shape));
-        let journal_end = (1 << 20) + plan.journal_bytes;
-        let regions = Regions { journal_end, metadata_end: journal_end + plan.metadata_bytes };
-        let usable_bytes = plan.usable_bytes;
-        Ok(Stand { bare, pooled: world.rest(), regions, usable_bytes })
+        Stand::on(Shelf { preset, fill: Fill::Aged, drive_bytes, drives, seed }, shape)
     }
 
-    pub fn of(&self, system: System) -> &Rest {
-        if system.spikes().is_some() { &self.pooled } else { &self.bare }
+    pub fn on(shelf: Shelf, shape: &Shape) -> Result<Stand, String> {
+        Ok(Stand {
+            bare: Rest::of(&shelf)?,
+            shelf,
+            shape: shape.clone(),
+            pooled: OnceCell::new(),
+            served: RefCell::default(),
+            nvram_bytes: shelf.drive_bytes * shelf.drives as u64 / nv::DRIVES_PART,
+        })
+    }
+
+    fn filling(&self) -> Filling {
+        Filling { percent: self.shape.volume_percent, filled: self.shape.filled }
+    }
+
+    fn pooled(&self) -> &(Rc<Rest>, Regions) {
+        self.pooled.get_or_init(|| {
+            let world = self.bare.wake(self.shelf.seed);
+            let plan = world.env.block_on(Fusion::make(&world, &self.shape));
+            let journal_end = (1 << 20) + plan.journal_bytes;
+            let regions = Regions { journal_end, metadata_end: journal_end + plan.metadata_bytes };
+            (Rc::new(world.rest()), regions)
+        })
+    }
+
+    fn served(&self, scheme: Scheme) -> Result<Rc<Rest>, String> {
+        let known = self.served.borrow().iter().find(|(made, _)| *made == scheme).cloned();
+        if let Some((_, rest)) = known {
+            return Ok(rest);
+        }
+        let world = self.bare.wake(self.shelf.seed);
+        world.env.block_on(Served::make(&world, scheme, self.filling()))?;
+        let rest = Rc::new(world.rest());
+        self.served.borrow_mut().push((scheme, rest.clone()));
+        Ok(rest)
+    }
+
+    /// The drives that hold it, at rest. Not every scheme is possible with any number of drives.
+    pub fn of(&self, system: System) -> Result<Rc<Rest>, String> {
+        match system.scheme() {
+            Some(scheme) => self.served(scheme),
+            None => Ok(self.pooled().0.clone()),
+        }
+    }
+
+    /// What lies where on the drives, if that is known.
+    pub fn regions(&self, system: System) -> Option<Regions> {
+        system.spikes().map(|_| self.pooled().1)
+    }
+
+    /// Forgets what was made for a system; it will be made again if it is wanted again.
+    pub fn forget(&self, system: System) {
+        self.served.borrow_mut().retain(|(scheme, _)| Some(*scheme) != system.scheme());
+    }
+
+    /// The array on the drives of a world that was woken from [`Stand::of`] it.
+    pub async fn open(&self, system: System, world: &World) -> Opened {
+        if let Some(spikes) = system.spikes() {
+            let fusion = Rc::new(Fusion::open(world, spikes).await);
+            let array = fusion.clone();
+            return Opened { array, fusion: Some(fusion), served: None, nv: None, looks: None };
+        }
+        let told = match system {
+            System::SteeringOracle => Told::Elsewhere,
+            _ => Told::Watched,
+        };
+        let options = OpenOptions { write_hole: system.write_hole(), ..OpenOptions::default() };
+        let served = Served::open(world, options, told, self.filling()).await;
+        let (mut nv, mut looks) = (None, None);
+        match system {
+            System::SteeringOracle => looks = Some(gc::tell(world, &served)),
+            System::GcGlobal => gc::coordinate(world, served.drives()),
+            System::NvRaid => {
+                nv = Some(NvRaid::over(&world.env, served.clone(), self.nvram_bytes));
+            }
+            _ => {}
+        }
+        let array: Rc<dyn Array> = match &nv {
+            Some(nv) => Rc::new(nv.clone()),
+            None => Rc::new(served.clone()),
+        };
+        Opened { array, fusion: None, served: Some(served), nv, looks }
     }
 }

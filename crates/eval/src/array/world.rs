@@ -89,6 +89,11 @@ impl World {
         self.members.iter().map(|member| member.drive.clone()).collect()
     }
 
+    /// The models of the first so many drives.
+    pub fn ports(&self, drives: usize) -> Vec<ModelPort> {
+        self.members[..drives].iter().map(|member| member.port.clone()).collect()
+    }
+
     /// What can go wrong with a drive.
     pub fn faults(&self, drive: usize) -> &Faults {
         &self.members[drive].faults

@@ -117,21 +117,21 @@ pub struct Outcome {
     /// What the engine counted while it was measured.
     pub counters: Option<Counters>,
     tally: Tally,
-    regions: Regions,
+    regions: Option<Regions>,
 }
 
 impl Cell {
     /// Runs it in a world of its own: the same cell has the same outcome.
-    pub fn run(&self, stand: &Stand) -> Outcome {
-        let world = stand.of(self.system).wake(self.seed);
-        let (tally, counters) = world.env.block_on(self.measure(&world));
+    pub fn run(&self, stand: &Stand) -> Result<Outcome, String> {
+        let world = stand.of(self.system)?.wake(self.seed);
+        let (tally, counters) = world.env.block_on(self.measure(stand, &world));
         let latencies = tally.all();
-        let failed = tally.failed;
-        Outcome { cell: *self, latencies, failed, counters, tally, regions: stand.regions }
+        let (failed, regions) = (tally.failed, stand.regions(self.system));
+        Ok(Outcome { cell: *self, latencies, failed, counters, tally, regions })
     }
 
-    async fn measure(&self, world: &World) -> (Tally, Option<Counters>) {
-        let opened = self.system.open(world).await;
+    async fn measure(&self, stand: &Stand, world: &World) -> (Tally, Option<Counters>) {
+        let opened = stand.open(self.system, world).await;
         if self.kind == Kind::Read {
             // Reads make no garbage. What filling the pool left would be collected sooner or later
             // depending on the slow drive, and compare two moments instead of two arrays.
@@ -194,8 +194,9 @@ impl Outcome {
     pub fn why(&self) -> String {
         let slow = (self.cell.member != Member::Fine).then_some(SLOW_DRIVE);
         let limit = self.nanos(0.999);
+        let region = |at| self.regions.map_or("a place", |regions| regions.name(at));
         let mut text = String::new();
-        for (what, reason) in self.tally.reasons(limit, slow, |at| self.regions.name(at)) {
+        for (what, reason) in self.tally.reasons(limit, slow, region) {
             let mean = |nanos: u64| nanos as f64 / reason.count as f64 / 1e6;
             let _ = writeln!(
                 text,
@@ -250,18 +251,19 @@ pub fn moderate_rate(drives: usize, kind: Kind, bytes: u64) -> u64 {
 /// Requests always under way for each drive when capacity is measured.
 const DEPTH_EACH: usize = 16;
 
-pub fn print_capacity(stand: &Stand, cell: &Cell) {
+pub fn print_capacity(stand: &Stand, cell: &Cell, systems: &[System]) -> Result<(), String> {
     println!("{} drives, {} of {} KiB:", cell.drives, cell.kind, cell.bytes >> 10);
-    for system in [System::Fusion, System::Raid5, System::Raid10] {
-        let world = stand.of(system).wake(cell.seed);
+    for &system in systems {
+        let world = stand.of(system)?.wake(cell.seed);
         let depth = DEPTH_EACH * cell.drives;
         let tally = Rc::new(RefCell::new(Tally::default()));
         world.env.block_on(async {
-            let opened = system.open(&world).await;
+            let opened = stand.open(system, &world).await;
             let stream = cell.stream(opened.array.size());
             closed(&world, &opened.array, (&stream, &tally), depth, cell.timing).await
         });
         let rate = tally.borrow().all().len() as f64 * 1e9 / cell.timing.measured.0 as f64;
         println!("  {system:<14} {rate:>10.0} requests/s, {depth} under way");
     }
+    Ok(())
 }

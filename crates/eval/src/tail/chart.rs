@@ -17,13 +17,19 @@ const BOTTOM: f64 = 26.0;
 /// Above the panels, for the legend.
 const HEAD: f64 = 30.0;
 
-const fn colour(system: System) -> &'static str {
+fn colour(system: System) -> &'static str {
+    /// Of the others, in turn.
+    const MORE: [&str; 6] = ["#009e73", "#cc79a7", "#f0e442", "#8c564b", "#7f3c8d", "#11a579"];
     match system {
         System::Fusion => "#0060a8",
         System::FusionPaper => "#56b4e9",
         System::FusionNd => "#999999",
-        System::Raid5 => "#d55e00",
-        System::Raid10 => "#e69f00",
+        System::RAID5 => "#d55e00",
+        System::RAID10 => "#e69f00",
+        other => {
+            let place = System::all().iter().position(|system| *system == other);
+            MORE[place.unwrap_or(0) % MORE.len()]
+        }
     }
 }
 
@@ -81,16 +87,14 @@ pub fn draw(table: &Table) -> String {
 
 fn legend(svg: &mut String, table: &Table) {
     let mut x = LEFT;
-    for system in System::ALL {
-        if table.rows.iter().any(|row| row.cell.system == system) {
-            let (fill, after) = (colour(system), x + 14.0);
-            let _ = writeln!(
-                svg,
-                "<rect x=\"{x}\" y=\"10\" width=\"10\" height=\"10\" fill=\"{fill}\"/>\
-                 <text x=\"{after}\" y=\"19\">{system}</text>"
-            );
-            x += 110.0;
-        }
+    for system in table.systems() {
+        let (fill, after) = (colour(system), x + 14.0);
+        let _ = writeln!(
+            svg,
+            "<rect x=\"{x}\" y=\"10\" width=\"10\" height=\"10\" fill=\"{fill}\"/>\
+             <text x=\"{after}\" y=\"19\">{system}</text>"
+        );
+        x += 110.0;
     }
     let _ = writeln!(svg, "<text x=\"{x}\" y=\"19\">bar: p99.9, whisker: p99.99</text>");
 }

@@ -37,8 +37,8 @@ pub struct Options {
     /// fine, 1ms, 10ms, 100ms, 10x, hang, hangs
     #[arg(long, value_delimiter = ',', default_values_t = Member::ALL)]
     members: Vec<Member>,
-    /// fusion, fusion-paper, fusion-nd, raid5, raid10
-    #[arg(long, value_delimiter = ',', default_values_t = System::ALL)]
+    /// Any that `eval compare` knows
+    #[arg(long, value_delimiter = ',', default_values_t = System::USUAL)]
     systems: Vec<System>,
     /// Requests come in bursts
     #[arg(long)]
@@ -94,9 +94,10 @@ pub fn run(options: &Options) -> Result<(), String> {
             Stand::new(options.preset, options.preset.sizes().0, drives, &shape, options.seed)?;
         for &kind in &options.kinds {
             for &kib in &options.kib {
+                let cell = options.cell(drives, kind, kib);
                 match options.capacity {
-                    true => cell::print_capacity(&stand, &options.cell(drives, kind, kib)),
-                    false => options.measure(&stand, &options.cell(drives, kind, kib), &mut table),
+                    true => cell::print_capacity(&stand, &cell, &options.systems)?,
+                    false => options.measure(&stand, &cell, &mut table)?,
                 }
             }
         }
@@ -139,17 +140,18 @@ impl Options {
         }
     }
 
-    fn measure(&self, stand: &Stand, cell: &Cell, table: &mut Table) {
+    fn measure(&self, stand: &Stand, cell: &Cell, table: &mut Table) -> Result<(), String> {
         println!("{}", table.heading(cell));
         for &system in &self.systems {
             for &member in &self.members {
-                let outcome = Cell { system, member, ..*cell }.run(stand);
+                let outcome = Cell { system, member, ..*cell }.run(stand)?;
                 println!("{}", table.add(&outcome));
                 if self.why {
                     print!("{}", outcome.why());
                 }
             }
         }
+        Ok(())
     }
 }
 

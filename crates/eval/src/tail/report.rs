@@ -108,6 +108,17 @@ impl Table {
         line
     }
 
+    /// Those that have rows, in their order.
+    pub fn systems(&self) -> Vec<System> {
+        let mut systems: Vec<System> = Vec::new();
+        for row in &self.rows {
+            if !systems.contains(&row.cell.system) {
+                systems.push(row.cell.system);
+            }
+        }
+        systems
+    }
+
     /// The same without a slow drive.
     fn base(&self, cell: &Cell) -> Option<&Row> {
         self.rows.iter().find(|row| {
@@ -123,7 +134,7 @@ impl Table {
         let mut text = format!(
             "with a slow drive against without: p99.9 at most {p999} times, p99.99 at most {p9999}"
         );
-        for system in System::ALL {
+        for system in self.systems() {
             let rows: Vec<&Row> =
                 self.rows.iter().filter(slow).filter(|row| row.cell.system == system).collect();
             if rows.is_empty() {
@@ -184,7 +195,7 @@ impl Table {
                 "arrivals": row.cell.arrivals.to_string(),
                 "rate": row.cell.rate,
                 "seed": row.cell.seed,
-                "system": row.cell.system.name(),
+                "system": row.cell.system.to_string(),
                 "member": row.cell.member.to_string(),
                 "requests": row.requests,
                 "failed": row.failed,

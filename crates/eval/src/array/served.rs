@@ -1,0 +1,293 @@
+//! A scheme over the world's drives, driven as a served pool drives it (`schemes::pool`): its
+//! background work beside requests, flushes nobody asked for, its signal of slow drives. There are
+//! no volumes: requests go to the store itself.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use futures_util::future::join_all;
+use io::sync::Event;
+use io::virt::{VirtDrive, VirtEnv};
+use io::{Buf, Env, Nanos};
+use schemes::any::AnyStore;
+use schemes::part::{Part, PartEnv};
+use schemes::pool;
+use schemes::scheme::{OpenOptions, Scheme};
+use schemes::store::{Counters, Store};
+use schemes::watch::{self, Watch};
+
+use super::layout::lay_out;
+use super::world::World;
+use super::{Answer, Array};
+
+/// How much of a store is used, and whether it is written before anything is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Filling {
+    pub percent: u64,
+    pub filled: bool,
+}
+
+/// How a scheme that steers learns which drives are slow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// By the product's own signal.
+    Watched,
+    /// By somebody else, who calls [`Served::steer`].
+    Elsewhere,
+}
+
+struct Inner {
+    env: VirtEnv,
+    store: AnyStore<PartEnv<VirtEnv>>,
+    parts: Vec<Part<VirtDrive>>,
+    /// Bytes used, and in how many parts of the store they lie, from the beginning of each.
+    size: u64,
+    regions: u64,
+    /// Bytes of the drives for each that the store offers.
+    space: f64,
+    last_request: Cell<Nanos>,
+    last_write: Cell<Option<Nanos>>,
+    stopping: Cell<bool>,
+    /// Tasks that still run.
+    tasks: Cell<usize>,
+    stopped: Event,
+    trouble: RefCell<Option<String>>,
+}
+
+/// A handle on a served scheme; clones name the same.
+#[derive(Clone)]
+pub struct Served {
+    inner: Rc<Inner>,
+}
+
+impl Served {
+    /// Makes the scheme on the world's drives, which hold zeroes so that nothing needs to be
+    /// synchronized, fills what will be used, and closes it.
+    pub async fn make(world: &World, scheme: Scheme, filling: Filling) -> Result<(), String> {
+        let drives = world.drives();
+        let sizes: Vec<u64> = drives.iter().map(|drive| io::Drive::geometry(drive).size).collect();
+        let (spec, used) = lay_out(&world.env, scheme, &sizes).await?;
+        let parts: Vec<_> =
+            drives.into_iter().take(used).map(|drive| Part::whole(drive).zeroed()).collect();
+        let inside = PartEnv::new(world.env.clone());
+        spec.create(&inside, &parts).await.map_err(|error| error.to_string())?;
+        let served = Served::open(world, OpenOptions::default(), Told::Watched, filling).await;
+        assert_eq!(served.inner.store.owed(), 0, "{}: drives of zeroes agree", scheme.name());
+        if filling.filled {
+            served.fill().await;
+        }
+        served.close().await;
+        Ok(())
+    }
+
+    /// What was made on the world's drives.
+    pub async fn open(world: &World, options: OpenOptions, told: Told, filling: Filling) -> Served {
+        let env = world.env.clone();
+        let part = |drive| Part::whole(drive).watched(Watch::new(&env));
+        // Those without a label are spares.
+        let mut parts = Vec::new();
+        for part in world.drives().into_iter().map(part) {
+            if classical::label::read(&part).await.is_some() {
+                parts.push(part);
+            }
+        }
+        let inside = PartEnv::new(env.clone());
+        let store = AnyStore::open(&inside, parts.clone(), options).await.expect("it opens");
+        let step = fill_step(&store);
+        // Of each part that shares no drives with the others.
+        let regions = store.regions();
+        let size = store.size() / regions * filling.percent / 100 / step * step * regions;
+        let raw: u64 = parts.iter().map(|part| io::Drive::geometry(part).size).sum();
+        let inner = Inner {
+            space: raw as f64 / store.size() as f64,
+            store,
+            parts,
+            size,
+            regions,
+            last_request: Cell::new(env.now()),
+            last_write: Cell::new(None),
+            stopping: Cell::new(false),
+            tasks: Cell::new(0),
+            stopped: Event::new(),
+            trouble: RefCell::default(),
+            env,
+        };
+        let served = Served { inner: Rc::new(inner) };
+        served.begin(Inner::background);
+        served.begin(Inner::watch);
+        if told == Told::Watched && served.inner.store.steers() {
+            served.begin(Inner::steer);
+        }
+        served
+    }
+
+    fn begin<F: Future<Output = ()> + 'static>(&self, task: impl FnOnce(Rc<Inner>) -> F) {
+        self.inner.tasks.set(self.inner.tasks.get() + 1);
+        let (inner, task) = (self.inner.clone(), task(self.inner.clone()));
+        self.inner.env.spawn(async move {
+            task.await;
+            inner.tasks.set(inner.tasks.get() - 1);
+            inner.stopped.notify_all();
+        });
+    }
+
+    pub async fn close(&self) {
+        self.inner.stopping.set(true);
+        while self.inner.tasks.get() > 0 {
+            self.inner.stopped.wait().await;
+        }
+        self.inner.store.close().await.expect("it closes");
+    }
+
+    pub fn shape(&self) -> String {
+        self.inner.store.shape()
+    }
+
+    pub fn counters(&self) -> Counters {
+        self.inner.store.counters()
+    }
+
+    pub fn unit(&self) -> u64 {
+        self.inner.store.unit()
+    }
+
+    /// Bytes of the drives for each that it offers.
+    pub fn space(&self) -> f64 {
+        self.inner.space
+    }
+
+    /// Drives it uses: the world's first.
+    pub fn drives(&self) -> usize {
+        self.inner.parts.len()
+    }
+
+    /// Tells the scheme that a drive is slow, or quick again.
+    pub fn steer(&self, drive: usize, slow: bool) {
+        self.inner.store.steer(drive, slow);
+    }
+
+    /// Why background work fails, if it does.
+    pub fn trouble(&self) -> Option<String> {
+        self.inner.trouble.borrow().clone()
+    }
+
+    /// Writes all that will be used in steps of whole stripes, so many at once, and waits until
+    /// nothing is left to do in the background.
+    async fn fill(&self) {
+        const AT_ONCE: u64 = 4;
+        /// A scheme that goes on for so long has always something to do.
+        const QUIET_MAX: Nanos = Nanos::from_secs(120);
+        let inner = &self.inner;
+        let step = fill_step(&inner.store);
+        let zeroes = Buf::zeroed(step as usize);
+        for first in (0..inner.size).step_by((AT_ONCE * step) as usize) {
+            let offsets = (0..AT_ONCE).map(|at| first + at * step).filter(|&at| at < inner.size);
+            let writes = offsets.map(|offset| self.write(offset, zeroes.clone()));
+            for done in join_all(writes).await {
+                done.expect("there is room");
+            }
+        }
+        let until = inner.env.now() + QUIET_MAX;
+        while inner.env.now() < until && inner.store.work().await.expect("it works") {}
+    }
+}
+
+/// Whole stripes, a quarter of a mebibyte at least.
+fn fill_step(store: &impl Store) -> u64 {
+    (256_u64 << 10).next_multiple_of(store.unit())
+}
+
+impl Inner {
+    async fn background(self: Rc<Self>) {
+        while !self.stopping.get() {
+            let began = self.env.now();
+            let worked = self.store.work().await;
+            let now = self.env.now();
+            let is_busy = self.last_request.get() + pool::BUSY > now;
+            let rest = pool::rest(&worked, now.saturating_sub(began), is_busy);
+            if let Err(error) = worked {
+                self.trouble.replace(Some(error.to_string()));
+            }
+            match rest {
+                Nanos::ZERO => self.env.yield_now().await,
+                rest => self.env.sleep_until(now + rest).await,
+            }
+        }
+    }
+
+    /// Flushes what nobody flushes.
+    async fn watch(self: Rc<Self>) {
+        while !self.stopping.get() {
+            self.env.sleep_until(self.env.now() + pool::LOOK).await;
+            let idle = self.last_write.get().is_some_and(|at| at + pool::WATCH <= self.env.now());
+            if idle {
+                self.last_write.set(None);
+                if let Err(error) = self.store.flush().await {
+                    self.trouble.replace(Some(error.to_string()));
+                }
+            }
+        }
+    }
+
+    async fn steer(self: Rc<Self>) {
+        let mut slow = vec![false; self.parts.len()];
+        while !self.stopping.get() {
+            self.env.sleep_until(self.env.now() + watch::EVERY).await;
+            for (at, part) in self.parts.iter().enumerate() {
+                let now = part.is_slow();
+                if now != slow[at] {
+                    slow[at] = now;
+                    self.store.steer(at, now);
+                }
+            }
+        }
+    }
+
+    fn requested(&self) {
+        self.last_request.set(self.env.now());
+    }
+
+    /// Where a range lies in the store: places, and bytes at each.
+    fn places(&self, offset: u64, len: u64) -> Vec<(u64, u64)> {
+        let (used, whole) = (self.size / self.regions, self.store.size() / self.regions);
+        let (mut at, mut places) = (offset, Vec::with_capacity(1));
+        while at < offset + len {
+            let here = (used - at % used).min(offset + len - at);
+            places.push((at / used * whole + at % used, here));
+            at += here;
+        }
+        places
+    }
+}
+
+impl Array for Served {
+    fn size(&self) -> u64 {
+        self.inner.size
+    }
+
+    fn read(&self, offset: u64, len: u64) -> Answer<'_, Vec<Buf>> {
+        Box::pin(async move {
+            self.inner.requested();
+            let places = self.inner.places(offset, len);
+            let reads = places.iter().map(|&(at, len)| self.inner.store.read(at, len));
+            let done: Result<Vec<Buf>, _> = join_all(reads).await.into_iter().collect();
+            done.map_err(|error| error.to_string())
+        })
+    }
+
+    fn write(&self, offset: u64, data: Buf) -> Answer<'_> {
+        Box::pin(async move {
+            self.inner.requested();
+            self.inner.last_write.set(Some(self.inner.env.now()));
+            let mut from = 0;
+            let places = self.inner.places(offset, data.len() as u64);
+            let writes = places.into_iter().map(|(at, len)| {
+                let part = data.slice(from..from + len as usize);
+                from += len as usize;
+                self.inner.store.write(at, part, false)
+            });
+            let done: Result<Vec<()>, _> = join_all(writes).await.into_iter().collect();
+            done.map(|_| ()).map_err(|error| error.to_string())
+        })
+    }
+}

@@ -1,0 +1,73 @@
+//! `eval compare`: every system runs in it, twice alike, and those that coordinate do.
+
+use clap::Parser;
+use eval::array::System;
+use eval::compare::{Options, Outcome, Table};
+use model::ssd::Fill;
+
+#[derive(Parser)]
+struct Arguments {
+    #[command(flatten)]
+    options: Options,
+}
+
+fn options(arguments: &[&str]) -> Options {
+    let given = ["compare"].iter().chain(arguments);
+    Arguments::parse_from(given).options
+}
+
+fn run(options: &Options, fill: Fill) -> Vec<Outcome> {
+    let stand = options.stand(fill).expect("drives");
+    let each = options.systems.iter().map(|&system| {
+        let outcome = options.measure(&stand, system, None).expect("a layout");
+        stand.forget(system);
+        outcome
+    });
+    each.collect()
+}
+
+#[test]
+fn every_system_runs_and_loses_no_request() {
+    let short = "--fill-percent 4 --rate 1000 --seconds 1 --warmup 1 --nvram-mib 16";
+    let options = options(&short.split(' ').collect::<Vec<_>>());
+    assert!(options.systems.len() > 20, "all of them");
+    let mut requests = None;
+    for outcome in run(&options, Fill::Fresh) {
+        let system = outcome.system;
+        assert_eq!((outcome.failed, &outcome.trouble), (0, &None), "{system}");
+        let seen = (outcome.reads.len(), outcome.writes.len());
+        // The same for all, though their sizes differ.
+        assert_eq!(*requests.get_or_insert(seen), seen, "{system}");
+        assert!(outcome.drives.host_write_bytes > 0 && outcome.user_bytes > 0, "{system}");
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_figures() {
+    let short = "--systems raid5,steering,fusion --fill-percent 4 --seconds 1 --warmup 1";
+    let arguments: Vec<&str> = short.split(' ').collect();
+    let figures = |seed: &str| {
+        let options = options(&[&arguments[..], &["--seed", seed]].concat());
+        let mut table = Table::default();
+        run(&options, Fill::Aged).into_iter().for_each(|outcome| {
+            table.add(outcome);
+        });
+        table.json(&options)
+    };
+    let first = figures("1");
+    assert_eq!(first, figures("1"));
+    assert_ne!(first, figures("2"));
+}
+
+/// Wu et al., Figure 7 (b): coordinated, drives collect far more often.
+#[test]
+fn drives_that_collect_together_collect_more_often() {
+    let load = "--systems gc-local,gc-global,raid5 --fill-percent 4 --seconds 3 --warmup 1";
+    let outcomes = run(&options(&load.split(' ').collect::<Vec<_>>()), Fill::Aged);
+    let collections = |at: usize| outcomes[at].drives.collections;
+    assert!(collections(0) > 0, "the load makes drives collect");
+    assert!(collections(1) >= 2 * collections(0), "{} {}", collections(1), collections(0));
+    // LGC is RAID5 as it is.
+    assert_eq!(outcomes[0].system, System::GcLocal);
+    assert_eq!(outcomes[0].latencies, outcomes[2].latencies);
+}
