@@ -32,11 +32,16 @@ async fn read(array: &dyn Array, offset: u64, len: u64) -> Vec<u8> {
     pieces.iter().flat_map(|piece| piece.iter().copied()).collect()
 }
 
-/// Writes at random places, over one another, beside background work and flushing, against a plain
-/// row of bytes.
+/// Writes everything, then at random places, over one another, beside background work, against a
+/// plain row of bytes. What nobody wrote may be anything: the product's volumes lie there.
 async fn read_back(array: &dyn Array, span: u64, name: &str) {
     let mut rng = Rng::new(7);
-    let mut row = vec![0u8; span as usize];
+    let mut row = Vec::new();
+    for offset in (0..span).step_by(MIB as usize) {
+        let data = bytes(&mut rng, MIB);
+        row.extend_from_slice(&data);
+        array.write(offset, data).await.unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
     for round in 0..240 {
         let len = (1 + rng.below(64)) * 4 * KIB;
         let offset = rng.below((span - len) / 512 + 1) * 512;

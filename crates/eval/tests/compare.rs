@@ -59,15 +59,13 @@ fn the_same_seed_gives_the_same_figures() {
     assert_ne!(first, figures("2"));
 }
 
-/// Wu et al., Figure 7 (b): coordinated, drives collect far more often.
+/// LGC is RAID5 as it is; GGC is not.
 #[test]
-fn drives_that_collect_together_collect_more_often() {
-    let load = "--systems gc-local,gc-global,raid5 --fill-percent 4 --seconds 3 --warmup 1";
+fn local_collection_is_raid5_as_it_is() {
+    let load = "--systems gc-local,raid5,gc-global --fill-percent 4 --seconds 2 --warmup 1";
     let outcomes = run(&options(&load.split(' ').collect::<Vec<_>>()), Fill::Aged);
-    let collections = |at: usize| outcomes[at].drives.collections;
-    assert!(collections(0) > 0, "the load makes drives collect");
-    assert!(collections(1) >= 2 * collections(0), "{} {}", collections(1), collections(0));
-    // LGC is RAID5 as it is.
     assert_eq!(outcomes[0].system, System::GcLocal);
-    assert_eq!(outcomes[0].latencies, outcomes[2].latencies);
+    assert!(outcomes[0].drives.collections > 0, "the load makes drives collect");
+    assert_eq!(outcomes[0].latencies, outcomes[1].latencies);
+    assert_ne!(outcomes[0].latencies, outcomes[2].latencies);
 }
