@@ -40,8 +40,6 @@ pub enum Bug {
     TrustUnrestored,
     /// Such a drive keeps what a conversion left out that began without it (world 900146).
     RestorePastConversions,
-    /// The labels call it whole while what it was given is in its cache.
-    RestoredUnflushed,
 }
 
 #[cfg(not(feature = "planted"))]

@@ -200,9 +200,7 @@ impl<E: Env> Shard<E> {
 
     /// Everything is there: durably, before the labels say so.
     async fn end_restoring(&self, drive: DriveIndex) -> Result<(), RequestError> {
-        if !planted::is(Bug::RestoredUnflushed) {
-            self.flush().await?;
-        }
+        self.flush().await?;
         if !self.goes_on(drive) {
             return Ok(());
         }

@@ -36,9 +36,8 @@ fn noticed(bug: Bug, seed: u64) -> Option<Failure> {
 }
 
 fn first_seed(bug: Bug) -> u64 {
-    use Bug::{RestorePastConversions, RestoredUnflushed, TrustUnrestored};
     match bug {
-        TrustUnrestored | RestorePastConversions | RestoredUnflushed => FIRST_RETURN,
+        Bug::TrustUnrestored | Bug::RestorePastConversions => FIRST_RETURN,
         _ => FIRST_SEED,
     }
 }
@@ -81,5 +80,4 @@ bugs! {
     a_flush_that_covers_too_much: SettleLate,
     an_empty_drive_that_is_read: TrustUnrestored,
     parity_that_a_conversion_left_out: RestorePastConversions,
-    a_drive_called_whole_too_early: RestoredUnflushed,
 }

@@ -58,6 +58,7 @@ fn the_data_is_there_whatever_sits_out_or_is_failed() {
 }
 
 /// Waits until all drives are in use again; a bounded while.
+#[expect(clippy::disallowed_methods, reason = "a test has a thread of its own")]
 fn until_whole(scratch: &Scratch) {
     for _ in 0..600 {
         let status = scratch.run(&["status", "--json"]).json();

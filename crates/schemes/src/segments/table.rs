@@ -300,6 +300,23 @@ mod tests {
         }
     }
 
+    fn put_or_relocate(
+        table: &mut Table,
+        oracle: &mut Oracle,
+        block: u32,
+        place: Place,
+        moves: bool,
+    ) {
+        let from = oracle.blocks.insert(block, place);
+        if let Some(from) = from.filter(|_| moves) {
+            assert!(table.relocate(block, from, place));
+        } else {
+            table.put(block, place);
+            // What was found before may not count any more.
+            assert!(!from.is_some_and(|from| table.relocate(block, from, place)));
+        }
+    }
+
     #[test]
     fn it_is_what_lists_that_are_searched_say() {
         for seed in 0..400 {
@@ -330,16 +347,7 @@ mod tests {
                         let place = Place { segment: open.expect("just begun"), page: end };
                         let block = rng.below(u64::from(BLOCKS)) as u32;
                         end += 1;
-                        let from = oracle.blocks.get(&block).copied();
-                        if let Some(from) = from.filter(|_| rng.chance(1, 2)) {
-                            assert!(table.relocate(block, from, place));
-                        } else {
-                            table.put(block, place);
-                            // What was found before may not count any more.
-                            let stale = from.is_some_and(|from| table.relocate(block, from, place));
-                            assert!(!stale);
-                        }
-                        oracle.blocks.insert(block, place);
+                        put_or_relocate(&mut table, &mut oracle, block, place, rng.chance(1, 2));
                         oracle.note_deaths(flushes);
                     }
                     5 => {
@@ -347,9 +355,8 @@ mod tests {
                         closed.into_iter().for_each(|(at, _)| table.close(*at));
                     }
                     6 => {
-                        let used: Vec<u32> = oracle.used.keys().copied().collect();
-                        if !used.is_empty() {
-                            let segment = used[rng.index(used.len())];
+                        let at = rng.index(oracle.used.len().max(1));
+                        if let Some(segment) = oracle.used.keys().nth(at).copied() {
                             table.pin(segment);
                             oracle.pins.push(segment);
                         }
