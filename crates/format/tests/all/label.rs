@@ -44,10 +44,10 @@ fn newer_versions_and_features_are_refused_clearly() {
     assert!(error.to_string().contains("use a newer SteadyRAID"), "{error}");
 
     let mut featured = samples::label().encode(0);
-    featured[32] = 0b1001;
+    featured[32] = 0b1_0001;
     reseal(&mut featured);
     let error = Superblock::decode(&featured).unwrap_err();
-    assert_eq!(error, FormatError::UnknownFeatures(0b1000), "limits of volumes are known");
+    assert_eq!(error, FormatError::UnknownFeatures(0b1_0000), "limits of volumes are known");
     assert!(error.is_too_new());
 
     let mut compatible = samples::label().encode(0);
@@ -65,7 +65,7 @@ fn impossible_labels_are_refused() {
         ("pool name", |l| l.pool_name = "n".repeat(64)),
         ("index", |l| l.index = 3),
         ("index", |l| l.index = 0),
-        ("scheme", |l| l.scheme = 7),
+        ("scheme", |l| l.scheme = 8),
         ("shards", |l| l.shards = 0),
         ("checkpoint roots", |l| l.shards = 3),
         ("members", |l| l.members.clear()),
@@ -174,6 +174,16 @@ fn in_place() -> Superblock {
 }
 
 #[test]
+fn a_drive_is_restored_only_in_pools_that_say_so() {
+    let mut label = samples::label();
+    label.members[0].state = MemberState::Restoring;
+    let refused = Err(FormatError::Invalid { field: "member state", value: 4 });
+    assert_eq!(label.validate(), refused);
+    label.features.incompat |= INCOMPAT_RESTORING;
+    assert_eq!(Superblock::decode(&label.encode(0)), Ok((label, 0)));
+}
+
+#[test]
 fn in_place_labels_are_read_back() {
     let label = in_place();
     assert_eq!(Superblock::decode(&label.encode(1)), Ok((label, 1)));
@@ -208,7 +218,7 @@ fn schemes_groups_and_features_must_fit() {
         (Superblock { scheme: SCHEME_LOG_MIRROR, ..in_place() }, "features"),
         (Superblock { scheme: 15, ..set() }, "scheme"),
         (Superblock { scheme: 26, ..set() }, "scheme"),
-        (Superblock { scheme: 7, ..in_place() }, "scheme"),
+        (Superblock { scheme: 8, ..in_place() }, "scheme"),
         (Superblock { scheme: 0, ..plain }, "scheme"),
     ] {
         let found = wrong.validate();
