@@ -43,7 +43,7 @@ test: lint
 	$(CARGO) test --locked --release --package sim --features planted --test planted
 	target/release/steadyraid-sim world --seeds 10000..12000 --jobs 2
 	target/release/steadyraid-sim world --seeds 30000..30400 --jobs 2
-	target/release/steadyraid-sim world --seeds 900000..900300 --jobs 2
+	target/release/steadyraid-sim world --seeds 900000..900200 --jobs 2
 	scripts/tests/real_clients.sh
 	scripts/tests/filesystem.sh
 	scripts/tests/crash_kill.sh
