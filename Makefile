@@ -38,7 +38,7 @@ fmt:
 
 test: lint
 	$(CARGO) test --locked --workspace --exclude sim
-	$(CARGO) build --locked --release --workspace
+	$(CARGO) build --locked --release --workspace --exclude eval
 	$(CARGO) test --locked --release --package sim
 	$(CARGO) test --locked --release --package sim --features planted --test planted
 	target/release/steadyraid-sim world --seeds 10000..12000 --jobs 2

@@ -47,7 +47,8 @@ pub struct Args {
     #[arg(long, value_name = "W")]
     width: Option<u16>,
     /// hybrid: drives of the mirrors, the first ones given [default: about 30 % of them];
-    /// alternate: replicas that take turns, 2 to 4 [default: 2]
+    /// alternate: replicas that take turns, 2 to 4 [default: 2]; steering: copies, in place of
+    /// parity
     #[arg(long, value_name = "N")]
     mirrors: Option<u16>,
     /// steering: bytes of every drive where writes go that are meant for a drive that collects

@@ -59,8 +59,13 @@ pub fn decide(pool: &Fusion, drive: &str, decision: Decision) -> Outcome<Answer>
 pub async fn fail(pool: &Fusion, drive: &str, force: bool) -> Outcome<Answer> {
     let drive = find(pool, drive)?;
     let object = object(pool, &drive);
-    check_active(&object, &drive)?;
+    // One that is being restored is not counted on yet.
+    let spare = drive.state == DriveState::Restoring;
+    if !spare {
+        check_active(&object, &drive)?;
+    }
     match pool.status().redundancy_margin {
+        _ if spare => {}
         0 => {
             return Err(Failure::new(&object, "is needed: without it data would be lost").hint(
                 "no redundancy is left in this pool; 'drive sit-out' leads requests round a slow \

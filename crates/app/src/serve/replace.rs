@@ -6,7 +6,7 @@ use io::uring::{RealDrive, UringEnv};
 use super::wrap::Wrapper;
 use crate::control::{Answer, Request};
 use crate::drives::name::DriveName;
-use crate::drives::{gate, target};
+use crate::drives::{self, gate, target};
 use crate::error::{Failure, Outcome};
 use crate::pools::Pool;
 use crate::pools::any::Fusion;
@@ -44,6 +44,12 @@ async fn replace(
     let lost = find(pool, drive)?;
     let object = format!("pool {}: drive {}", pool.name(), lost.index);
     check_lost(&object, &lost)?;
+    let name = DriveName::try_from(new.path.to_owned());
+    let name = name.map_err(|error| Failure::usage(new.path, error))?;
+    if name.path().exists() {
+        // Requests to it from before it was lost may not be over.
+        drop(drives::claim(env, name.path()).await?);
+    }
     let opened = target::open_existing(env, &target::resolve(&[new.path.to_owned()])?)?;
     let own = match opened.existing().next() {
         Some((_, drive)) => is_own(pool, &lost, drive).await,
@@ -58,8 +64,6 @@ async fn replace(
         gate::blank_or_forced(&opened, new.force).await?;
     }
     let made = opened.make_files(env)?;
-    let name = DriveName::try_from(new.path.to_owned());
-    let name = name.map_err(|error| Failure::usage(new.path, error))?;
     let drive = wrapper.named(&name, made.drives()[0].clone())?;
     pool.drive_replace(lost.index, drive).await.map_err(|error| Failure::new(&object, error))?;
     made.keep();

@@ -100,6 +100,9 @@ fn lost_drives_are_replaced_or_come_back() {
     replace(&["other"]).expect(3).says("belongs to SteadyRAID pool tank").says("--force");
     scratch.run(&["drive", "online", "tank", "1", "other"]).expect(3).says("not the drive that");
     replace(&["other", "--force"]).expect(0).says("has taken the place").says("blocks");
+    // Whether it is still being restored or whole by now, it may be failed and taken back.
+    scratch.run(&["drive", "fail", "tank", "1", "--force"]).expect(0);
+    scratch.run(&["drive", "online", "tank", "1", "other"]).expect(0).says("is back");
     client.write(2 << 20, &data(3), FUA);
     until_whole(&scratch);
     scratch.run(&["events", "--json"]).expect(0).says("drive-restored");

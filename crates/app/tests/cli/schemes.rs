@@ -129,6 +129,9 @@ fn options_that_a_scheme_has_not_are_refused() {
     create(&["--scheme", "alternate", "--mirrors", "3"]).expect(2).says("as many drives");
     let writer = ["--scheme", "alternate", "--mirrors", "4", "--flush-log", "writer", "--dry-run"];
     create(&writer).expect(0).says("four replicas in turn").says("one log");
+    let mirrors = ["--scheme", "steering", "--mirrors", "2"];
+    create(&[&mirrors[..], &["--parity", "2"]].concat()).expect(2).says("leave one of the options");
+    create(&[&mirrors[..], &["--dry-run"]].concat()).expect(0).says("mirrors of 2");
     create(&["--scheme", "raid6", "--dry-run"]).expect(0).says("RAID6 2+2").says("nothing was");
     scratch.run(&["list", "--drives", "."]).expect(1);
 }

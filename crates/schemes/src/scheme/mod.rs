@@ -189,7 +189,8 @@ pub struct Spec {
     pub width: Option<usize>,
     /// Bytes of a chunk.
     pub chunk: u64,
-    /// Of `hybrid`: drives of the mirrors. Of `alternate`: replicas.
+    /// Of `hybrid`: drives of the mirrors. Of `alternate`: replicas. Of `steering`: copies, in
+    /// place of parity.
     pub split: Option<usize>,
     /// Of `log-mirror` and `steering`: 1 (RAID5) or 2 (RAID6). Of `alternate`, of each replica;
     /// without it none.
@@ -230,7 +231,7 @@ impl Spec {
         if self.parity.is_some() && !parities {
             return refuse("choice of parity", "leave --parity out");
         }
-        if self.split.is_some() && !matches!(self.scheme, Scheme::Hybrid | Alternate) {
+        if self.split.is_some() && !matches!(self.scheme, Scheme::Hybrid | Alternate | Steering) {
             return refuse("tier of mirrors", "leave --mirrors out");
         }
         if self.flush_log.is_some() && self.scheme != Alternate {
@@ -284,9 +285,17 @@ impl Spec {
         let reserved = (smallest / STAGING_PART).max(STAGING_MIN);
         let staging = self.staging.unwrap_or(Staging::Reserved { bytes: reserved });
         let array = drives.len().saturating_sub(usize::from(staging == Staging::Dedicated));
-        let redundancy = Redundancy::Parity(self.parity.unwrap_or(1));
+        let (redundancy, width) = match (self.split, self.parity, self.width) {
+            (Some(copies), None, None) => (Redundancy::Mirror, copies),
+            (Some(_), ..) => {
+                let what = "mirrors with parity, or of another width than their copies".to_owned();
+                return Err(StoreError::Shape { what, hint: "leave one of the options out" });
+            }
+            (None, parity, width) => {
+                (Redundancy::Parity(parity.unwrap_or(1)), width.unwrap_or(array))
+            }
+        };
         let (name, chunk) = (self.name.clone(), self.chunk);
-        let width = self.width.unwrap_or(array);
         Ok(steering::Spec { name, redundancy, width, chunk, staging })
     }
 

@@ -1,0 +1,206 @@
+//! What holds for every scheme alike: volumes that fill the pool end in an error and not in a
+//! wedge, what is given back can be used again, and what is read is what was written.
+
+use io::rng::Rng;
+use io::virt::{CutMode, Disk, Latency, VirtDrive, VirtEnv};
+use io::{Buf, Env};
+use schemes::any::AnyStore;
+use schemes::scheme::{OpenOptions, Scheme, Spec};
+use schemes::store::Store;
+use schemes::{VolumeError, Volumes};
+
+const MIB: u64 = 1 << 20;
+/// Eight drives suit all schemes; so large, because the least log of `hpda` has 32 MiB.
+const DRIVES: u64 = 8;
+const DRIVE: u64 = 48 * MIB;
+/// Longest write.
+const PIECE: u64 = 4 * MIB;
+
+type Pool = Volumes<VirtEnv, AnyStore<VirtEnv>>;
+
+struct Shelf {
+    env: VirtEnv,
+    disks: Vec<Disk>,
+}
+
+impl Shelf {
+    fn new(scheme: Scheme) -> Shelf {
+        let env = VirtEnv::fifo(1);
+        let disk = |at| Disk::new(format!("d{at}"), DRIVE, 4096, at);
+        let shelf = Shelf { env, disks: (0..DRIVES).map(disk).collect() };
+        let spec = Spec::new("tank", scheme);
+        shelf.env.block_on(spec.create(&shelf.env, &shelf.drives())).expect("it is made");
+        shelf
+    }
+
+    fn drives(&self) -> Vec<VirtDrive> {
+        let attach = |disk| VirtDrive::attach(&self.env, disk, Latency::SSD);
+        self.disks.iter().map(attach).collect()
+    }
+
+    fn open(&self) -> Pool {
+        self.env.block_on(async {
+            let store = AnyStore::open(&self.env, self.drives(), OpenOptions::default()).await;
+            Volumes::open(&self.env, store.expect("it opens")).await.expect("it has volumes")
+        })
+    }
+}
+
+/// Bytes that say where they belong and by which write.
+fn content(offset: u64, len: u64, write: u64) -> Buf {
+    let word = |at: u64| ((offset / 8 + at) ^ write << 56).to_le_bytes();
+    let bytes: Vec<u8> = (0..len / 8).flat_map(word).collect();
+    Buf::from_slice(&bytes)
+}
+
+async fn is(pool: &Pool, offset: u64, wanted: &[u8]) -> bool {
+    let volume = pool.volume("vm").expect("it is there");
+    let read = volume.read(offset, wanted.len() as u64).await.expect("reads");
+    read.iter().flat_map(|buf| buf.iter()).eq(wanted)
+}
+
+/// Writes until there is no space: how many bytes there was space for.
+async fn fill(pool: &Pool, write: u64) -> u64 {
+    let volume = pool.volume("vm").expect("it is there");
+    let mut at = 0;
+    loop {
+        match volume.write(at, content(at, PIECE, write), false).await {
+            Ok(()) => at += PIECE,
+            Err(VolumeError::NoSpace) => return at,
+            Err(error) => panic!("at {at}: {error}"),
+        }
+    }
+}
+
+async fn full_and_trimmed(env: &VirtEnv, pool: &Pool, name: &str) {
+    let (total, size) = (pool.space().total, 2 * pool.space().total);
+    pool.create("vm", size).await.expect("more is promised than there is");
+    let volume = pool.volume("vm").expect("just made");
+    let held = fill(pool, 1).await;
+    assert!(held + 2 * PIECE > total, "{name}: {held} of {total} bytes");
+    volume.flush().await.expect("a full pool flushes");
+    // Full is full for new places only.
+    volume.write(0, content(0, PIECE, 2), true).await.expect("there is space already");
+    assert!(is(pool, 0, &content(0, PIECE, 2)).await, "{name}");
+    assert!(is(pool, held - PIECE, &content(held - PIECE, PIECE, 1)).await, "{name}");
+    volume.trim(PIECE, held / 2, false).await.expect("trims");
+    volume.flush().await.expect("flushes");
+    assert!(
+        is(pool, 2 * PIECE, &vec![0; MIB as usize]).await,
+        "{name}: zeroes where it was trimmed"
+    );
+    while pool.store().work().await.expect("works") {}
+    env.sleep_until(env.now() + io::Nanos::from_secs(1)).await;
+    let far = size - held / 4 / PIECE * PIECE;
+    let far = far / PIECE * PIECE;
+    volume.write(far, content(far, PIECE, 3), true).await.expect("what was trimmed is space");
+    assert!(is(pool, far, &content(far, PIECE, 3)).await, "{name}");
+}
+
+#[test]
+fn full_pools_say_so_and_trimmed_ones_go_on() {
+    for scheme in Scheme::ALL {
+        let shelf = Shelf::new(scheme);
+        let pool = shelf.open();
+        shelf.env.block_on(full_and_trimmed(&shelf.env, &pool, scheme.name()));
+        shelf.env.block_on(pool.flush()).expect("flushes");
+        drop(pool);
+        shelf.env.crash();
+        let mut fate = Rng::new(1);
+        shelf.disks.iter().for_each(|disk| disk.power_cut(&mut fate, CutMode::DropAll));
+        let pool = shelf.open();
+        shelf.env.block_on(async {
+            assert!(is(&pool, 0, &content(0, PIECE, 2)).await, "{}", scheme.name());
+            assert!(is(&pool, 2 * PIECE, &vec![0; MIB as usize]).await, "{}", scheme.name());
+            pool.close().await.expect("closes");
+        });
+        drop(pool);
+        shelf.env.crash();
+    }
+}
+
+const KIB: u64 = 1 << 10;
+const CHUNK: u64 = 64 * KIB;
+
+/// Operations of all drives and KiB of them, for one request.
+fn cost(shelf: &Shelf, act: impl Future<Output = ()>) -> String {
+    let sum = || {
+        let each = shelf.disks.iter().map(Disk::counters);
+        each.fold([0; 4], |sum: [u64; 4], disk| {
+            let own = [disk.reads, disk.bytes_read, disk.writes, disk.bytes_written];
+            std::array::from_fn(|at| sum[at] + own[at])
+        })
+    };
+    let before = sum();
+    shelf.env.block_on(act);
+    let after = sum();
+    let [reads, read, writes, written] = std::array::from_fn(|at| after[at] - before[at]);
+    let (read, written) = (read / KIB, written / KIB);
+    format!("reads {reads:>2} {read:>4}K  writes {writes:>2} {written:>4}K")
+}
+
+/// In-place schemes and their kin cost what an array of one group's width does, wherever the
+/// request goes: with n pieces of b bytes in a stripe of k + p, the smaller of n + p and k − n
+/// reads of b, n + p writes and p records of b + 4 KiB (none of a stripe's first write, if that
+/// is all of it); mirrors c writes; without redundancy the write alone. A read is one.
+#[test]
+fn single_requests_cost_what_a_group_does() {
+    use Scheme::{NRaid5, Raid0, Raid10, Raid50, Raid60, ToleRaid};
+    let mut text = String::new();
+    for (scheme, data) in
+        [(Raid0, 8), (Raid10, 4), (Raid50, 3), (Raid60, 2), (NRaid5, 3), (ToleRaid, 7)]
+    {
+        let shelf = Shelf::new(scheme);
+        let open = AnyStore::open(&shelf.env, shelf.drives(), OpenOptions::default());
+        let store = shelf.env.block_on(open).expect("it opens");
+        shelf.env.block_on(async { while store.work().await.expect("works") {} });
+        let write = |offset, len: u64| {
+            let store = store.clone();
+            async move {
+                let data = Buf::zeroed(len as usize);
+                store.write(offset, data, false).await.expect("writes");
+            }
+        };
+        let read = |offset, len| {
+            let store = store.clone();
+            async move { drop(store.read(offset, len).await.expect("reads")) }
+        };
+        let base = 16 * data * CHUNK;
+        shelf.env.block_on(write(base, 4 * KIB));
+        let mut line = |what: &str, cost: String| {
+            text += &format!("{:<9} {what:<10} {cost}\n", scheme.name());
+        };
+        line("4K", cost(&shelf, write(base, 4 * KIB)));
+        line("512 B", cost(&shelf, write(base + 512, 512)));
+        line("stripe", cost(&shelf, write(base + 8 * data * CHUNK, data * CHUNK)));
+        line("read", cost(&shelf, read(base, 4 * KIB)));
+    }
+    assert_eq!(text, GOLDEN, "\n{text}");
+}
+
+const GOLDEN: &str = "\
+raid0     4K         reads  0    0K  writes  1    4K
+raid0     512 B      reads  1    4K  writes  1    4K
+raid0     stripe     reads  0    0K  writes  8  512K
+raid0     read       reads  1    4K  writes  0    0K
+raid10    4K         reads  0    0K  writes  2    8K
+raid10    512 B      reads  1    4K  writes  2    8K
+raid10    stripe     reads  0    0K  writes  8  512K
+raid10    read       reads  1    4K  writes  0    0K
+raid50    4K         reads  2    8K  writes  3   16K
+raid50    512 B      reads  2    8K  writes  3   16K
+raid50    stripe     reads  0    0K  writes  4  256K
+raid50    read       reads  1    4K  writes  0    0K
+raid60    4K         reads  1    4K  writes  5   28K
+raid60    512 B      reads  2    8K  writes  5   28K
+raid60    stripe     reads  0    0K  writes  4  256K
+raid60    read       reads  1    4K  writes  0    0K
+n-raid5   4K         reads  2    8K  writes  3   16K
+n-raid5   512 B      reads  2    8K  writes  3   16K
+n-raid5   stripe     reads  0    0K  writes  4  256K
+n-raid5   read       reads  1    4K  writes  0    0K
+tole-raid 4K         reads  2    8K  writes  3   16K
+tole-raid 512 B      reads  2    8K  writes  3   16K
+tole-raid stripe     reads  0    0K  writes  8  512K
+tole-raid read       reads  1    4K  writes  0    0K
+";

@@ -1,0 +1,20 @@
+//! What schemes do, each by itself: requests and what they cost, the papers' examples, rebuilding,
+//! volumes.
+//! One program, because each would be compiled with all of the arrays.
+
+mod alternate_requests;
+mod cached_raid5_destage;
+mod cached_raid5_requests;
+mod every_scheme;
+mod hpda_requests;
+mod hybrid_requests;
+mod hybrid_room;
+mod log_mirror_rebuild;
+mod log_mirror_requests;
+mod log_requests;
+mod page_map;
+mod steering_rebuild;
+mod steering_requests;
+mod steering_spare;
+mod volumes;
+mod zeroed;
