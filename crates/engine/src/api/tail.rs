@@ -193,7 +193,7 @@ pub enum EventKind {
     /// A drive has taken a lost one's place.
     DriveRestoring,
     DriveRestored,
-    /// What is lost for good: more drives than the parity bears could not be read there.
+    /// Blocks can't be computed: more drives than the parity bears could not be read there.
     BlocksLost,
     /// A drive is used again like any other.
     DriveGood,
