@@ -10,6 +10,7 @@ pub mod schemes;
 pub mod serve;
 pub mod status;
 pub mod volume;
+pub mod wait;
 
 use clap::{Parser, Subcommand};
 use io::uring::UringEnv;
@@ -47,6 +48,7 @@ enum Verb {
     Volume(volume::Verb),
     Serve(serve::Args),
     Status(status::Args),
+    Wait(wait::Args),
     Events(events::Args),
     #[command(subcommand)]
     Drive(drive::Verb),
@@ -62,6 +64,7 @@ impl Cli {
             Verb::Volume(verb) => volume::run(&verb),
             Verb::Serve(args) => serve::run(args),
             Verb::Status(args) => status::run(&args),
+            Verb::Wait(args) => wait::run(&args),
             Verb::Events(args) => events::run(&args),
             Verb::Drive(verb) => drive::run(&verb),
             Verb::List(args) => list::run(&args),

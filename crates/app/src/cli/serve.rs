@@ -47,6 +47,10 @@ pub struct Args {
     /// Of schemes that write in place: guard against the write hole or not [default: closed]
     #[arg(long, value_name = "MODE", value_enum)]
     write_hole: Option<HoleMode>,
+    /// Write the log to syslog as well. (It goes to the journal, with fields, if standard error
+    /// does)
+    #[arg(long)]
+    syslog: bool,
     /// Let the control socket make drives fail, hang and lie: for tests only (docs/testing.md)
     #[arg(long, hide = true)]
     test_faults: bool,
@@ -86,6 +90,8 @@ fn options(args: Args) -> Outcome<Options> {
         control: control.clone().unwrap_or_else(runtime_dir::control_socket),
         spikes,
         write_hole: write_hole.map_or_else(Default::default, Into::into),
+        alerts: config.alert,
+        syslog: args.syslog || config.syslog,
         test_faults: args.test_faults,
     };
     if options.drives.is_empty() && options.mem_pools.is_empty() {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::address::NbdAddress;
+use super::alerts::Alert;
 use super::hole::HoleMode;
 use super::mem_pool::MemPool;
 use super::spikes::{Mode, SpikeOptions, StragglerThreshold};
@@ -26,6 +27,8 @@ pub struct Config {
     pub stragglers_leave: Option<u32>,
     pub spike_slots: Option<u8>,
     pub write_hole: Option<HoleMode>,
+    pub alert: Vec<Alert>,
+    pub syslog: bool,
 }
 
 impl Config {
@@ -74,12 +77,14 @@ mod tests {
             "drives = ['/dev/a', '/srv/pool']\nnbd = ['tcp:127.0.0.1:10809']\n\
              control = '/run/c.sock'\nmem-pools = ['demo:4:64M']\nspikes = 'watch'\n\
              straggler-threshold = '2ms'\nstragglers-enter = 5\nspike-slots = 20\n\
-             write-hole = 'open'\n",
+             write-hole = 'open'\nsyslog = true\n[[alert]]\nprogram = ['/bin/page']\n\
+             [[alert]]\nwebhook = 'http://127.0.0.1:1/'\nseverity = 'info'\n",
         );
         let config = config.expect("well-formed");
         assert_eq!((config.drives.len(), config.nbd.len(), config.mem_pools.len()), (2, 1, 1));
         assert_eq!((config.spikes, config.stragglers_enter), (Some(Mode::Watch), Some(5)));
         assert_eq!(config.write_hole, Some(HoleMode::Open));
+        assert_eq!((config.syslog, config.alert.len()), (true, 2));
         assert_eq!(Config::parse(""), Ok(Config::default()));
     }
 
@@ -94,6 +99,7 @@ mod tests {
             ("spikes = 'maybe'", "line 1: unknown variant `maybe`, expected one of `on`"),
             ("straggler-threshold = 'soon'", "line 1: 'soon' is neither"),
             ("spike-slots = 256", "line 1: invalid value"),
+            ("\n[[alert]]\nprogram = ['page']", "line 2: program 'page' is not an absolute path"),
         ];
         for (text, expected) in cases {
             let error = Config::parse(text).expect_err(text);

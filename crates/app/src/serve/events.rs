@@ -1,6 +1,6 @@
 //! Events of pools: to those who follow them over the control socket, and to the server's log.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::pin::pin;
 use std::rc::Rc;
@@ -10,10 +10,11 @@ use io::uring::UringEnv;
 use io::{Env, Nanos};
 
 use super::Stop;
+use super::alerts::Alerts;
+use super::sink::Sink;
 use crate::control::Answer;
 use crate::error::{Failure, Outcome};
 use crate::pools::Pool;
-use crate::render::table::printable;
 use crate::render::view::Event;
 
 /// Longest wait of one request. A client that died meanwhile is noticed when it is answered,
@@ -109,17 +110,17 @@ impl Followers {
     }
 }
 
-/// Says in the server's log, in one line each, what somebody should know of.
-pub async fn log(pool: Pool) {
+/// Tells the server's log, and those who are to be alerted, what happens to a pool.
+pub async fn report(followers: Followers, pool: Pool, sink: Rc<RefCell<Sink>>, alerts: Rc<Alerts>) {
+    let name = pool.name();
     let mut seen = 0;
     loop {
         let arrival = pool.next_event();
-        for event in pool.events(seen, Nanos::ZERO, |_| None) {
+        let now = followers.env.now();
+        for event in pool.events(seen, now, |drive| followers.drive_name(&name, drive)) {
             seen = event.sequence;
-            if event.severity != "info" {
-                let text = printable(&event.text);
-                eprintln!("{}: pool {}: {text}", event.severity, pool.name());
-            }
+            sink.borrow_mut().put(&event);
+            alerts.tell(&event);
         }
         arrival.await;
     }

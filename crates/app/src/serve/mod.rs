@@ -9,6 +9,7 @@
 //! request can reach them any more.
 
 pub mod address;
+pub mod alerts;
 mod assemble;
 pub mod config;
 mod control;
@@ -19,10 +20,11 @@ pub mod hole;
 pub mod mem_pool;
 mod notify;
 mod replace;
+mod sink;
 pub mod spikes;
 mod wrap;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::pin::pin;
 use std::rc::Rc;
@@ -37,10 +39,12 @@ use io::uring::UringEnv;
 use io::{Env, Nanos};
 
 use self::address::NbdAddress;
+use self::alerts::{Alert, Alerts};
 use self::control::Control;
 use self::events::Followers;
 use self::exports::Catalogue;
 use self::mem_pool::MemPool;
+use self::sink::Sink;
 use self::spikes::SpikeOptions;
 use self::wrap::Wrapper;
 use crate::drives::name::DriveName;
@@ -64,6 +68,10 @@ pub struct Options {
     pub spikes: SpikeOptions,
     /// Of schemes that write in place.
     pub write_hole: WriteHole,
+    /// Who is told of events.
+    pub alerts: Vec<Alert>,
+    /// The log goes to syslog as well.
+    pub syslog: bool,
     /// The control socket takes faults for drives.
     pub test_faults: bool,
 }
@@ -75,6 +83,8 @@ pub async fn run(env: &UringEnv, options: &Options) -> Outcome<Exit> {
         nbd.push(bind(env, &address.0).await?);
     }
     let control_socket = bind(env, &Address::Unix(options.control.clone())).await?;
+    let sink = Rc::new(RefCell::new(Sink::new(options.syslog)?));
+    let alerts = Rc::new(Alerts::start(&options.alerts)?);
     let wrapper = Wrapper::new(env, options.test_faults);
     let pools = assemble::pools(env, options, &wrapper).await?;
     let Some(pools) = pools else { return Ok(Exit::Failed) };
@@ -83,11 +93,12 @@ pub async fn run(env: &UringEnv, options: &Options) -> Outcome<Exit> {
     let server = Server::new(env.clone(), catalogue.clone(), Limits::default());
     let stop = Stop::default();
     let followers = Followers::new(env.clone(), catalogue.pools(), stop.clone());
-    let control = Control::new(env.clone(), catalogue.clone(), wrapper.clone(), followers);
     announce(&catalogue, &nbd, &control_socket);
     for pool in catalogue.pools() {
-        env.spawn(events::log(pool.clone()));
+        let (sink, alerts) = (sink.clone(), alerts.clone());
+        env.spawn(events::report(followers.clone(), pool.clone(), sink, alerts));
     }
+    let control = Control::new(env.clone(), catalogue.clone(), wrapper.clone(), followers);
     for listener in nbd {
         let (task, server) = (env.clone(), server.clone());
         let take = move |stream| serve_client(&task, &server, stream);
@@ -109,6 +120,7 @@ pub async fn run(env: &UringEnv, options: &Options) -> Outcome<Exit> {
     };
     match select(pin!(wind_up), pin!(signals.next())).await {
         Either::Left((exit, _)) => {
+            alerts.end();
             print(&wrapper.report());
             print("stopped\n");
             Ok(exit)

@@ -34,7 +34,7 @@ fn the_data_is_there_whatever_sits_out_or_is_failed() {
     let scratch = Scratch::new();
     let server = scratch.serve(&POOL);
     let mut client = Client::open(&scratch.path("run/nbd.sock"), "demo/vm");
-    let data = |byte: u8| [byte; 1 << 20];
+    let data = |byte: u8| vec![byte; 1 << 20];
     client.write(0, &data(1), FUA);
     scratch.run(&["drive", "sit-out", "demo", "0"]).expect(0);
     client.write(1 << 20, &data(2), FUA);
@@ -58,17 +58,8 @@ fn the_data_is_there_whatever_sits_out_or_is_failed() {
 }
 
 /// Waits until all drives are in use again; a bounded while.
-#[expect(clippy::disallowed_methods, reason = "a test has a thread of its own")]
 fn until_whole(scratch: &Scratch) {
-    for _ in 0..600 {
-        let status = scratch.run(&["status", "--json"]).json();
-        let drives = status["pools"][0]["drives"].as_array().expect("drives").clone();
-        if drives.iter().all(|drive| drive["state"] == "active") {
-            return;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
-    panic!("{}", scratch.run(&["status"]).out);
+    scratch.run(&["wait", "tank", "restore", "online", "--timeout", "30"]).expect(0);
 }
 
 /// The everyday of an operator: a drive is lost while a pool is used, and another takes its place;
@@ -79,7 +70,7 @@ fn lost_drives_are_replaced_or_come_back() {
     let server = scratch.serve(&["."]);
     let socket = scratch.path("run/nbd.sock");
     let mut client = Client::open(&socket, "tank/vm");
-    let data = |byte: u8| [byte; 1 << 20];
+    let data = |byte: u8| vec![byte; 1 << 20];
     let check = |client: &mut Client, most: u8| {
         for at in 0..most {
             assert!(client.read(u64::from(at) << 20, 1 << 20) == data(at + 1), "at {at} MiB");
@@ -93,6 +84,9 @@ fn lost_drives_are_replaced_or_come_back() {
     assert!(!scratch.path("new").exists(), "a file that is not used is not made");
     scratch.run(&["drive", "fail", "tank", "1", "--force"]).expect(0);
     scratch.run(&["status"]).expect(1).says("drive replace");
+    scratch.run(&["wait", "tank", "restore"]).expect(0);
+    scratch.run(&["wait", "tank", "online", "--timeout", "0"]).expect(1).says("still waiting");
+    scratch.run(&["wait", "tonk", "online"]).expect(3).says("no such pool is served");
     replace(&["d2"]).expect(3).says("in use");
     replace(&["small:16M"]).expect(3).says("needs");
     assert!(!scratch.path("small").exists(), "nor one that is too small");

@@ -1,5 +1,6 @@
 //! Black-box tests of the binary: one file per verb, each test in a directory of its own.
 
+mod alerts;
 mod bad_input;
 mod cases_create;
 mod cases_pool;

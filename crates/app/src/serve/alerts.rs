@@ -1,0 +1,226 @@
+//! Alerts: events told to somebody who does not look: a program, a webhook.
+//!
+//! ```text
+//!  events of all pools ──> severity? ──> queue ──> thread of the target ──> program | webhook
+//! ```
+//! Each target has a thread of its own, since both a program and a server may take their time, and
+//! the thread that serves must never wait for them.
+
+mod program;
+mod webhook;
+
+use std::cell::{Cell, RefCell};
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use self::webhook::Webhook;
+use crate::error::{Failure, Outcome};
+use crate::render::view::Event;
+
+/// Targets of one server. Each has a thread.
+const TARGETS_MAX: usize = 8;
+/// Events that wait for one target; of those that come beyond only the number is told. A storm of
+/// spikes is a few hundred a minute.
+const WAITING_MAX: usize = 256;
+/// How long a stopping server waits for alerts that are on their way.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// How bad an event must be to be told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Severity {
+    Info,
+    #[default]
+    Warning,
+    Error,
+}
+
+impl Severity {
+    /// Of an event, as it is shown.
+    pub fn named(name: &str) -> Severity {
+        match name {
+            "info" => Severity::Info,
+            "warning" => Severity::Warning,
+            _ => Severity::Error,
+        }
+    }
+}
+
+/// `[[alert]]` in the configuration file.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", try_from = "Written")]
+pub struct Alert {
+    pub severity: Severity,
+    pub target: Target,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A program and its arguments.
+    Program(Vec<String>),
+    Webhook(Webhook),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Written {
+    #[serde(default)]
+    severity: Severity,
+    program: Option<Vec<String>>,
+    webhook: Option<String>,
+}
+
+impl TryFrom<Written> for Alert {
+    type Error = String;
+
+    fn try_from(written: Written) -> Result<Alert, String> {
+        let target = match (written.program, written.webhook) {
+            (Some(words), None) => Target::Program(check_program(words)?),
+            (None, Some(url)) => Target::Webhook(Webhook::parse(&url)?),
+            _ => return Err("an alert has either 'program' or 'webhook'".into()),
+        };
+        Ok(Alert { severity: written.severity, target })
+    }
+}
+
+/// A server that runs as a service has no directory and no PATH that one could rely on.
+fn check_program(words: Vec<String>) -> Result<Vec<String>, String> {
+    match words.first() {
+        Some(program) if PathBuf::from(program).is_absolute() => Ok(words),
+        Some(program) => Err(format!("program '{program}' is not an absolute path")),
+        None => Err("'program' names no program".into()),
+    }
+}
+
+impl Target {
+    /// What it is called in messages.
+    fn name(&self) -> String {
+        match self {
+            Target::Program(words) => format!("alert program {}", words[0]),
+            Target::Webhook(webhook) => format!("alert webhook {}", webhook.shown()),
+        }
+    }
+
+    fn deliver(&self, event: &Event) -> Result<(), String> {
+        match self {
+            Target::Program(words) => program::run(words, event),
+            Target::Webhook(webhook) => webhook.post(event),
+        }
+    }
+}
+
+/// One target: where events for it are put, and whether its thread is still there.
+struct Line {
+    severity: Severity,
+    events: SyncSender<Event>,
+    missed: Cell<u64>,
+    over: Receiver<()>,
+}
+
+/// All targets of a server.
+#[derive(Default)]
+pub struct Alerts {
+    lines: RefCell<Vec<Line>>,
+}
+
+impl Alerts {
+    pub fn start(alerts: &[Alert]) -> Outcome<Alerts> {
+        if alerts.len() > TARGETS_MAX {
+            let what = format!("{} alerts, and {TARGETS_MAX} is the most", alerts.len());
+            return Err(Failure::usage("[[alert]]", what));
+        }
+        Ok(Alerts { lines: RefCell::new(alerts.iter().cloned().map(Line::start).collect()) })
+    }
+
+    /// Never waits.
+    pub fn tell(&self, event: &Event) {
+        let severity = Severity::named(&event.severity);
+        let lines = self.lines.borrow();
+        lines.iter().filter(|line| severity >= line.severity).for_each(|line| line.put(event));
+    }
+
+    /// Waits a little for what is on its way. Nothing is told from now on.
+    pub fn end(&self) {
+        for Line { events, over, .. } in self.lines.take() {
+            drop(events);
+            if over.recv_timeout(LAST_WORDS) == Err(RecvTimeoutError::Timeout) {
+                eprintln!("warning: alerts: some were not sent before the server stopped");
+            }
+        }
+    }
+}
+
+impl Line {
+    fn start(alert: Alert) -> Line {
+        let (events, taken) = sync_channel(WAITING_MAX);
+        let (alive, over) = sync_channel(1);
+        let target = alert.target;
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "it owns nothing of any shard, and may block"
+        )]
+        std::thread::spawn(move || {
+            let _alive: SyncSender<()> = alive;
+            serve(&target, &taken);
+        });
+        Line { severity: alert.severity, events, missed: Cell::new(0), over }
+    }
+
+    fn put(&self, event: &Event) {
+        let mut event = event.clone();
+        if self.missed.get() > 0 {
+            event.text += &format!(" ({} alerts before this one were lost)", self.missed.get());
+        }
+        match self.events.try_send(event) {
+            Ok(()) => self.missed.set(0),
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
+                self.missed.set(self.missed.get() + 1);
+            }
+        }
+    }
+}
+
+/// Delivers until there is nobody left to send.
+fn serve(target: &Target, events: &Receiver<Event>) {
+    for event in events {
+        if let Err(what) = target.deliver(&event) {
+            eprintln!("warning: {}: {what}", target.name());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Alert, String> {
+        toml::from_str(text).map_err(|error| error.message().trim_end().to_owned())
+    }
+
+    #[test]
+    fn alerts_are_read_and_mistakes_refused() {
+        let alert = parse("program = ['/bin/page', '-x']\nseverity = 'error'").expect("a program");
+        assert_eq!(alert.target, Target::Program(vec!["/bin/page".into(), "-x".into()]));
+        assert_eq!(alert.severity, Severity::Error);
+        let alert = parse("webhook = 'http://127.0.0.1:9000/hook?key=1'").expect("a webhook");
+        assert_eq!(alert.severity, Severity::Warning);
+        assert_eq!(alert.target.name(), "alert webhook http://127.0.0.1:9000");
+        let refused = [
+            ("severity = 'error'", "an alert has either"),
+            ("program = ['/a']\nwebhook = 'http://x/'", "an alert has either"),
+            ("program = []", "'program' names no program"),
+            ("program = ['page']", "program 'page' is not an absolute path"),
+            ("webhook = 'ftp://x/'", "'ftp://x/' is not an http:// address"),
+            ("webhook = 'https://x/'", "https is not spoken"),
+            ("webhook = 'http://x/'\nseverity = 'bad'", "unknown variant `bad`"),
+            ("webhook = 'http://x/'\nwhen = 'now'", "unknown field `when`"),
+        ];
+        for (text, expected) in refused {
+            let error = parse(text).expect_err(text);
+            assert!(error.starts_with(expected), "{error:?} for {text:?}");
+        }
+    }
+}
