@@ -79,8 +79,11 @@ pub enum Request {
         drive: String,
         #[serde(default)]
         force: bool,
+        /// It is to come back.
+        #[serde(default)]
+        offline: bool,
     },
-    /// Puts the drive at a path in a lost one's place.
+    /// Puts the drive at a path in another one's place.
     DriveReplace {
         pool: String,
         drive: String,

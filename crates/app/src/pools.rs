@@ -143,8 +143,8 @@ pub async fn apply(pool: &Pool, request: &Request) -> Outcome<Answer> {
         Request::DriveDecide { drive, decision, .. } => {
             drive::decide(pool.fusion("decide on drives")?, drive, *decision)
         }
-        Request::DriveFail { drive, force, .. } => {
-            drive::fail(pool.fusion("fail drives on request")?, drive, *force).await
+        Request::DriveFail { drive, force, offline, .. } => {
+            drive::fail(pool.fusion("fail drives on request")?, drive, *force, *offline).await
         }
         Request::DriveReplace { .. } => {
             Err(Failure::usage("drive replace", "only a server does that"))

@@ -194,7 +194,7 @@ pub enum DriveVerbError {
          survive the loss of {parity}"
     )]
     Needed { index: u16, gone: usize, parity: usize },
-    #[error("drive {index} is {state}: only a lost drive can be replaced")]
+    #[error("drive {index} is {state}, or being replaced: it can't be replaced now")]
     NotLost { index: u16, state: DriveState },
     #[error("drive {name} has {size} bytes, and the place of drive {index} needs {least}")]
     TooSmall { index: u16, name: String, size: u64, least: u64 },
@@ -277,6 +277,8 @@ pub struct DriveStatus {
     pub latency: OperationLatencies,
     /// Blocks that it is still waiting for, and how many there were, while it is restored.
     pub awaited: Option<(u64, u64)>,
+    /// While it is copied onto another: what that is called, and the bytes left and in all.
+    pub replacing: Option<(String, u64, u64)>,
 }
 
 /// Operations on one drive since the pool was opened.

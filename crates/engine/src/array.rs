@@ -9,6 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::ops::Range;
 use std::pin::{Pin, pin};
+use std::rc::Rc;
 use std::task::Poll;
 
 use format::Uuid;
@@ -23,6 +24,7 @@ use crate::awaited::Awaited;
 use crate::hedge::Leftovers;
 use crate::monitor::{Clock, Monitor};
 use crate::planted::{self, Bug};
+use crate::twin::Twin;
 
 pub struct Member<D> {
     drive: RefCell<Option<D>>,
@@ -48,6 +50,8 @@ pub struct Member<D> {
     gone: Event,
     /// Of a drive that is being restored: what it does not hold yet.
     awaited: RefCell<Option<Awaited>>,
+    /// While it is copied onto another drive, which is called so.
+    twin: RefCell<Option<(String, Rc<Twin>)>>,
 }
 
 pub struct Array<D> {
@@ -92,6 +96,7 @@ impl<D: Drive> Array<D> {
             flush_done: Event::new(),
             gone: Event::new(),
             awaited: RefCell::default(),
+            twin: RefCell::default(),
         };
         Array {
             leftovers: Leftovers::default(),
@@ -212,9 +217,13 @@ impl<D: Drive> Array<D> {
         data: Buf,
         durability: Durability,
     ) -> Result<(), DriveError> {
-        let drive = self.handle(index, Operation::Write)?;
         let member = self.member(index);
         let len = data.len() as u64;
+        let _writing = match member.twin() {
+            Some(twin) => Some(twin.write(offset, len).await),
+            None => None,
+        };
+        let drive = self.handle(index, Operation::Write)?;
         let era = member.era.get();
         let answer = drive.write(offset, data, durability);
         let result = self.answer(index, Operation::Write, answer).await;
@@ -270,6 +279,32 @@ impl<D: Drive> Array<D> {
     pub fn adopt(&self, index: DriveIndex, (uuid, size, drive): (Uuid, u64, D), awaited: Awaited) {
         let member = self.member(index);
         assert!(!member.is_active(), "drive {index} is lost before another takes its place");
+        self.install(index, (uuid, size, drive), Some(awaited), DriveState::Restoring);
+    }
+
+    /// Another drive that holds all that the member holds, durably, but what it awaits. Its
+    /// label is out of date: like a failure, that is recorded before anything is promised.
+    pub fn exchange(
+        &self,
+        index: DriveIndex,
+        (uuid, size, drive): (Uuid, u64, D),
+        awaited: Option<Awaited>,
+    ) {
+        let member = self.member(index);
+        assert_eq!(member.state.get(), DriveState::Active, "drive {index} was copied");
+        let state = if awaited.is_some() { DriveState::Restoring } else { DriveState::Active };
+        self.install(index, (uuid, size, drive), awaited, state);
+        self.failures.set(self.failures.get() + 1);
+    }
+
+    fn install(
+        &self,
+        index: DriveIndex,
+        (uuid, size, drive): (Uuid, u64, D),
+        awaited: Option<Awaited>,
+        state: DriveState,
+    ) {
+        let member = self.member(index);
         *member.name.borrow_mut() = drive.name();
         *member.drive.borrow_mut() = Some(drive);
         member.uuid.set(uuid);
@@ -278,9 +313,11 @@ impl<D: Drive> Array<D> {
         member.counters.set(DriveCounters::default());
         member.completed.set(member.completed.get() + 1);
         self.stale.borrow_mut().retain(|(drive, _)| *drive != index);
-        *member.awaited.borrow_mut() = Some(awaited);
-        member.state.set(DriveState::Restoring);
+        *member.awaited.borrow_mut() = awaited;
+        member.state.set(state);
         member.era.set(member.era.get() + 1);
+        // Whoever waits for the drive before asks elsewhere.
+        member.gone.notify_all();
     }
 
     /// What a drive that was being restored when the pool was closed does not hold.
@@ -435,6 +472,11 @@ impl<D: Drive> Member<D> {
         matches!(self.state.get(), DriveState::Active | DriveState::Restoring)
     }
 
+    /// Another number for every drive in this place.
+    pub fn era(&self) -> u32 {
+        self.era.get()
+    }
+
     pub fn uuid(&self) -> Uuid {
         self.uuid.get()
     }
@@ -457,5 +499,30 @@ impl<D: Drive> Member<D> {
 
     pub fn name(&self) -> String {
         self.name.borrow().clone()
+    }
+
+    pub fn twin(&self) -> Option<Rc<Twin>> {
+        self.twin.borrow().as_ref().map(|(_, twin)| twin.clone())
+    }
+
+    /// False if it has one already.
+    pub fn set_twin(&self, name: &str, twin: &Rc<Twin>) -> bool {
+        let mut place = self.twin.borrow_mut();
+        let free = place.is_none();
+        if free {
+            *place = Some((name.to_owned(), twin.clone()));
+        }
+        free
+    }
+
+    pub fn end_twin(&self) {
+        self.twin.borrow_mut().take();
+    }
+
+    pub fn replacing(&self) -> Option<(String, u64, u64)> {
+        let twin = self.twin.borrow();
+        let (name, twin) = twin.as_ref()?;
+        let (left, total) = twin.left();
+        Some((name.clone(), left, total))
     }
 }

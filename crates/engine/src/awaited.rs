@@ -61,6 +61,28 @@ impl Awaited {
         }
     }
 
+    /// What had been added, or not, is to come (again).
+    pub fn again(&mut self, offset: u64) {
+        let total = self.total;
+        if self.block_at(offset).is_some() {
+            self.add(offset);
+        }
+        self.total = total;
+    }
+
+    /// Where the first block begins that is to come, from `offset` on.
+    pub fn next(&self, offset: u64) -> Option<u64> {
+        let first = self.block_at(offset)?;
+        let mut word = (first / 64) as usize;
+        let mut bits = self.bits[word] & u64::MAX << (first % 64);
+        while bits == 0 {
+            word += 1;
+            bits = *self.bits.get(word)?;
+        }
+        let block = word as u64 * 64 + u64::from(bits.trailing_zeros());
+        Some(self.zones.offset + block * self.block)
+    }
+
     pub fn left(&self) -> u64 {
         self.left
     }
@@ -101,5 +123,9 @@ mod tests {
         assert!(awaited.overlaps(ZONES.offset + 2 * 4096, 4097));
         assert!(!awaited.overlaps(ZONES.offset, 3 * 4096));
         assert!(!awaited.overlaps(ZONES.offset + 66 * 4096, 34 * 4096));
+        let next = |from: u64| awaited.next(ZONES.offset + from * 4096);
+        let at = |block: u64| Some(ZONES.offset + block * 4096);
+        assert_eq!([next(0), next(3), next(4), next(65)], [at(3), at(3), at(64), at(65)]);
+        assert_eq!([next(66), next(99), next(100)], [None; 3]);
     }
 }

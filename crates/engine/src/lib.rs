@@ -18,6 +18,7 @@ mod compact;
 mod convert;
 mod discard;
 mod events;
+mod exchange;
 mod flush;
 mod foreground;
 mod geometry;
@@ -46,6 +47,7 @@ mod source;
 mod space;
 mod trim;
 mod tuple;
+mod twin;
 mod write;
 
 pub use api::*;

@@ -514,6 +514,7 @@ impl<D: Drive> Recovery<'_, D> {
     /// Slots written further than the checkpoint knew.
     fn note_filled(&self, out: &mut Recovered, place: Place, range: SectorRange) {
         let zone = self.geometry.zone_of(place.flbn);
+        out.space.replay_written(zone);
         let Some(class) = out.space.class_of_zone(zone) else { return };
         let (key, slot) = self.geometry.stripe_of(class, place.flbn);
         let upto = place.sector / 8 + place.pages(range.len) as u16;

@@ -16,7 +16,8 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use format::{
-    FormatError, ObjectKey, SLOT_LEN, StripeId, Uuid, decode_slot, end_area, label_offsets,
+    FormatError, Member, MemberState, ObjectKey, SLOT_LEN, StripeId, Superblock, Uuid, decode_slot,
+    end_area, label_offsets,
 };
 use futures_util::future::{join_all, select};
 use io::{Buf, Drive, Durability, Env, PAGE};
@@ -32,17 +33,25 @@ use crate::shard::Shard;
 use crate::space::{Kind, Space};
 use crate::tuple::{Tuple, TupleKey};
 
-/// Everything in use that a drive should hold.
-pub fn awaited(space: &Space, drive: DriveIndex) -> Awaited {
+/// What a drive should hold of all that is in use, in zones that have `changed`: of tuples, the
+/// zone that knows the tuple.
+pub fn awaited(space: &Space, drive: DriveIndex, changed: impl Fn(u32) -> bool) -> Awaited {
     let geometry = &space.geometry;
     let mut awaited = Awaited::nothing(geometry.zones, geometry.block_size);
-    for zone in 0..geometry.zone_count {
-        let Some((class, stripes)) = space.held_in(zone) else { continue };
-        for (stripe, _) in stripes {
-            if let Some(position) = position_on(class, stripe, drive) {
-                awaited.add(geometry.address(class, stripe, position).offset);
-            }
+    let mut add = |class: &Class, stripe: StripeId| {
+        if let Some(position) = position_on(class, stripe, drive) {
+            awaited.add(geometry.address(class, stripe, position).offset);
         }
+    };
+    for zone in (0..geometry.zone_count).filter(|&zone| changed(zone)) {
+        let Some((class, stripes)) = space.held_in(zone) else { continue };
+        let raid = stripes.filter(|&(_, kind)| kind != Kind::Tuple);
+        raid.for_each(|(stripe, _)| add(class, stripe));
+    }
+    for key in space.tuple_keys().into_iter().filter(|key| changed(key.zone)) {
+        let tuple = space.tuple(key).expect("listed");
+        let class = space.class_of_zone(key.zone).expect("tuples lie in assigned zones");
+        tuple.stripes.iter().for_each(|&stripe| add(class, stripe));
     }
     awaited
 }
@@ -82,19 +91,22 @@ impl<E: Env> Shard<E> {
     pub async fn replace(&self, index: DriveIndex, drive: E::Drive) -> Result<(), DriveVerbError> {
         self.check_usable()?;
         self.check_lost(index)?;
+        self.check_room(index, &drive)?;
         let (name, size) = (drive.name(), drive.geometry().size);
-        let geometry = &self.geometry;
-        let least = geometry.zones.offset + geometry.zones.len + format::LABEL_AREA;
-        if end_area(size) < geometry.zones.offset + geometry.zones.len {
-            return Err(DriveVerbError::TooSmall { index: index.0, name, size, least });
-        }
         let failed = |error| DriveVerbError::Drive { name: name.clone(), error };
-        let uuid = self.identity(index, &drive).await.map_err(failed)?;
-        self.wipe(&drive, uuid != self.array.member(index).uuid()).await.map_err(failed)?;
+        let own = self.own_label(index, &drive).await.map_err(failed)?;
+        self.wipe(&drive, own.is_none()).await.map_err(failed)?;
         // The others say that its predecessor is lost before anything relies on this one.
         self.record_failures().await?;
         self.check_lost(index)?;
-        let awaited = awaited(&self.state.borrow().space, index);
+        let (uuid, since) = match &own {
+            Some(label) => (label.drive, self.whole_at(label)),
+            None => (Uuid::from_random(self.env.unique_id()), None),
+        };
+        let turn = self.checkpoint_turn.lock().await;
+        self.check_lost(index)?;
+        let awaited = self.missed(index, since);
+        drop(turn);
         let blocks = awaited.total();
         self.array.adopt(index, (uuid, size, drive), awaited);
         self.state.borrow_mut().space.set_avoided(index, false);
@@ -108,6 +120,17 @@ impl<E: Env> Shard<E> {
         Ok(())
     }
 
+    /// What every member holds fits on it.
+    pub fn check_room(&self, index: DriveIndex, drive: &E::Drive) -> Result<(), DriveVerbError> {
+        let end = self.geometry.zones.offset + self.geometry.zones.len;
+        let (name, size) = (drive.name(), drive.geometry().size);
+        if end_area(size) < end {
+            let least = end + format::LABEL_AREA;
+            return Err(DriveVerbError::TooSmall { index: index.0, name, size, least });
+        }
+        Ok(())
+    }
+
     fn check_lost(&self, index: DriveIndex) -> Result<(), DriveVerbError> {
         match self.array.member(index).state() {
             DriveState::Missing | DriveState::Failed => Ok(()),
@@ -115,19 +138,52 @@ impl<E: Env> Shard<E> {
         }
     }
 
-    /// The drive that was in this place keeps its name; another gets a new one.
-    async fn identity(&self, index: DriveIndex, drive: &E::Drive) -> Result<Uuid, io::DriveError> {
+    /// The label of the drive that was in this place, if it is the one: it keeps its name.
+    async fn own_label(
+        &self,
+        index: DriveIndex,
+        drive: &E::Drive,
+    ) -> Result<Option<Box<Superblock>>, io::DriveError> {
         let was = self.array.member(index).uuid();
         Ok(match read_label(drive).await? {
-            Label::Ours(label) if label.pool == self.labels.pool() && label.drive == was => was,
-            _ => Uuid::from_random(self.env.unique_id()),
+            Label::Ours(label) if label.pool == self.labels.pool() && label.drive == was => {
+                Some(label)
+            }
+            _ => None,
         })
+    }
+
+    /// The last checkpoint at whose end a drive that comes back held everything: flushed, then told
+    /// so in its label. `None` if it was not whole itself, or was in a pool that had lost drives
+    /// which ours has not: what is called the same may be something else there.
+    fn whole_at(&self, label: &Superblock) -> Option<u64> {
+        let whole = |member: &Member| member.state == MemberState::Active;
+        let itself = label.members.iter().any(|own| own.drive == label.drive && whole(own));
+        let ours = self.labels.get();
+        let agree = label.generation <= ours.generation
+            && ours.members.iter().filter(|member| whole(member)).all(|member| {
+                label.members.iter().any(|known| known.drive == member.drive && whole(known))
+            });
+        (itself && agree).then_some(label.checkpoint[0].seq)
+    }
+
+    /// What a drive does not hold: what has changed since that checkpoint, or everything. While no
+    /// checkpoint is being written, a zone that is neither dirty nor in a later one is as it was.
+    fn missed(&self, index: DriveIndex, since: Option<u64>) -> Awaited {
+        let state = self.state.borrow();
+        let changed = |zone: u32| {
+            let stored = state.meta.objects.get(&ObjectKey::Zone { zone });
+            let kept = since.zip(stored).is_some_and(|(since, stored)| stored.seq <= since);
+            !kept || state.space.is_dirty(zone)
+        };
+
+        awaited(&state.space, index, changed)
     }
 
     /// What a metadata area of old says would pass for this pool's: of objects that are gone, and
     /// of checkpoints that this drive has not seen. Labels of somebody else, `strange` ones, would
     /// disagree with ours if these are written by halves (world 900116).
-    async fn wipe(&self, drive: &E::Drive, strange: bool) -> Result<(), io::DriveError> {
+    pub async fn wipe(&self, drive: &E::Drive, strange: bool) -> Result<(), io::DriveError> {
         let area = self.labels.meta();
         let slots = (0..area.len / SLOT_LEN as u64).map(|row| area.offset + row * SLOT_LEN as u64);
         let labels = label_offsets(drive.geometry().size).into_iter().filter(|_| strange);

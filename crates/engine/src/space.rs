@@ -314,6 +314,11 @@ impl Space {
         self.zones[zone as usize].as_mut().expect("stripes lie in assigned zones")
     }
 
+    /// Changed since the last checkpoint began.
+    pub fn is_dirty(&self, zone: u32) -> bool {
+        self.dirty_zones.contains(&zone)
+    }
+
     pub fn take_dirty_zones(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.dirty_zones).into_iter().collect()
     }

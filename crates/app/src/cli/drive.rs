@@ -1,4 +1,4 @@
-//! `drive sit-out | trust | auto | fail | replace | online`.
+//! `drive sit-out | trust | auto | fail | offline | replace | online`.
 
 use clap::Subcommand;
 
@@ -8,7 +8,7 @@ use crate::error::{Failure, Outcome};
 use crate::exit::Exit;
 use crate::render::print;
 
-/// Decide about drives that are slow, and replace those that are lost
+/// Decide about drives that are slow, replace drives, and take them back
 ///
 /// Asks the server, and takes effect at once. The server leads requests round drives in a
 /// spike, avoids and then suspects those that stay slow, and fails those that hang; what is
@@ -45,20 +45,30 @@ Example:
 Example:
   steadyraid drive fail tank 3 --force")]
     Fail(FailArgs),
-    /// Put another drive in the place of a lost one
+    /// Take a drive out of use for a while: 'drive online' takes it back
     ///
-    /// The drive is filled with what the lost one should hold while the pool goes on being used;
-    /// 'status' shows how far that is, and only then can the pool do without as many drives as
-    /// before. A crash begins it anew. Refused if the drive holds something known, unless --force
+    /// The same as 'fail', with the same conditions; the server lets go of the drive, so that it
+    /// can be pulled.
+    #[command(after_help = "\
+Example:
+  steadyraid drive offline tank 3 --force")]
+    Offline(FailArgs),
+    /// Put another drive in the place of one, lost or not
+    ///
+    /// In the place of a lost one, the drive is filled with what that should hold while the pool
+    /// goes on being used; 'status' shows how far that is, and only then can the pool do without as
+    /// many drives as before. A crash begins it anew. A drive that still works is copied and stays
+    /// the member until the other holds everything, so that no redundancy is lost meanwhile; a
+    /// crash leaves it the member. Refused if the new drive holds something known, unless --force
     /// is given.
     #[command(after_help = "\
 Examples:
   steadyraid drive replace tank 3 /dev/nvme9n1
   steadyraid drive replace test 1 d9.img:1G")]
     Replace(ReplaceArgs),
-    /// Take a lost drive back
+    /// Take a drive back that was lost, failed or taken offline
     ///
-    /// What it missed, and all else, is written to it again, as with 'replace'.
+    /// What it missed is written to it, as with 'replace'.
     #[command(after_help = "\
 Example:
   steadyraid drive online tank 3 /dev/nvme3n1")]
@@ -109,13 +119,16 @@ pub fn run(verb: &Verb) -> Outcome<Exit> {
         Verb::SitOut(args) => decide(args, Decision::SitOut),
         Verb::Trust(args) => decide(args, Decision::Trust),
         Verb::Auto(args) => decide(args, Decision::Auto),
-        Verb::Fail(FailArgs { args, force }) => {
-            let (pool, drive) = (args.pool.clone(), args.drive.clone());
-            ask(args, &Request::DriveFail { pool, drive, force: *force })
-        }
+        Verb::Fail(args) => fail(args, false),
+        Verb::Offline(args) => fail(args, true),
         Verb::Replace(ReplaceArgs { args, new, force }) => replace(args, new, false, *force),
         Verb::Online(OnlineArgs { args, path }) => replace(args, path, true, false),
     }
+}
+
+fn fail(FailArgs { args, force }: &FailArgs, offline: bool) -> Outcome<Exit> {
+    let (pool, drive) = (args.pool.clone(), args.drive.clone());
+    ask(args, &Request::DriveFail { pool, drive, force: *force, offline })
 }
 
 fn replace(args: &Args, path: &str, back: bool, force: bool) -> Outcome<Exit> {

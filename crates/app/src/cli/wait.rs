@@ -9,7 +9,7 @@ use crate::control::{Answer, Connection, ControlArgs, Request};
 use crate::error::{Failure, Outcome};
 use crate::exit::Exit;
 use crate::render::table::printable;
-use crate::render::view::{Health, Pool};
+use crate::render::view::{Health, Pool, Replacing, Restoring};
 
 /// Between two looks: soon enough for people and scripts, and nothing for the server.
 const LOOK: Duration = Duration::from_millis(200);
@@ -37,7 +37,7 @@ pub struct Args {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Activity {
-    /// No drive is being restored
+    /// No drive is being restored, or copied onto another
     Restore,
     /// Nothing is waiting to be converted or freed, no stripe to be resynchronized
     Background,
@@ -64,10 +64,15 @@ impl Activity {
 }
 
 fn restoring(pool: &Pool) -> Option<String> {
-    let drives = pool.drives.iter();
-    let mut drives = drives.filter_map(|drive| Some((drive.index, drive.restoring?)));
-    let (index, restoring) = drives.next()?;
-    Some(format!("drive {index} is restored to {} %", restoring.percent()))
+    pool.drives.iter().find_map(|drive| {
+        let index = drive.index;
+        let restored = |restoring: Restoring| {
+            format!("drive {index} is restored to {} %", restoring.percent())
+        };
+        let copied =
+            |replacing: &Replacing| format!("drive {index} is copied to {} %", replacing.percent());
+        drive.restoring.map(restored).or_else(|| drive.replacing.as_ref().map(copied))
+    })
 }
 
 pub fn run(args: &Args) -> Outcome<Exit> {

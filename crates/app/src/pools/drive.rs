@@ -56,7 +56,7 @@ pub fn decide(pool: &Fusion, drive: &str, decision: Decision) -> Outcome<Answer>
     Ok(Answer::Done(format!("{object} {now}")))
 }
 
-pub async fn fail(pool: &Fusion, drive: &str, force: bool) -> Outcome<Answer> {
+pub async fn fail(pool: &Fusion, drive: &str, force: bool, offline: bool) -> Outcome<Answer> {
     let drive = find(pool, drive)?;
     let object = object(pool, &drive);
     // One that is being restored is not counted on yet.
@@ -81,12 +81,12 @@ pub async fn fail(pool: &Fusion, drive: &str, force: bool) -> Outcome<Answer> {
         }
         _ => {}
     }
-    pool.drive_fail(drive.index, "failed by an operator", false)
-        .await
-        .map_err(|error| Failure::new(&object, error))?;
+    let how = if offline { "taken offline by an operator" } else { "failed by an operator" };
+    pool.drive_fail(drive.index, how, false).await.map_err(|error| Failure::new(&object, error))?;
     let left = pool.status().redundancy_margin;
-    Ok(Answer::Done(format!(
-        "{object} is failed; {left} more may die before data is lost; 'steadyraid drive replace' \
-         puts another in its place"
-    )))
+    let (is, next) = match offline {
+        true => ("offline", "'steadyraid drive online' takes it back"),
+        false => ("failed", "'steadyraid drive replace' puts another in its place"),
+    };
+    Ok(Answer::Done(format!("{object} is {is}; {left} more may die before data is lost; {next}")))
 }

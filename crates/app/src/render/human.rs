@@ -194,9 +194,10 @@ fn drives(drives: &[Drive]) -> String {
 }
 
 fn state(drive: &Drive) -> String {
-    match drive.restoring {
-        Some(restoring) => format!("{} {} %", drive.state, restoring.percent()),
-        None => drive.state.clone(),
+    match (drive.restoring, &drive.replacing) {
+        (Some(restoring), _) => format!("{} {} %", drive.state, restoring.percent()),
+        (None, Some(replacing)) => format!("{}, copied {} %", drive.state, replacing.percent()),
+        (None, None) => drive.state.clone(),
     }
 }
 

@@ -135,6 +135,29 @@ pub struct Drive {
     /// While it is filled with what a lost drive should hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restoring: Option<Restoring>,
+    /// While it is copied onto another drive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replacing: Option<Replacing>,
+}
+
+/// What a drive is copied onto, and how far that is.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Replacing {
+    /// Path of the new drive.
+    pub by: String,
+    pub bytes: u64,
+    pub bytes_left: u64,
+}
+
+impl Replacing {
+    fn of((by, bytes_left, bytes): (String, u64, u64)) -> Replacing {
+        Replacing { by, bytes, bytes_left }
+    }
+
+    pub fn percent(&self) -> u64 {
+        let done = u128::from(self.bytes.saturating_sub(self.bytes_left));
+        (done * 100).checked_div(u128::from(self.bytes)).unwrap_or(0) as u64
+    }
 }
 
 /// How far a drive is restored.
@@ -255,6 +278,7 @@ impl From<&engine::DriveStatus> for Drive {
             spikes: (&drive.spikes).into(),
             latency: (&drive.latency).into(),
             restoring: drive.awaited.map(|(blocks_left, blocks)| Restoring { blocks, blocks_left }),
+            replacing: drive.replacing.clone().map(Replacing::of),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Drives that take the places of lost ones while the pool is served.
+//! Drives that take the places of others, lost or not, while the pool is served.
 
 use engine::{DriveState, DriveStatus, Label, read_label};
 use io::uring::{RealDrive, UringEnv};
@@ -11,6 +11,7 @@ use crate::error::{Failure, Outcome};
 use crate::pools::Pool;
 use crate::pools::any::Fusion;
 use crate::pools::drive::find;
+use crate::size::Size;
 
 /// Carries out a request to replace a drive of `pool`, if it is one.
 pub async fn carry_out(
@@ -43,7 +44,7 @@ async fn replace(
 ) -> Outcome<String> {
     let lost = find(pool, drive)?;
     let object = format!("pool {}: drive {}", pool.name(), lost.index);
-    check_lost(&object, &lost)?;
+    check_state(&object, &lost, new.back)?;
     let name = DriveName::try_from(new.path.to_owned());
     let name = name.map_err(|error| Failure::usage(new.path, error))?;
     if name.path().exists() {
@@ -67,7 +68,16 @@ async fn replace(
     let drive = wrapper.named(&name, made.drives()[0].clone())?;
     pool.drive_replace(lost.index, drive).await.map_err(|error| Failure::new(&object, error))?;
     made.keep();
-    let blocks = pool.status().drives[usize::from(lost.index)].awaited.map_or(0, |(_, all)| all);
+    let now = &pool.status().drives[usize::from(lost.index)];
+    if let Some((_, bytes, _)) = now.replacing {
+        let size = Size(bytes);
+        return Ok(format!(
+            "{object}: {size} are being copied onto {}, which then takes its place ('steadyraid \
+             status' shows how far it is); name it to 'serve' from then on",
+            new.path
+        ));
+    }
+    let blocks = now.awaited.map_or(0, |(_, all)| all);
     let how = if own { "is back" } else { "has taken the place of the lost one" };
     Ok(format!(
         "{object}: {} {how}; {blocks} blocks are being restored ('steadyraid status' shows how \
@@ -76,12 +86,13 @@ async fn replace(
     ))
 }
 
-fn check_lost(object: &str, drive: &DriveStatus) -> Outcome<()> {
+fn check_state(object: &str, drive: &DriveStatus, back: bool) -> Outcome<()> {
     match drive.state {
+        _ if drive.replacing.is_some() => Err(Failure::new(object, "is being replaced already")),
         DriveState::Missing | DriveState::Failed => Ok(()),
         DriveState::Restoring => Err(Failure::new(object, "is being restored already")),
-        DriveState::Active => Err(Failure::new(object, "is active: it is not lost")
-            .hint("'steadyraid drive fail' takes it out of use first")),
+        DriveState::Active if back => Err(Failure::new(object, "is active: it is not lost")),
+        DriveState::Active => Ok(()),
     }
 }
 

@@ -80,8 +80,8 @@ fn lost_drives_are_replaced_or_come_back() {
     client.write(1 << 20, &data(2), FUA);
     let replace =
         |words: &[&str]| scratch.run(&[&["drive", "replace", "tank", "1"], words].concat());
-    replace(&["new:128M"]).expect(3).says("is active: it is not lost");
-    assert!(!scratch.path("new").exists(), "a file that is not used is not made");
+    scratch.run(&["drive", "online", "tank", "1", "d1"]).expect(3).says("it is not lost");
+    replace(&["d2"]).expect(3).says("in use");
     scratch.run(&["drive", "fail", "tank", "1", "--force"]).expect(0);
     scratch.run(&["status"]).expect(1).says("drive replace");
     scratch.run(&["wait", "tank", "restore"]).expect(0);
@@ -118,6 +118,39 @@ fn lost_drives_are_replaced_or_come_back() {
     let server = scratch.serve(&["other", "elsewhere", "d3"]);
     let mut client = Client::open(&socket, "tank/vm");
     check(&mut client, 4);
+    client.disconnect();
+    server.stop();
+}
+
+/// A drive that works is copied, and may be pulled when the other has its place.
+#[test]
+fn a_working_drive_is_replaced_and_one_is_offline_for_a_while() {
+    let scratch = Scratch::with_pool();
+    let server = scratch.serve(&["."]);
+    let mut client = Client::open(&scratch.path("run/nbd.sock"), "tank/vm");
+    let data = |byte: u8| vec![byte; 1 << 20];
+    (0..8u8).for_each(|at| client.write(u64::from(at) << 20, &data(at), FUA));
+    let done = scratch.run(&["drive", "replace", "tank", "2", "new:128M"]).expect(0);
+    done.says("MiB are being copied onto").says("then takes its place");
+    until_whole(&scratch);
+    scratch.run(&["events", "--json"]).expect(0).says("drive-replaced");
+    let now = drive(&scratch, 2);
+    assert!(now["name"].as_str().is_some_and(|name| name.ends_with("/new")), "{now}");
+    std::fs::remove_file(scratch.path("d2")).expect("nobody needs it");
+    scratch.run(&["drive", "offline", "tank", "0"]).expect(3).says("no redundancy is left");
+    let done = scratch.run(&["drive", "offline", "tank", "0", "--force"]).expect(0);
+    done.says("is offline").says("drive online");
+    (0..8u8).for_each(|at| assert!(client.read(u64::from(at) << 20, 1 << 20) == data(at)));
+    client.write(0, &data(9), FUA);
+    scratch.run(&["drive", "online", "tank", "0", "d0"]).expect(0).says("is back");
+    until_whole(&scratch);
+    client.disconnect();
+    server.crash();
+    std::fs::remove_file(scratch.path("d1")).expect("one may be lost");
+    let server = scratch.serve(&["."]);
+    let mut client = Client::open(&scratch.path("run/nbd.sock"), "tank/vm");
+    assert!(client.read(0, 1 << 20) == data(9));
+    (1..8u8).for_each(|at| assert!(client.read(u64::from(at) << 20, 1 << 20) == data(at)));
     client.disconnect();
     server.stop();
 }

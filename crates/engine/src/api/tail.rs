@@ -193,6 +193,12 @@ pub enum EventKind {
     /// A drive has taken a lost one's place.
     DriveRestoring,
     DriveRestored,
+    /// A drive that works is copied onto another one.
+    DriveReplacing,
+    /// Which has taken its place.
+    DriveReplaced,
+    /// Which came to nothing.
+    ReplaceFailed,
     /// Blocks can't be computed: more drives than the parity bears could not be read there.
     BlocksLost,
     /// A drive is used again like any other.
@@ -213,6 +219,9 @@ impl EventKind {
             EventKind::DriveFailed => "drive-failed",
             EventKind::DriveRestoring => "drive-restoring",
             EventKind::DriveRestored => "drive-restored",
+            EventKind::DriveReplacing => "drive-replacing",
+            EventKind::DriveReplaced => "drive-replaced",
+            EventKind::ReplaceFailed => "replace-failed",
             EventKind::BlocksLost => "blocks-lost",
             EventKind::DriveGood => "drive-good",
             EventKind::DriveOverride => "drive-override",

@@ -74,7 +74,7 @@ impl<E: Env> Pool<E> {
         }
         rebuild_space(&mut recovered).await;
         for index in array.restoring() {
-            array.set_awaited(index, restore::awaited(&recovered.space, index));
+            array.set_awaited(index, restore::awaited(&recovered.space, index, |_| true));
         }
         recovered.report.clean = label.clean;
         recovered.report.load_nanos = loaded.saturating_sub(begin).0;

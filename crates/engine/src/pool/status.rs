@@ -62,6 +62,7 @@ impl<E: Env> Pool<E> {
             spikes: monitor.spikes(index),
             latency: monitor.latencies(index),
             awaited: self.shard().array.awaited(index),
+            replacing: member.replacing(),
         }
     }
 
@@ -140,11 +141,14 @@ impl<E: Env> Pool<E> {
         Ok(shard.fail_drive(drive, reason).await?)
     }
 
-    /// Puts a drive in a lost one's place and begins to restore it; what is on it is lost. It may
-    /// be the lost one itself.
+    /// Puts a drive in another one's place; what is on it is lost. In a lost one's place, which
+    /// it may be itself, it is restored; one that works is copied onto it first.
     pub async fn drive_replace(&self, index: u16, drive: E::Drive) -> Result<(), DriveVerbError> {
         let at = self.drive_index(index)?;
-        self.shard().replace(at, drive).await
+        match self.shard().array.member(at).state() {
+            DriveState::Active => self.shard().exchange(at, drive).await,
+            _ => self.shard().replace(at, drive).await,
+        }
     }
 
     fn drive_index(&self, index: u16) -> Result<layout::DriveIndex, DriveVerbError> {

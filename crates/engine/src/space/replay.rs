@@ -9,7 +9,7 @@ use crate::tuple::{Tuple, TupleKey};
 impl Space {
     /// A stripe found in use while replaying; keeps it off the free list.
     fn claim(&mut self, stripe: StripeId, kind: Kind) {
-        let zone = self.zone_mut(stripe.zone);
+        let zone = self.zones[stripe.zone as usize].as_mut().expect("mapped blocks lie in zones");
         if zone.kinds[stripe.index as usize] == Kind::Free {
             // Free lists are rebuilt once after replay (`rebuild_free`).
             zone.kinds[stripe.index as usize] = kind;
@@ -18,13 +18,21 @@ impl Space {
 
     pub fn replay_tuple(&mut self, stripes: &[StripeId], slots: &[[u8; 2]], filled: &[u16]) {
         for key in stripes {
-            self.tuples.remove(key);
+            if self.tuples.remove(key).is_some() {
+                self.dirty_zones.insert(key.zone);
+            }
         }
         let mut tuple = Tuple::new(SmallVec::from_slice(stripes), slots.into(), 0);
         tuple.unhanded = 0;
+        self.dirty_zones.insert(tuple.key().zone);
         let count = filled.len().min(tuple.filled.len());
         tuple.filled[..count].copy_from_slice(&filled[..count]);
         self.tuples.insert(tuple.key(), tuple);
+    }
+
+    /// Something in it was written since the checkpoint.
+    pub fn replay_written(&mut self, zone: u32) {
+        self.dirty_zones.insert(zone);
     }
 
     pub fn replay_convert(&mut self, key: TupleKey) {
@@ -49,7 +57,8 @@ impl Space {
             }
             let stripes = self.tuples[&key].stripes.clone();
             for stripe in stripes {
-                let zone = self.zone_mut(stripe.zone);
+                let zone = self.zones[stripe.zone as usize].as_mut();
+                let zone = zone.expect("tuples lie in assigned zones");
                 zone.kinds[stripe.index as usize] = Kind::Tuple;
             }
             self.ticks += 1;

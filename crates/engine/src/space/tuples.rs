@@ -163,6 +163,8 @@ impl Space {
     pub fn tuple_write_done(&mut self, key: TupleKey, sequence: u64, generation: u64) {
         let tuple = self.tuples.get_mut(&key).expect("a tuple with writes in flight stays");
         tuple.inflight -= 1;
+        // What a drive that is lost now and comes back later may have missed of it is told by this.
+        self.dirty_zones.insert(key.zone);
         self.tuple_check_dead(key, sequence, generation);
     }
 

@@ -1,19 +1,25 @@
-//! What the engine promises, seen from outside: device operations, failures, volumes, space.
+//! What the engine promises, seen from outside: device operations, failures, volumes, space,
+//! background work. One program: each would compile the engine again.
 
 #[path = "../common/mod.rs"]
 mod common;
 
+mod audit;
 mod concurrent;
 mod create;
+mod discards;
+mod exchange;
 mod failures;
 mod figures;
 mod latencies;
 mod limits;
 mod memory;
 mod operations;
+mod pace;
 mod reopen;
 mod restore;
 mod shapes;
 mod space_use;
 mod spikes;
+mod volumes;
 mod volumes_admin;

@@ -5,7 +5,7 @@ use io::Env;
 use io::rng::Rng;
 
 use crate::both_runtimes;
-use crate::common::{self, MIB, Mirror, Virtual, World, check_all, check_degraded, make_pool};
+use crate::common::{MIB, Mirror, Virtual, World, check_all, check_degraded, make_pool};
 use crate::common::{open_pool, sleep};
 
 /// Random requests of all kinds and sizes around the size of a block.

@@ -7,7 +7,7 @@ use io::rng::Rng;
 use io::{Buf, Env};
 
 use crate::both_runtimes;
-use crate::common::{self, MIB, Mirror, Virtual, World, check_all, check_degraded, make_pool};
+use crate::common::{MIB, Mirror, Virtual, World, check_all, check_degraded, make_pool};
 use crate::common::{open_pool, sleep};
 
 async fn trimming<W: World>(world: &W) {

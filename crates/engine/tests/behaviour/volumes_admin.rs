@@ -5,7 +5,7 @@ use io::rng::Rng;
 use io::{Buf, Env, Nanos};
 
 use crate::both_runtimes;
-use crate::common::{self, MIB, Mirror, Virtual, World, check_all, make_pool, open_pool};
+use crate::common::{MIB, Mirror, Virtual, World, check_all, make_pool, open_pool};
 
 async fn names_and_shapes<W: World>(world: &W) {
     let pool = make_pool(world, &CreateSpec::new("tank")).await;

@@ -121,12 +121,12 @@ macro_rules! both_runtimes {
             use super::*;
             #[test]
             fn virtual_time() {
-                let world = common::Virtual::new($drives, $size, 7);
+                let world = $crate::common::Virtual::new($drives, $size, 7);
                 world.block_on($test(&world));
             }
             #[test]
             fn io_uring() {
-                let world = common::Real::new($drives, $size, 7);
+                let world = $crate::common::Real::new($drives, $size, 7);
                 world.block_on($test(&world));
             }
         }

@@ -84,6 +84,7 @@ impl From<&DriveInfo> for Drive {
             spikes: Spikes::default(),
             latency: OperationLatencies::default(),
             restoring: None,
+            replacing: None,
         }
     }
 }

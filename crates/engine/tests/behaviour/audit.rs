@@ -1,9 +1,8 @@
 //! The audit finds nothing wrong with any pool the engine makes, and everything that is done to
 //! one behind its back.
 
-mod common;
-
-use common::{MIB, Mirror, Virtual, World, check_all, make_pool, open_pool, sleep};
+use crate::both_runtimes;
+use crate::common::{MIB, Mirror, Virtual, World, check_all, make_pool, open_pool, sleep};
 use engine::audit::{AuditError, AuditReport, Rule, fingerprint, replayed};
 use engine::{ConversionPolicy, CreateSpec, OpenOptions, Pool, Volume};
 use format::{SLOT_LEN, decode_slot};

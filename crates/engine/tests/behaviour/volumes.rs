@@ -1,8 +1,7 @@
 //! Volumes hold what was written: any request, any pattern, across reopening, on both runtimes.
 
-mod common;
-
-use common::{MIB, Mirror, World, check_all, make_pool, open_pool};
+use crate::both_runtimes;
+use crate::common::{MIB, Mirror, World, check_all, make_pool, open_pool};
 use engine::{CreateSpec, Volume};
 use io::Env;
 use io::rng::Rng;

@@ -1,0 +1,258 @@
+//! Exchange: a drive that still works is copied onto another one, which then takes its place. The
+//! pool is as redundant as before at every moment.
+//!
+//! ```text
+//!  copy what is in use ─> again what was written meanwhile ─> ... ─> gate shut: the last, flush
+//!      ─> the other drive is the member, gate open ─> labels say so <- nothing promised before
+//! ```
+//! Until the labels say so the old drive is the member, and a crash leaves it one: what was written
+//! only to the new one by then was promised to nobody. What can't be read from the old drive
+//! is restored from the others afterwards. If the old drive dies, the new one is restored as in any
+//! lost one's place; if the new one fails, all is as it was.
+
+use std::cell::RefCell;
+use std::pin::pin;
+use std::rc::Rc;
+
+use format::{Extent, Uuid};
+use futures_util::future::{Either, join_all, select};
+use io::{Buf, Drive, DriveError, Durability, Env};
+use layout::DriveIndex;
+
+use crate::api::{DriveState, DriveVerbError, EventKind, Severity};
+use crate::awaited::Awaited;
+use crate::limits::{
+    EXCHANGE_AT_ONCE, EXCHANGE_CHUNK, EXCHANGE_GATE_MAX, EXCHANGE_LAST_CHUNKS, RESTORE_RETRY,
+};
+use crate::restore::awaited;
+use crate::shard::Shard;
+use crate::twin::Twin;
+
+/// An exchange that is under way.
+struct Exchange<D> {
+    index: DriveIndex,
+    drive: D,
+    uuid: Uuid,
+    /// Of the drive that is copied.
+    era: u32,
+    twin: Rc<Twin>,
+    /// Blocks of zones that the old drive did not read, and whether it was metadata, too.
+    unread: RefCell<Vec<u64>>,
+}
+
+/// Why an exchange came to nothing.
+enum Ended {
+    /// The pool is being closed, or can't go on.
+    Stopped,
+    OldLost,
+    New(DriveError),
+    /// The gate can't be shut for longer.
+    TooSlow,
+}
+
+impl<E: Env> Shard<E> {
+    /// Begins to copy a working drive onto another, which takes its place in the end.
+    pub async fn exchange(&self, index: DriveIndex, drive: E::Drive) -> Result<(), DriveVerbError> {
+        self.check_usable()?;
+        self.check_room(index, &drive)?;
+        let member = self.array.member(index);
+        if member.state() != DriveState::Active || member.twin().is_some() {
+            return Err(DriveVerbError::NotLost { index: index.0, state: member.state() });
+        }
+        let name = drive.name();
+        let failed = |error| DriveVerbError::Drive { name: name.clone(), error };
+        self.wipe(&drive, true).await.map_err(failed)?;
+        let size = member.size().min(drive.geometry().size);
+        let twin = Rc::new(Twin::new(size, self.extents_in_use().into_iter()));
+        if member.state() != DriveState::Active || !member.set_twin(&name, &twin) {
+            return Err(DriveVerbError::NotLost { index: index.0, state: member.state() });
+        }
+        let (mib, old) = (twin.left().1 >> 20, self.drive_name(index));
+        let text = format!("drive {old} is copied onto {name}, which replaces it: {mib} MiB");
+        self.tell(Severity::Info, EventKind::DriveReplacing, index, text);
+        let uuid = Uuid::from_random(self.env.unique_id());
+        let (era, unread) = (member.era(), RefCell::default());
+        let exchange = Exchange { index, drive, uuid, era, twin, unread };
+        let shard = self.own();
+        self.own().spawn_task(async move { shard.run_exchange(exchange).await });
+        Ok(())
+    }
+
+    fn tell(&self, severity: Severity, kind: EventKind, index: DriveIndex, text: String) {
+        self.events.push(self.env.now(), severity, kind, Some(index.0), text);
+    }
+
+    /// Journal, metadata, and zones that belong to a class. Labels are written in the end.
+    fn extents_in_use(&self) -> Vec<Extent> {
+        let label = self.labels.get();
+        let state = self.state.borrow();
+        let len = self.geometry.zone_bytes;
+        let zone =
+            |zone: u32| Extent { offset: self.geometry.zones.offset + u64::from(zone) * len, len };
+        let used = |zone: &u32| state.space.class_of_zone(*zone).is_some();
+        let zones = (0..self.geometry.zone_count).filter(used).map(zone);
+        [label.journal, label.meta].into_iter().chain(zones).collect()
+    }
+
+    async fn run_exchange(&self, exchange: Exchange<E::Drive>) {
+        let index = exchange.index;
+        let ended = self.copy_until_same(&exchange).await;
+        self.array.member(index).end_twin();
+        let (old, name) = (self.drive_name(index), exchange.drive.name());
+        match ended {
+            Ok(()) => {}
+            Err(Ended::Stopped) => {}
+            Err(Ended::OldLost) => {
+                let drive = exchange.drive;
+                let taken = self.record_failures().await.is_ok()
+                    && self.replace(index, drive).await.is_ok();
+                if !taken {
+                    let text = format!("drive {old} was lost while it was copied onto {name}");
+                    self.tell(Severity::Error, EventKind::ReplaceFailed, index, text);
+                }
+            }
+            Err(Ended::New(error)) => {
+                let text = format!("drive {name} can't replace {old}, which stays: {error}");
+                self.tell(Severity::Error, EventKind::ReplaceFailed, index, text);
+            }
+            Err(Ended::TooSlow) => {
+                let text = format!(
+                    "drive {name} can't replace {old}, which stays: the two could not be made the \
+                     same within {EXCHANGE_GATE_MAX}, for which writes may be held back"
+                );
+                self.tell(Severity::Error, EventKind::ReplaceFailed, index, text);
+            }
+        }
+    }
+
+    async fn copy_until_same(&self, exchange: &Exchange<E::Drive>) -> Result<(), Ended> {
+        // Who writes faster than is copied would never be done with: from round to round more may
+        // be left for when the gate is shut.
+        let mut last = EXCHANGE_LAST_CHUNKS * u64::from(EXCHANGE_CHUNK);
+        loop {
+            let round = exchange.twin.left().0;
+            let mut copied = 0;
+            while exchange.twin.left().0 > last && copied <= round {
+                copied += self.copy_some(exchange).await?;
+            }
+            if exchange.twin.left().0 <= last {
+                break;
+            }
+            last *= 2;
+        }
+        // Most of what was copied may still be in its cache.
+        exchange.drive.flush().await.map_err(Ended::New)?;
+        let tick = pin!(self.env.sleep_until(self.env.now() + EXCHANGE_GATE_MAX));
+        match select(pin!(self.take_over(exchange)), tick).await {
+            Either::Left((done, _)) => done?,
+            Either::Right(_) => return Err(Ended::TooSlow),
+        }
+        self.end_exchange(exchange).await
+    }
+
+    fn check_exchange(&self, exchange: &Exchange<E::Drive>) -> Result<(), Ended> {
+        if self.stopping() {
+            return Err(Ended::Stopped);
+        }
+        let member = self.array.member(exchange.index);
+        let same = member.state() == DriveState::Active && member.era() == exchange.era;
+        if same { Ok(()) } else { Err(Ended::OldLost) }
+    }
+
+    /// Copies some chunks at the pace of background work: bytes.
+    async fn copy_some(&self, exchange: &Exchange<E::Drive>) -> Result<u64, Ended> {
+        let turn = self.pace(|| self.queue_of(std::iter::once(exchange.index))).await;
+        self.check_exchange(exchange)?;
+        let chunks: Vec<u64> =
+            std::iter::from_fn(|| exchange.twin.take()).take(EXCHANGE_AT_ONCE).collect();
+        let bytes = chunks.len() as u64 * u64::from(EXCHANGE_CHUNK);
+        let copied = join_all(chunks.into_iter().map(|at| self.copy_chunk(exchange, at))).await;
+        turn.moved(bytes as usize);
+        drop(turn);
+        copied.into_iter().collect::<Result<(), Ended>>()?;
+        self.env.yield_now().await;
+        Ok(bytes)
+    }
+
+    async fn copy_chunk(&self, exchange: &Exchange<E::Drive>, at: u64) -> Result<(), Ended> {
+        let size = self.array.member(exchange.index).size() / io::PAGE as u64 * io::PAGE as u64;
+        let len = u64::from(EXCHANGE_CHUNK).min(size.saturating_sub(at));
+        if let Ok(data) = self.array.read(exchange.index, at, len as usize).await {
+            return exchange.put(at, data).await;
+        }
+        // Something in it can't be read: block by block, the rest of it can.
+        let block = u64::from(self.geometry.block_size).min(len);
+        for at in (at..at + len).step_by(block as usize) {
+            self.check_exchange(exchange)?;
+            match self.array.read(exchange.index, at, block as usize).await {
+                Ok(data) => exchange.put(at, data).await?,
+                Err(_) => exchange.unread.borrow_mut().push(at),
+            }
+        }
+        Ok(())
+    }
+
+    /// With writes held back: the last chunks, a flush, and the new drive is the member.
+    async fn take_over(&self, exchange: &Exchange<E::Drive>) -> Result<(), Ended> {
+        let Exchange { index, drive, uuid, twin, .. } = exchange;
+        // A label of the old drive, on its way while the drives change, would end on the new one.
+        let _labels = self.labels.hold().await;
+        let _gate = twin.shut().await;
+        while let Some(at) = twin.take() {
+            self.check_exchange(exchange)?;
+            self.copy_chunk(exchange, at).await?;
+        }
+        drive.flush().await.map_err(Ended::New)?;
+        self.check_exchange(exchange)?;
+        let left = self.unread_in_use(exchange);
+        let (size, name) = (drive.geometry().size, self.drive_name(*index));
+        self.array.exchange(*index, (*uuid, size, drive.clone()), left);
+        self.forgive(*index);
+        let text = format!("drive {} has taken the place of {name}", drive.name());
+        self.tell(Severity::Info, EventKind::DriveReplaced, *index, text);
+        Ok(())
+    }
+
+    /// Blocks that were not read, and should be there: the new drive awaits them.
+    fn unread_in_use(&self, exchange: &Exchange<E::Drive>) -> Option<Awaited> {
+        let unread = exchange.unread.borrow();
+        if unread.is_empty() {
+            return None;
+        }
+        let used = awaited(&self.state.borrow().space, exchange.index, |_| true);
+        let zones = self.geometry.zones;
+        let mut left = Awaited::nothing(zones, self.geometry.block_size);
+        let inside = |at: &&u64| (zones.offset..zones.offset + zones.len).contains(*at);
+        let block = u64::from(self.geometry.block_size);
+        for at in unread.iter().filter(inside) {
+            // Chunks begin anywhere, blocks where their zone has them.
+            for at in [*at, at + block - 1] {
+                let at = (at - zones.offset) / block * block + zones.offset;
+                if used.overlaps(at, 1) {
+                    left.add(at);
+                }
+            }
+        }
+        Some(left)
+    }
+
+    /// The labels name the new drive: from then on it is what the pool relies on.
+    async fn end_exchange(&self, exchange: &Exchange<E::Drive>) -> Result<(), Ended> {
+        while self.record_failures().await.is_err() {
+            if self.stopping() {
+                return Err(Ended::Stopped);
+            }
+            self.env.sleep_until(self.env.now() + RESTORE_RETRY).await;
+        }
+        if self.array.member(exchange.index).state() == DriveState::Restoring {
+            self.own().start_restoring(exchange.index);
+        }
+        Ok(())
+    }
+}
+
+impl<D: Drive> Exchange<D> {
+    async fn put(&self, at: u64, data: Buf) -> Result<(), Ended> {
+        self.drive.write(at, data, Durability::Cached).await.map_err(Ended::New)
+    }
+}
