@@ -1,0 +1,6 @@
+//! In-place arrays: how they open, what requests cost, how a drive is rebuilt.
+//! One program, because each would be compiled with all of the arrays.
+
+mod opening;
+mod rebuild;
+mod requests;
