@@ -197,7 +197,7 @@ impl<E: Env> Shard<E> {
         let Exchange { index, drive, uuid, twin, .. } = exchange;
         // A label of the old drive, on its way while the drives change, would end on the new one.
         let _labels = self.labels.hold().await;
-        let _gate = twin.shut().await;
+        let _shut = twin.gate.shut().await;
         while let Some(at) = twin.take() {
             self.check_exchange(exchange)?;
             self.copy_chunk(exchange, at).await?;

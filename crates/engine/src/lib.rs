@@ -21,6 +21,7 @@ mod events;
 mod exchange;
 mod flush;
 mod foreground;
+mod gate;
 mod geometry;
 mod hedge;
 mod journal;

@@ -12,20 +12,17 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use format::Extent;
-use io::sync::Event;
-
 use crate::awaited::Awaited;
+use crate::gate::{Gate, Inside};
 use crate::limits::EXCHANGE_CHUNK;
+use format::Extent;
 
 pub struct Twin {
     due: RefCell<Awaited>,
     /// The chunk to look at next: all have their turn.
     hand: Cell<u64>,
-    shut: Cell<bool>,
-    opened: Event,
-    writing: Cell<u32>,
-    idle: Event,
+    /// Writes are inside.
+    pub gate: Gate,
 }
 
 impl Twin {
@@ -35,23 +32,13 @@ impl Twin {
         for extent in used {
             chunks(extent.offset, extent.len).for_each(|chunk| due.add(chunk));
         }
-        Twin {
-            due: RefCell::new(due),
-            hand: Cell::new(0),
-            shut: Cell::new(false),
-            opened: Event::new(),
-            writing: Cell::new(0),
-            idle: Event::new(),
-        }
+        Twin { due: RefCell::new(due), hand: Cell::new(0), gate: Gate::default() }
     }
 
     /// Waits while the gate is shut. The write is over when what is returned is dropped.
     pub async fn write(self: Rc<Self>, offset: u64, len: u64) -> Writing {
-        while self.shut.get() {
-            self.opened.wait().await;
-        }
-        self.writing.set(self.writing.get() + 1);
-        Writing { twin: self, offset, len }
+        let inside = self.gate.enter().await;
+        Writing { twin: self, offset, len, _inside: inside }
     }
 
     /// The first byte of a chunk that is due: due no more.
@@ -69,16 +56,6 @@ impl Twin {
         let bytes = |chunks: u64| chunks * u64::from(EXCHANGE_CHUNK);
         (bytes(due.left()), bytes(due.total()))
     }
-
-    /// Holds writes back until the gate is dropped, and waits for those under way.
-    pub async fn shut(self: &Rc<Self>) -> Gate {
-        self.shut.set(true);
-        let gate = Gate(self.clone());
-        while self.writing.get() > 0 {
-            self.idle.wait().await;
-        }
-        gate
-    }
 }
 
 /// Chunks that a range touches.
@@ -91,27 +68,14 @@ pub struct Writing {
     twin: Rc<Twin>,
     offset: u64,
     len: u64,
+    /// Left after its chunks are due.
+    _inside: Inside,
 }
 
 impl Drop for Writing {
     fn drop(&mut self) {
-        let Writing { twin, offset, len } = self;
-        let mut due = twin.due.borrow_mut();
-        chunks(*offset, *len).for_each(|chunk| due.again(chunk));
-        drop(due);
-        twin.writing.set(twin.writing.get() - 1);
-        if twin.writing.get() == 0 {
-            twin.idle.notify_all();
-        }
-    }
-}
-
-pub struct Gate(Rc<Twin>);
-
-impl Drop for Gate {
-    fn drop(&mut self) {
-        self.0.shut.set(false);
-        self.0.opened.notify_all();
+        let mut due = self.twin.due.borrow_mut();
+        chunks(self.offset, self.len).for_each(|chunk| due.again(chunk));
     }
 }
 
@@ -150,20 +114,5 @@ mod tests {
         drop(now(twin.clone().write(CHUNK, 4096)));
         assert_eq!(twin.take(), Some(CHUNK), "behind the hand");
         assert_eq!(twin.left(), (0, 3 * CHUNK));
-    }
-
-    #[test]
-    fn the_gate_waits_for_writes_and_writes_for_the_gate() {
-        let twin = twin();
-        let write = now(twin.clone().write(0, 4096)).expect("the gate is open");
-        assert!(now(twin.shut()).is_none(), "somebody is writing");
-        assert!(now(twin.clone().write(0, 4096)).is_some(), "who gave up has opened it");
-        drop(write);
-        let gate = now(twin.shut()).expect("nobody is writing");
-        let mut held = pin!(twin.clone().write(0, 4096));
-        let mut context = Context::from_waker(Waker::noop());
-        assert!(held.as_mut().poll(&mut context).is_pending());
-        drop(gate);
-        assert!(held.as_mut().poll(&mut context).is_ready());
     }
 }
