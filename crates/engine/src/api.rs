@@ -36,6 +36,8 @@ pub struct CreateSpec {
     /// Without it the pool says of itself that it is to be served without handling spikes
     /// (FusionRAID's Fusion-ND); who opens it decides.
     pub detection: bool,
+    /// Keep a sum of every page of data, and look at it whenever the page is read.
+    pub checksums: bool,
     /// Seconds since the epoch, recorded for people.
     pub created_secs: u64,
 }
@@ -53,6 +55,7 @@ impl CreateSpec {
             replicated_percent: CreateSpec::REPLICATED_PERCENT_DEFAULT,
             conversion: ConversionPolicy::Lazy,
             detection: true,
+            checksums: true,
             created_secs: 0,
         }
     }
@@ -77,6 +80,8 @@ pub struct CreatePlan {
     pub journal_bytes: u64,
     /// Checkpoint area on each drive.
     pub metadata_bytes: u64,
+    /// Memory that sums of pages take when the pool is full; 0 without them.
+    pub checksum_bytes: u64,
     /// One sentence: which layout, how balanced.
     pub layout: String,
 }
@@ -291,6 +296,9 @@ pub struct DriveCounters {
     pub write_bytes: u64,
     pub read_errors: u64,
     pub write_errors: u64,
+    /// Pages that were not what was written, or refused; those that were written again.
+    pub bad_pages: u64,
+    pub healed_pages: u64,
 }
 
 /// Space of the pool by what it is used for, in bytes of drive space.
@@ -344,6 +352,16 @@ pub struct Counters {
     pub hedged_journal_blocks: u64,
     pub hedge_wins: u64,
     pub hedges_refused: u64,
+    /// Pages that were read and are not what was written.
+    pub checksum_errors: u64,
+    /// Those, and pages that drives refused, that were written again.
+    pub healed_pages: u64,
+    /// Pages that can't be had any more.
+    pub lost_pages: u64,
+    /// Pages of parity that did not fit their data, written again.
+    pub mended_parity: u64,
+    /// Reads that had to be put together page by page.
+    pub salvaged_reads: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -354,6 +372,8 @@ pub struct MemoryStatus {
     pub patch_bytes: u64,
     pub patches: u64,
     pub patch_budget_bytes: u64,
+    /// Sums of pages.
+    pub sum_bytes: u64,
     /// The last checkpoint on the drives, one copy of it.
     pub checkpoint_bytes: u64,
 }
@@ -392,6 +412,9 @@ pub struct PoolStatus {
     pub recovery: RecoveryReport,
     pub replicated_percent: u8,
     pub conversion: ConversionPolicy,
+    /// Pages of data have sums.
+    pub checksums: bool,
+    pub scrub: ScrubStatus,
     pub journal_fill_percent: u8,
     /// What the pool was opened with.
     pub spike_handling: SpikeHandling,

@@ -241,6 +241,15 @@ impl<D: Drive> Array<D> {
         result
     }
 
+    /// Pages that were not what was written, or refused, and how many of them are right again.
+    pub fn count_bad(&self, index: DriveIndex, healed: u64) {
+        let member = self.member(index);
+        let mut counters = member.counters.get();
+        counters.bad_pages += 1;
+        counters.healed_pages += healed;
+        member.counters.set(counters);
+    }
+
     /// Nobody is to read this: it is older than what was to be written there.
     pub fn distrust(&self, index: DriveIndex, offset: u64, len: usize) {
         self.stale.borrow_mut().extend(pages(offset, len).map(|page| (index, page)));

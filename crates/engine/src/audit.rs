@@ -26,6 +26,7 @@ mod metadata;
 mod parity;
 mod report;
 mod space;
+mod sums;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -70,5 +71,6 @@ fn check_tables(tables: &Tables, report: &mut AuditReport, findings: &mut Findin
     space::check(tables, &uses, findings);
     tuples::check(tables, findings);
     memory::check(tables, findings);
+    sums::check(tables, &uses, findings);
     uses
 }

@@ -154,7 +154,10 @@ impl<E: Env> Shard<E> {
             return Ok(false);
         }
         self.journal.append(&Record::Zone { zone, class: None });
-        self.state.borrow_mut().space.zone_release(zone);
+        let mut state = self.state.borrow_mut();
+        state.space.zone_release(zone);
+        state.sums.forget_zone(zone);
+        drop(state);
         self.space_freed.notify_all();
         Ok(true)
     }

@@ -44,6 +44,8 @@ pub struct MetaSlots {
     drives: usize,
     copies: usize,
     total: u32,
+    /// Most objects that sums can come to.
+    sums_max: u64,
     free: Vec<u32>,
     pub objects: BTreeMap<ObjectKey, Stored>,
     pub seq: u64,
@@ -54,7 +56,7 @@ pub struct MetaSlots {
 }
 
 impl MetaSlots {
-    pub fn new(drives: usize, area: u64) -> MetaSlots {
+    pub fn new(drives: usize, area: u64, sums_max: u64) -> MetaSlots {
         let copies = METADATA_COPIES.min(drives);
         let rows = area / SLOT_LEN as u64;
         let total = (rows / copies as u64 * drives as u64) as u32;
@@ -62,6 +64,7 @@ impl MetaSlots {
             drives,
             copies,
             total,
+            sums_max,
             free: Vec::new(),
             objects: BTreeMap::new(),
             seq: 0,
@@ -73,10 +76,10 @@ impl MetaSlots {
         u64::from(self.total) / self.drives as u64 * self.copies as u64
     }
 
-    /// Chunks the map may have: half of the slots, since a checkpoint that changes all of them
-    /// needs as many again, less a share for patches and zones.
+    /// Chunks the map may have: half of the slots that sums leave, since a checkpoint that changes
+    /// all of them needs as many again, less a share for patches and zones.
     pub fn chunks_max(&self) -> u64 {
-        u64::from(self.total) / 3
+        u64::from(self.total).saturating_sub(2 * self.sums_max) / 3
     }
 
     pub fn capacity(&self) -> u32 {
@@ -200,6 +203,8 @@ impl<E: Env> Shard<E> {
         keys.extend(
             state.space.take_dirty_zones().into_iter().map(|zone| ObjectKey::Zone { zone }),
         );
+        let sums = state.sums.take_dirty().into_iter();
+        keys.extend(sums.map(|(zone, part)| ObjectKey::Sums { zone, part }));
         let gone = |key: &&ObjectKey| match key {
             ObjectKey::Chunk { volume, .. } => !state.volumes.contains_key(volume),
             _ => false,
@@ -224,6 +229,8 @@ impl<E: Env> Shard<E> {
             // Also when it was given back: what is on the drives would pass for its state.
             ObjectKey::Zone { zone } => Some(state.space.export_zone(zone).encode()),
             ObjectKey::Config => Some(export_config(&state).encode()),
+            // Also when nothing is left of it, for the same reason.
+            ObjectKey::Sums { zone, part } => Some(state.sums.export(zone, part).encode()),
         }
     }
 

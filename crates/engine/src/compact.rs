@@ -26,6 +26,7 @@ use crate::limits::{
 };
 use crate::map::{Deltas, Pieces, advance};
 use crate::shard::{Claim, Shard, State};
+use crate::sums::PageSums;
 use crate::write::parity_of;
 
 /// A piece to be moved. `at`: sector it must have in its block (merging), if any.
@@ -51,6 +52,14 @@ struct Planned {
     piece: Move,
     block: usize,
     sector: u16,
+}
+
+/// A destination stripe as it was written: the sums of its data, and which of the planned pieces
+/// are in it.
+#[derive(Default)]
+struct Filled {
+    sums: Vec<PageSums>,
+    kept: Vec<bool>,
 }
 
 /// Fills destination blocks with pieces.
@@ -344,8 +353,10 @@ impl<E: Env> Shard<E> {
         for (at, done) in done.into_iter().enumerate() {
             self.journal.reserve().await;
             let (stripe, from, planned) = plan(at);
-            let planned = if done.is_ok() { planned } else { &[] };
-            self.relocate(class, stripe, planned, from);
+            let Filled { sums, kept } = done.unwrap_or_default();
+            let planned: Vec<&Planned> =
+                planned.iter().zip(kept).filter(|p| p.1).map(|p| p.0).collect();
+            self.relocate(class, stripe, &planned, from, &sums);
             self.env.yield_now().await;
         }
         drop(guard);
@@ -360,7 +371,7 @@ impl<E: Env> Shard<E> {
         stripe: StripeId,
         planned: &[Planned],
         first_block: usize,
-    ) -> Result<(), RequestError> {
+    ) -> Result<Filled, RequestError> {
         let block_size = self.geometry.block_size as usize;
         let read = |planned: &Planned| {
             self.read_place(planned.piece.from, usize::from(planned.piece.range.len) * 512)
@@ -368,8 +379,11 @@ impl<E: Env> Shard<E> {
         let data = join_all(planned.iter().map(read)).await;
         let mut blocks: Vec<BufMut> =
             (0..class.data()).map(|_| BufMut::zeroed(block_size)).collect();
+        let mut kept = Vec::with_capacity(planned.len());
         for (planned, data) in planned.iter().zip(data) {
-            let data = data?;
+            // What can't be read stays where it is, and with it its stripe.
+            kept.push(data.is_ok());
+            let Ok(data) = data else { continue };
             let start = usize::from(planned.sector) * 512;
             let block = &mut blocks[planned.block - first_block];
             block[start..start + data.len()].copy_from_slice(&data);
@@ -385,14 +399,25 @@ impl<E: Env> Shard<E> {
         if done.iter().filter(|done| done.is_err()).count() > class.parity() {
             return Err(RequestError::Io(format!("stripe {stripe} could not be written")));
         }
-        Ok(())
+        Ok(Filled { sums: self.measure_blocks(&blocks, class.data()).1, kept })
     }
 
     /// The data is durable at its new place: record it and change the map. A stripe that
     /// nothing came to is dead.
-    fn relocate(&self, class: &Class, stripe: StripeId, planned: &[Planned], first_block: usize) {
+    fn relocate(
+        &self,
+        class: &Class,
+        stripe: StripeId,
+        planned: &[&Planned],
+        first_block: usize,
+        sums: &[PageSums],
+    ) {
         let mut state = self.state.borrow_mut();
         if !planned.is_empty() {
+            state.sums.set_stripe(class, stripe, sums);
+            for record in self.stripe_sums(class, stripe, sums) {
+                self.journal.append(&record);
+            }
             // Says "RAID now" to recovery, with nothing left to verify.
             let record = Record::Stripe { stripe, blocks: Vec::new(), crcs: Vec::new() };
             self.journal.append(&record);

@@ -173,11 +173,17 @@ impl<E: Env> Shard<E> {
         len: usize,
     ) -> Result<Buf, RequestError> {
         let own = self.geometry.address(class, key, slot);
-        if let Ok(data) = self.array.read(own.drive, own.offset, len).await {
+        if let Ok(data) = self.array.read(own.drive, own.offset, len).await
+            && self.state.borrow().sums.wrong_page(class, (key, slot), 0, &data).is_none()
+        {
             return Ok(data);
         }
         let flbn = self.geometry.flbn(class, key, slot);
-        let data = self.read_place(Place { flbn, replicated: true, sector: 0 }, len).await?;
+        let found = self.slot_as_it_is(class, key, slot, len / PAGE).await;
+        let data = match found {
+            Some(data) => data,
+            None => self.read_place(Place { flbn, replicated: true, sector: 0 }, len).await?,
+        };
         // Unreadable now is not unreadable for ever. A drive that refuses this fails.
         let _ = self.array.write(own.drive, own.offset, data.clone(), Durability::Cached).await;
         Ok(data)

@@ -91,6 +91,15 @@ pub const RESTORE_OBJECTS_AT_ONCE: usize = 64;
 /// computed, because too many drives are lost or refuse it, after that long.
 pub const RESTORE_RETRY: Nanos = Nanos::from_millis(100);
 pub const RESTORE_LOST_RETRY: Nanos = Nanos::from_secs(60);
+/// Objects of the checkpoint that a scrub reads before others may write a checkpoint.
+pub const SCRUB_OBJECTS_AT_ONCE: usize = 32;
+/// Tasks that mend pages at once, or wait for their turn; each keeps dead stripes from being used
+/// again. What comes beyond is left to the next read, or to a scrub.
+pub const MENDS_MAX: usize = 64;
+/// Repairs of a drive are told at most so often: a drive that rots has thousands.
+pub const MEND_TELL: Nanos = Nanos::from_secs(10);
+/// Lost pages that are remembered, so that each is told and counted once.
+pub const LOST_PAGES_KNOWN_MAX: usize = 1024;
 /// Findings that an audit lists; the rest is counted. A broken table makes one for every entry.
 pub const FINDINGS_MAX: usize = 64;
 /// Stripes (or replicated blocks) an audit reads at once: enough to keep a dozen drives busy.

@@ -328,6 +328,7 @@ impl<E: Env> Shard<E> {
         let key = built?;
         let tuple = state.space.tuple(key).expect("just built");
         tuple.stripes.iter().for_each(|&stripe| self.is_there(class, stripe));
+        tuple.stripes.iter().for_each(|&stripe| state.sums.forget(class, stripe));
         let record = Record::Tuple { stripes: tuple.stripes.to_vec(), slots: tuple.slots.to_vec() };
         let slots = tuple.slots.len();
         self.journal.append(&record);
@@ -407,6 +408,7 @@ impl<E: Env> Shard<E> {
         let any = found.or_else(|| if quick { None } else { look(&mut state, usize::MAX) });
         let (stripe, passed) = any?;
         self.is_there(class, stripe);
+        state.sums.forget(class, stripe);
         self.count(|counters| counters.redirected_writes += u64::from(passed));
         Some(stripe)
     }

@@ -15,7 +15,7 @@ use format::Uuid;
 use io::Env;
 
 use crate::admission::Admission;
-use crate::api::RequestError;
+use crate::api::{RequestError, ScrubStatus};
 use crate::geometry::{Class, PoolGeometry};
 use crate::limits::{LEFTOVERS_PATIENCE, RESERVE_STRIPES};
 use crate::pool::traffic::Traffic;
@@ -107,6 +107,27 @@ impl<E: Env> Pool<E> {
     /// Flushes everything that was acknowledged. For tests and tools; clients flush volumes.
     pub async fn flush(&self) -> Result<(), RequestError> {
         self.shard().flush_for_client().await
+    }
+
+    /// Begins to read everything and to put right what is wrong; one that is paused goes on.
+    pub fn scrub_start(&self) -> Result<(), RequestError> {
+        self.shard().scrub_start()
+    }
+
+    pub fn scrub_pause(&self) {
+        self.shard().scrub_pause();
+    }
+
+    pub fn scrub_resume(&self) {
+        self.shard().scrub_resume();
+    }
+
+    pub fn scrub_stop(&self) {
+        self.shard().scrub_stop();
+    }
+
+    pub fn scrub_status(&self) -> ScrubStatus {
+        self.shard().scrub.status()
     }
 
     /// Writes a checkpoint now. For tests and benchmarks; the engine does so by itself.

@@ -7,6 +7,7 @@
 //!                                                  heal copies, drop what never arrived
 //! ```
 
+mod claims;
 mod verify;
 
 use std::cell::RefCell;
@@ -14,9 +15,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use format::{
-    ChunkObject, ConfigObject, Extent, JOURNAL_ALIGN, JOURNAL_BLOCK_MAX, LimitsImage, ObjectKey,
-    Place, Record, SLOT_LEN, SectorRange, StripeId, Superblock, VolumeId, ZoneObject, decode_block,
-    decode_slot, peek_header,
+    ChunkObject, ConfigObject, Extent, INCOMPAT_SUMS, JOURNAL_ALIGN, JOURNAL_BLOCK_MAX,
+    LimitsImage, ObjectKey, Place, Record, SLOT_LEN, SectorRange, StripeId, SumsObject, Superblock,
+    VolumeId, ZoneObject, decode_block, decode_slot, peek_header,
 };
 use futures_util::future::join_all;
 use io::{Drive, PAGE};
@@ -29,13 +30,16 @@ use crate::geometry::{BlockAddress, Class, PoolGeometry};
 use crate::limits::{RECOVERY_READ_BYTES, RECOVERY_READS_MAX};
 use crate::map::{BlockMap, Deltas};
 use crate::planted::{self, Bug};
+use crate::recover::claims::Claims;
 use crate::shard::{Settings, VolumeRecord};
 use crate::space::Space;
+use crate::sums::{Sums, parts_max};
 
 /// What recovery builds; the shard is made from it.
 pub struct Recovered {
     pub map: BlockMap,
     pub space: Space,
+    pub sums: Sums,
     pub volumes: BTreeMap<VolumeId, VolumeRecord>,
     pub next_volume: u32,
     pub settings: Settings,
@@ -71,8 +75,17 @@ struct Slots {
 struct Part {
     seq: u64,
     parts: u16,
-    slot: u32,
+    /// Slots that it was found in, and in how many copies of each: a write that went elsewhere may
+    /// have left one where it does not belong.
+    slots: Vec<(u32, u8)>,
     payload: Vec<u8>,
+}
+
+impl Part {
+    fn slot(&self) -> u32 {
+        let most = self.slots.iter().max_by_key(|(_, copies)| *copies);
+        most.expect("it was found somewhere").0
+    }
 }
 
 struct Block {
@@ -93,7 +106,9 @@ impl<D: Drive> Recovery<'_, D> {
     }
 
     pub async fn load(&self, settings: Settings) -> Result<Recovered, OpenError> {
-        let mut meta = MetaSlots::new(self.geometry.drives, self.label.meta.len);
+        let has_sums = self.label.features.incompat & INCOMPAT_SUMS != 0;
+        let sums_max = if has_sums { parts_max(self.geometry) } else { 0 };
+        let mut meta = MetaSlots::new(self.geometry.drives, self.label.meta.len, sums_max);
         let root = self.label.checkpoint[0];
         let Slots { parts, newest, cut_short } = self.read_slots(&meta).await;
         meta.cut_short = cut_short;
@@ -107,6 +122,7 @@ impl<D: Drive> Recovery<'_, D> {
         let mut out = Recovered {
             map: BlockMap::new(block_sectors, crowd.max(4)),
             space: Space::new(self.geometry.clone()),
+            sums: Sums::new(self.geometry.clone(), has_sums),
             volumes: BTreeMap::new(),
             next_volume: 1,
             settings,
@@ -118,6 +134,7 @@ impl<D: Drive> Recovery<'_, D> {
         self.apply_objects(&mut out, objects)?;
         out.map.take_dirty();
         out.space.take_dirty_zones();
+        out.sums.take_dirty();
         Ok(out)
     }
 
@@ -161,7 +178,13 @@ impl<D: Drive> Recovery<'_, D> {
         let key = (header.key, header.part);
         if found.get(&key).is_none_or(|part| part.seq < header.seq) {
             let payload = payload.to_vec();
-            found.insert(key, Part { seq: header.seq, parts: header.parts, slot, payload });
+            let slots = vec![(slot, 1)];
+            found.insert(key, Part { seq: header.seq, parts: header.parts, slots, payload });
+        } else if let Some(part) = found.get_mut(&key).filter(|part| part.seq == header.seq) {
+            match part.slots.iter_mut().find(|(other, _)| *other == slot) {
+                Some((_, copies)) => *copies += 1,
+                None => part.slots.push((slot, 1)),
+            }
         }
     }
 
@@ -173,7 +196,7 @@ impl<D: Drive> Recovery<'_, D> {
         for ((key, number), part) in parts {
             if number == 0 {
                 wanted = part.parts;
-                meta.objects.insert(key, Stored { seq: part.seq, slots: vec![part.slot] });
+                meta.objects.insert(key, Stored { seq: part.seq, slots: vec![part.slot()] });
                 objects.push((key, vec![part.payload]));
                 continue;
             }
@@ -181,7 +204,7 @@ impl<D: Drive> Recovery<'_, D> {
             if number < wanted
                 && let Some(stored) = current
             {
-                stored.slots.push(part.slot);
+                stored.slots.push(part.slot());
                 objects.last_mut().expect("part 0 came first").1.push(part.payload);
             }
         }
@@ -249,6 +272,13 @@ impl<D: Drive> Recovery<'_, D> {
                     let object = ChunkObject::decode(&parts)?;
                     out.map.import_chunk(volume, chunk, object.entries, object.patches);
                 }
+                // Their zones came before them.
+                ObjectKey::Sums { zone, part } => {
+                    let object = SumsObject::decode(&parts)?;
+                    if let Some(class) = out.space.class_of_zone(zone) {
+                        out.sums.import(class, zone, part, object);
+                    }
+                }
             }
         }
         Ok(())
@@ -303,12 +333,14 @@ impl<D: Drive> Recovery<'_, D> {
         let blocks = self.read_journal().await;
         let durable = blocks.values().map(|block| block.durable).max().unwrap_or(0);
         out.report.blocks_replayed = blocks.len() as u64;
+        let mut claims = Claims::default();
         for (&sequence, block) in blocks.range(first..) {
             out.next_sequence = sequence + 1;
             for records in runs(&block.records) {
                 let verdicts = self.judge(out, records, sequence > durable).await?;
                 for (record, verdict) in records.iter().zip(verdicts) {
                     out.report.records_replayed += 1;
+                    self.apply_claims(out, record, verdict, &mut claims);
                     if verdict == Verdict::Trusted {
                         self.apply_record(out, record)?;
                     } else {
@@ -507,6 +539,8 @@ impl<D: Drive> Recovery<'_, D> {
                 let limits = VolumeLimits { iops: *iops, bytes_per_sec: *bytes_per_sec };
                 set_limits(out, *id, limits);
             }
+            // With the record that they are for.
+            Record::Sums { .. } => {}
         }
         Ok(())
     }

@@ -421,7 +421,11 @@ impl<E: Env> Shard<E> {
         }
         let position = position_on(class, stripe, drive).expect("chosen for its block there");
         let at = self.geometry.address(class, stripe, position).offset;
-        match self.rebuilt_block(class, stripe, position).await {
+        let rebuilt = match self.rebuilt_block(class, stripe, position).await {
+            Some(block) => Some(block),
+            None => self.block_as_it_is(class, stripe, position).await,
+        };
+        match rebuilt {
             Some(block) => self.put(drive, at, block, at).await,
             None => Done::Lost,
         }
@@ -520,10 +524,15 @@ impl<E: Env> Shard<E> {
         // Its own copy is what is missing.
         source.copies.retain(|copy| copy.drive != drive);
         for copy in &source.copies {
-            if let Ok(data) = self.array.read(copy.drive, copy.offset, len).await {
+            if let Ok(data) = self.array.read(copy.drive, copy.offset, len).await
+                && self.is_right(&source, 0, &data)
+            {
                 return self.put(drive, at, data, at).await;
             }
         }
-        Done::Lost
+        match self.copy_as_it_is(&source, len).await {
+            Some(data) => self.put(drive, at, data, at).await,
+            None => Done::Lost,
+        }
     }
 }

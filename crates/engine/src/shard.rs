@@ -25,10 +25,13 @@ use crate::label::Labels;
 use crate::limits::{PACKED_SLOTS_OPEN, PATCH_BUDGET_BYTES};
 use crate::locks::RangeLocks;
 use crate::map::{BlockMap, Deltas};
+use crate::mend::Mending;
 use crate::pacer::Pacer;
 use crate::planted::{self, Bug};
 use crate::reads::ReadGenerations;
+use crate::scrub::Scrub;
 use crate::space::Space;
+use crate::sums::Sums;
 use crate::tuple::TupleKey;
 
 /// A volume as the shard knows it.
@@ -79,6 +82,7 @@ impl Default for Settings {
 pub struct State {
     pub map: BlockMap,
     pub space: Space,
+    pub sums: Sums,
     pub volumes: BTreeMap<VolumeId, VolumeRecord>,
     pub next_volume: u32,
     pub settings: Settings,
@@ -130,6 +134,8 @@ pub struct Shard<E: Env> {
     pub me: Weak<Shard<E>>,
     pub pacer: Pacer,
     pub discards: Discards,
+    pub mending: Mending,
+    pub scrub: Scrub,
 }
 
 /// Where a replicated write goes.

@@ -6,7 +6,6 @@ use std::rc::Rc;
 use format::StripeId;
 use futures_util::future::join_all;
 use io::{Buf, BufMut, Drive, DriveError, Env, PAGE};
-use layout::DriveIndex;
 use smallvec::SmallVec;
 
 use crate::api::RequestError;
@@ -32,7 +31,7 @@ enum Kind {
 }
 
 enum Failed {
-    Drive(DriveIndex, DriveError),
+    Drive(DriveError),
     Stripe,
 }
 
@@ -53,22 +52,35 @@ impl<E: Env> Shard<E> {
         let mut running: Ways<Way<Result<Buf, Failed>>> = SmallVec::new();
         let best = rest.next().expect("every block has at least one address");
         running.push(self.start(source, best, first, len));
+        let mut is_bad = false;
         loop {
             match patience.first(&mut running).await {
-                Outcome::Over(at, Ok(pages)) => {
+                Outcome::Over(at, Ok(pages)) if self.is_right(source, first, &pages) => {
                     drop(running.remove(at));
                     self.count(|counters| counters.hedge_wins += u64::from(at > 0));
                     self.leave_reads(running);
+                    if is_bad {
+                        self.mend_later(source, first, len);
+                    }
                     return Ok(pages);
                 }
-                Outcome::Over(at, Err(failed)) => {
+                Outcome::Over(at, done) => {
                     drop(running.remove(at));
+                    is_bad |= match done {
+                        Err(Failed::Drive(error)) => error.is_refusal(),
+                        Err(Failed::Stripe) => false,
+                        Ok(_) => true,
+                    };
                     match rest.next() {
                         Some(next) => {
                             self.count_rebuild(next);
                             running.push(self.start(source, next, first, len));
                         }
-                        None if running.is_empty() => return Err(self.no_way(source, failed)),
+                        None if running.is_empty() => {
+                            let salvaged = self.salvage(source, first, len).await;
+                            self.mend_later(source, first, len);
+                            return salvaged;
+                        }
                         None => {}
                     }
                 }
@@ -131,7 +143,8 @@ impl<E: Env> Shard<E> {
         others.iter().filter(|(_, at)| slow(at)).count() < source.class.parity()
     }
 
-    /// A block computed from the rest of its stripe; `None` if more is lost than parity bears.
+    /// A block computed from the rest of its stripe. `None` if more is lost than parity bears, or if
+    /// it is not sure to be right: then it is looked at page by page.
     pub async fn rebuilt_block(
         &self,
         class: &Rc<Class>,
@@ -143,7 +156,10 @@ impl<E: Env> Shard<E> {
         let awaited = |at: &BlockAddress| self.array.is_awaited(at.drive, at.offset, PAGE);
         others.sort_by_key(|(_, at)| (awaited(at), self.array.rank(at.drive)));
         let len = self.geometry.block_size as usize;
-        rebuild(&self.array, class, position, &others, 0, len).await.ok()
+        let block = rebuild(&self.array, class, position, &others, 0, len).await.ok()?;
+        // Parity has no sums: it is as right as what it is computed from.
+        let is_data = position < class.data() || !self.has_sums();
+        (is_data && self.is_right(&source, 0, &block)).then_some(block)
     }
 
     /// The other blocks of the stripe.
@@ -164,7 +180,7 @@ impl<E: Env> Shard<E> {
         match kind {
             Kind::Copy(at) => Box::pin(async move {
                 let pages = array.read(at.drive, at.offset + first, len).await;
-                pages.map_err(|error| Failed::Drive(at.drive, error))
+                pages.map_err(Failed::Drive)
             }),
             Kind::Rebuild => {
                 let (class, position) = (source.class.clone(), source.position);
@@ -180,20 +196,6 @@ impl<E: Env> Shard<E> {
     fn count_rebuild(&self, kind: Kind) {
         if matches!(kind, Kind::Rebuild) {
             self.count(|counters| counters.reconstructed_reads += 1);
-        }
-    }
-
-    fn no_way(&self, source: &Source, failed: Failed) -> RequestError {
-        let Source { class, stripe, position, .. } = source;
-        match failed {
-            Failed::Drive(drive, error) if source.copies.len() > 1 => {
-                RequestError::Io(format!("drive {}: {error}", self.drive_name(drive)))
-            }
-            _ => RequestError::Io(format!(
-                "drive {} can't be read, and stripe {stripe} has lost more than its {} parity",
-                class.drive(*stripe, *position),
-                class.parity()
-            )),
         }
     }
 }

@@ -7,7 +7,7 @@
 
 use std::rc::Rc;
 
-use format::{Place, Record, SectorRange, StripeId, VolumeId};
+use format::{Flbn, Place, Record, SectorRange, StripeId, VolumeId};
 use futures_util::future::{join, join_all};
 use io::{Buf, BufMut, Drive, Durability, Env, Nanos, PAGE};
 use policy::scheme::fusion::{Part, Shape, split_write};
@@ -22,6 +22,7 @@ use crate::limits::RESERVE_STRIPES;
 use crate::map::{Deltas, Pieces};
 use crate::planted::{self, Bug};
 use crate::shard::{Claim, Shard, VolumeRecord};
+use crate::sums::PageSums;
 
 const SECTOR: u64 = 512;
 
@@ -33,6 +34,7 @@ struct Piece {
     /// Whole pages.
     data: Buf,
     crc: u32,
+    sums: PageSums,
 }
 
 /// One part of a request on its way.
@@ -125,8 +127,8 @@ impl<E: Env> Shard<E> {
     ) -> Result<(), RequestError> {
         let Target { volume, class, block, range } = &target;
         let data = whole_pages(data, range.start);
-        let crc = crc32c::crc32c(&data);
-        let piece = [Piece { volume: volume.id, block: *block, range: *range, data, crc }];
+        let (crc, sums) = self.state.borrow().sums.measure(&data);
+        let piece = [Piece { volume: volume.id, block: *block, range: *range, data, crc, sums }];
         self.journal.reserve().await;
         let _lock = self.locks.lock(volume.id, *block, *range).await;
         let _admission = self.admit(volume.id, class, *block, *range)?;
@@ -170,6 +172,7 @@ impl<E: Env> Shard<E> {
                     Place { flbn, replicated: false, sector: 0 }
                 }
             };
+            state.sums.set_at(class, place.flbn, usize::from(place.sector / 8), &piece.sums);
             state.map.set(piece.volume, piece.block, piece.range, Some(place), &mut deltas);
         }
         self.apply_deltas(&mut state, &deltas);
@@ -188,11 +191,15 @@ impl<E: Env> Shard<E> {
     /// Sends each piece to the places of its slot; with `fua` the journal goes beside it.
     fn send(&self, slots: Slots, pieces: &[Piece], fua: bool) -> Attempt {
         let durability = durability(fua);
-        let record = |(slot, piece): (&Slot, &Piece)| {
+        let mut records: SmallVec<[Record; 1]> = SmallVec::new();
+        for (slot, piece) in slots.iter().zip(pieces) {
             let Piece { volume, block, range, crc, .. } = *piece;
-            Record::Write { volume, block, range, place: slot.place, crc }
-        };
-        let records: SmallVec<[Record; 1]> = slots.iter().zip(pieces).map(record).collect();
+            // The sum of a single page follows from its CRC.
+            if piece.sums.len() > 1 {
+                records.push(sums_record(slot.place.flbn, slot.place.sector / 8, &piece.sums));
+            }
+            records.push(Record::Write { volume, block, range, place: slot.place, crc });
+        }
         let sequences: Sequences =
             records.iter().map(|record| self.journal.append_with_data(record)).collect();
         let drives = slots.iter().flat_map(|slot| &slot.targets).map(|at| at.drive).collect();
@@ -237,7 +244,7 @@ impl<E: Env> Shard<E> {
         // FusionRAID §4.2: blocks the request doesn't touch are zero, nothing is read.
         blocks.resize_with(class.data(), || Buf::zeroed(block_size));
         blocks.extend(parity_of(class, &blocks, block_size));
-        let crcs: Vec<u32> = blocks.iter().map(|block| crc32c::crc32c(block)).collect();
+        let (crcs, sums) = self.measure_blocks(&blocks, class.data());
         self.journal.reserve().await;
         let mut locks = Vec::with_capacity(usize::from(count));
         for at in 0..u64::from(count) {
@@ -256,6 +263,7 @@ impl<E: Env> Shard<E> {
             range: whole,
             data: blocks[at].clone(),
             crc: crcs[at],
+            sums: sums.get(at).cloned().unwrap_or_default(),
         };
         let pieces: Vec<Piece> = (0..usize::from(count)).map(piece).collect();
         let blocks: Rc<[Buf]> = blocks.into();
@@ -263,11 +271,16 @@ impl<E: Env> Shard<E> {
         let send = |taken: Taken| match taken {
             Taken::Stripe(stripe) => {
                 let record = Record::Stripe { stripe, blocks: owners.clone(), crcs: crcs.clone() };
-                self.send_stripe(class, stripe, blocks.clone(), record, fua)
+                let mut records = self.stripe_sums(class, stripe, &sums);
+                records.push(record);
+                self.send_stripe(class, stripe, blocks.clone(), records, fua)
             }
             Taken::Slots(slots) => self.send(slots, &pieces, fua),
         };
         let won = self.store(fua, take, send).await?;
+        if let Taken::Stripe(stripe) = won.taken {
+            self.state.borrow_mut().sums.set_stripe(class, stripe, &sums);
+        }
         self.finish(&won.taken, class, &pieces);
         let is_stripe = matches!(won.taken, Taken::Stripe(_));
         self.settle(won);
@@ -312,11 +325,12 @@ impl<E: Env> Shard<E> {
         class: &Rc<Class>,
         stripe: StripeId,
         blocks: Rc<[Buf]>,
-        record: Record,
+        records: SmallVec<[Record; 1]>,
         fua: bool,
     ) -> Attempt {
         let durability = durability(fua);
-        let sequence = self.journal.append_with_data(&record);
+        let sequences: Sequences =
+            records.iter().map(|record| self.journal.append_with_data(record)).collect();
         let gone_before = self.inactive_members(class, stripe);
         let address = |position| self.geometry.address(class, stripe, position);
         let targets: SmallVec<[BlockAddress; 8]> = (0..class.width()).map(address).collect();
@@ -333,10 +347,37 @@ impl<E: Env> Shard<E> {
                 _ => Sent::All,
             }
         });
-        let commit = self.commit_beside(sequence, fua);
+        let commit = self.commit_beside(newest(&sequences), fua);
         let taken = Taken::Stripe(stripe);
-        let (records, sequences) = (smallvec![record], smallvec![sequence]);
         Attempt { number: 0, taken, drives, records, sequences, writes, commit, sent: None }
+    }
+
+    /// CRCs of the blocks of a stripe, and sums of its data.
+    pub fn measure_blocks(&self, blocks: &[Buf], data: usize) -> (Vec<u32>, Vec<PageSums>) {
+        let state = self.state.borrow();
+        let (mut crcs, mut sums) = (Vec::with_capacity(blocks.len()), Vec::new());
+        for (at, block) in blocks.iter().enumerate() {
+            let (crc, pages) = match at < data {
+                true => state.sums.measure(block),
+                false => (crc32c::crc32c(block), PageSums::new()),
+            };
+            crcs.push(crc);
+            sums.extend((!pages.is_empty()).then_some(pages));
+        }
+        (crcs, sums)
+    }
+
+    /// Records of the sums of a stripe's data; they come before the one that they are for.
+    pub fn stripe_sums(
+        &self,
+        class: &Class,
+        stripe: StripeId,
+        sums: &[PageSums],
+    ) -> SmallVec<[Record; 1]> {
+        let record = |(at, sums): (usize, &PageSums)| {
+            sums_record(self.geometry.flbn(class, stripe, at), 0, sums)
+        };
+        sums.iter().enumerate().map(record).collect()
     }
 
     pub(crate) fn inactive_members(&self, class: &Class, stripe: StripeId) -> usize {
@@ -459,6 +500,10 @@ async fn send_copies<D: Drive>(
         stored if stored >= wanted => Sent::All,
         _ => Sent::Some,
     }
+}
+
+fn sums_record(flbn: Flbn, first: u16, sums: &[u32]) -> Record {
+    Record::Sums { flbn, first, sums: sums.to_vec() }
 }
 
 fn durability(fua: bool) -> Durability {

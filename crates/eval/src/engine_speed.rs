@@ -17,8 +17,11 @@ pub struct Options {
     #[arg(long, default_value_t = 400_000)]
     requests: u64,
     /// Compares with detection and histograms off, and prints ratios instead
-    #[arg(long)]
+    #[arg(long, conflicts_with = "checksums")]
     overhead: bool,
+    /// Compares pools with and without checksums, and prints ratios instead
+    #[arg(long)]
+    checksums: bool,
     /// Rounds of the comparison; the median counts
     #[arg(long, default_value_t = 31)]
     rounds: usize,
@@ -43,16 +46,17 @@ const DEPTHS: [usize; 2] = [1, 32];
 pub fn run(options: &Options) {
     let env = UringEnv::new().expect("this benchmark needs io_uring");
     println!("engine alone, {} memory drives, 6+1, 64 KiB blocks, one core", options.drives);
-    match options.overhead {
-        true => env.block_on(overhead(&env, options)),
-        false => env.block_on(speed(&env, options)),
+    match (options.overhead, options.checksums) {
+        (true, _) => env.block_on(overhead(&env, options)),
+        (_, true) => env.block_on(checksums(&env, options)),
+        _ => env.block_on(speed(&env, options)),
     }
     env.drop_tasks();
 }
 
 async fn speed(env: &UringEnv, options: &Options) {
     println!("{:<34} {:>4} {:>12} {:>10} {:>10}", "operation", "QD", "op/s", "p50 us", "p99 us");
-    let volume = filled(env, options, SpikeHandling::default()).await;
+    let volume = filled(env, options, SpikeHandling::default(), true).await;
     for (name, kind, bytes, scale) in OPERATIONS {
         for depth in DEPTHS {
             let done = measure(env, &volume, kind, bytes, depth, options.requests / scale).await;
@@ -68,7 +72,7 @@ async fn speed(env: &UringEnv, options: &Options) {
 async fn overhead(env: &UringEnv, options: &Options) {
     let mut pools = Vec::new();
     for handling in [SpikeHandling::OFF, SpikeHandling::WATCH, SpikeHandling::default()] {
-        pools.push(filled(env, options, handling).await);
+        pools.push(filled(env, options, handling, true).await);
     }
     println!(
         "{:<34} {:>4} {:>12} {:>12} {:>12} {:>10} {:>10}",
@@ -102,6 +106,35 @@ async fn overhead(env: &UringEnv, options: &Options) {
     }
 }
 
+/// The same pool without checksums and with them, in turns as above.
+async fn checksums(env: &UringEnv, options: &Options) {
+    let mut pools = Vec::new();
+    for on in [false, true] {
+        pools.push(filled(env, options, SpikeHandling::default(), on).await);
+    }
+    println!("{:<34} {:>4} {:>12} {:>12} {:>8}", "operation", "QD", "off op/s", "on op/s", "on %");
+    for (name, kind, bytes, scale) in OPERATIONS {
+        for depth in DEPTHS {
+            let requests = (options.requests / scale / 8).max(1);
+            let mut rates = [const { Vec::new() }; 2];
+            for round in 0..options.rounds {
+                for at in [round % 2, (round + 1) % 2] {
+                    let done = measure(env, &pools[at], kind, bytes, depth, requests).await;
+                    rates[at].push(done.per_second());
+                }
+            }
+            let [off, on] = &rates;
+            let slower = off.iter().zip(on).map(|(off, on)| (off / on - 1.0) * 100.0);
+            println!(
+                "{name:<34} {depth:>4} {:>12.0} {:>12.0} {:>8.1}",
+                median(off.clone()),
+                median(on.clone()),
+                median(slower.collect())
+            );
+        }
+    }
+}
+
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     values[values.len() / 2]
@@ -121,10 +154,16 @@ async fn measure(
 }
 
 /// A full volume, on a pool that is half full: room to write without compaction in the way.
-async fn filled(env: &UringEnv, options: &Options, spikes: SpikeHandling) -> Volume<UringEnv> {
+async fn filled(
+    env: &UringEnv,
+    options: &Options,
+    spikes: SpikeHandling,
+    checksums: bool,
+) -> Volume<UringEnv> {
     let size = options.drive_mib << 20;
     let drives = load::memory_drives(options.drives, size).await;
-    let plan = create(env, &drives, &CreateSpec::new("bench")).await.expect("a pool");
+    let spec = CreateSpec { checksums, ..CreateSpec::new("bench") };
+    let plan = create(env, &drives, &spec).await.expect("a pool");
     let opened = Pool::open(env, drives, OpenOptions { spikes, ..OpenOptions::default() }).await;
     let pool = opened.expect("it opens");
     let size = plan.usable_bytes / 2 / (384 * KIB) * (384 * KIB);

@@ -6,12 +6,12 @@
 //!  8 | version         | shard           | kind   | 0      | part            |
 //! 16 | pool uuid (16)                                                        |
 //! 32 | checkpoint sequence                                                   |
-//! 40 | key: volume or zone               | key: chunk                        |
+//! 40 | key: volume or zone               | key: chunk or part                |
 //! 48 | parts           | 0               | payload length of this part       |
 //! 56 | crc32c of the object's payload    | crc32c of this slot but for it    |
 //! 64 | payload, then zero up to 16384                                        |
 //!
-//! kind: 1 chunk (volume, chunk), 2 zone (zone, 0), 3 config (0, 0)
+//! kind: 1 chunk (volume, chunk), 2 zone (zone, 0), 3 config (0, 0), 4 sums (zone, part of it)
 //! ```
 //! All parts but the last are full. The object's checksum ties parts together: those of two
 //! attempts at the same checkpoint are never mixed.
@@ -48,6 +48,11 @@ pub enum ObjectKey {
     },
     /// Classes, volumes, settings.
     Config,
+    /// Sums of a part of a zone's pages ([`crate::SUMS_ENTRIES`] of them).
+    Sums {
+        zone: u32,
+        part: u32,
+    },
 }
 
 impl ObjectKey {
@@ -57,6 +62,7 @@ impl ObjectKey {
             ObjectKey::Chunk { volume, chunk } => (1, volume.0, chunk),
             ObjectKey::Zone { zone } => (2, zone, 0),
             ObjectKey::Config => (3, 0, 0),
+            ObjectKey::Sums { zone, part } => (4, zone, part),
         }
     }
 
@@ -65,6 +71,7 @@ impl ObjectKey {
             (1, volume, chunk) => Ok(ObjectKey::Chunk { volume: VolumeId(volume), chunk }),
             (2, zone, 0) => Ok(ObjectKey::Zone { zone }),
             (3, 0, 0) => Ok(ObjectKey::Config),
+            (4, zone, part) => Ok(ObjectKey::Sums { zone, part }),
             _ => Err(FormatError::Invalid { field: "object kind", value: kind.into() }),
         }
     }
@@ -76,6 +83,7 @@ impl fmt::Display for ObjectKey {
             ObjectKey::Chunk { volume, chunk } => write!(f, "chunk {volume}.{chunk}"),
             ObjectKey::Zone { zone } => write!(f, "zone {zone}"),
             ObjectKey::Config => f.write_str("config"),
+            ObjectKey::Sums { zone, part } => write!(f, "sums {zone}.{part}"),
         }
     }
 }

@@ -50,9 +50,11 @@ pub const INCOMPAT_GROUPS: u64 = 2;
 pub const INCOMPAT_SET: u64 = 4;
 /// Incompatible feature: a drive is being filled again ([`MemberState::Restoring`]).
 pub const INCOMPAT_RESTORING: u64 = 8;
+/// Incompatible feature: pages of data have sums (record 15, checkpoint objects of kind 4).
+pub const INCOMPAT_SUMS: u64 = 16;
 /// Incompatible features this software knows.
 pub const KNOWN_INCOMPAT: u64 =
-    INCOMPAT_LIMITS | INCOMPAT_GROUPS | INCOMPAT_SET | INCOMPAT_RESTORING;
+    INCOMPAT_LIMITS | INCOMPAT_GROUPS | INCOMPAT_SET | INCOMPAT_RESTORING | INCOMPAT_SUMS;
 /// `Superblock::scheme`: FusionRAID over RAID+.
 pub const SCHEME_FUSION: u16 = 1;
 /// In-place schemes: chunks without redundancy, mirrors, one or two parity chunks a stripe.

@@ -11,6 +11,8 @@ pub const SECTOR: usize = 512;
 pub const PAGE: usize = 4096;
 /// Sectors of the largest block (1 MiB): 11 bits hold any sector of any block.
 pub const MAX_BLOCK_SECTORS: u16 = 2048;
+/// Pages of the largest block.
+pub const MAX_BLOCK_PAGES: u16 = MAX_BLOCK_SECTORS / 8;
 /// Longest name of a pool or volume, in bytes.
 pub const NAME_MAX: usize = 63;
 

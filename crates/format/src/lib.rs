@@ -27,7 +27,7 @@ pub use checkpoint::{
 };
 pub use drive::{
     CheckpointRoot, Extent, Features, INCOMPAT_GROUPS, INCOMPAT_LIMITS, INCOMPAT_RESTORING,
-    INCOMPAT_SET, LABEL_AREA, LABEL_LEN, Member, MemberState, SCHEME_ALTERNATE,
+    INCOMPAT_SET, INCOMPAT_SUMS, LABEL_AREA, LABEL_LEN, Member, MemberState, SCHEME_ALTERNATE,
     SCHEME_CACHED_RAID5, SCHEME_FUSION, SCHEME_FUSION_ND, SCHEME_HPDA, SCHEME_HYBRID,
     SCHEME_LOG_MIRROR, SCHEME_LOG_RAID, SCHEME_MIRROR_LOG, SCHEME_MIRRORS, SCHEME_N_RAID5,
     SCHEME_PARITY_DRIVE, SCHEME_PARITY1, SCHEME_PARITY2, SCHEME_STEERING, SCHEME_STRIPES,
@@ -36,16 +36,16 @@ pub use drive::{
 pub use entry::{BmtEntry, ENTRY_LEN, PATCH_LEN, Patch};
 pub use error::FormatError;
 pub use ids::{
-    ClassId, Flbn, MAX_BLOCK_SECTORS, NAME_MAX, PAGE, Place, SECTOR, SectorRange, StripeId, Uuid,
-    VolumeId, valid_name,
+    ClassId, Flbn, MAX_BLOCK_PAGES, MAX_BLOCK_SECTORS, NAME_MAX, PAGE, Place, SECTOR, SectorRange,
+    StripeId, Uuid, VolumeId, valid_name,
 };
 pub use journal::{
     BlockBuilder, JOURNAL_ALIGN, JOURNAL_BLOCK_MAX, JOURNAL_HEADER_LEN, JournalHeader,
     decode_block, peek_header,
 };
 pub use object::{
-    ChunkObject, ClassImage, ConfigObject, LimitsImage, PatchedBlock, TupleImage, VolumeImage,
-    ZoneObject,
+    ChunkObject, ClassImage, ConfigObject, LimitsImage, PatchedBlock, SUMS_ENTRIES, SumsObject,
+    TupleImage, VolumeImage, ZoneObject,
 };
 pub use record::Record;
 pub use signature::{Foreign, Own, own_label, probe, probe_all};

@@ -11,9 +11,11 @@
 //!         volumes 4, each: id 4, size 8, class 1, name length 1, name
 //!         settings 2, each: key 2, value 8; then, if any volume has limits (feature LIMITS):
 //!         count 4, each: volume 4, operations per second 8, bytes per second 8
+//! sums    n times sum 4 (0: not known), n at most 4080, so that they fill one slot; pages are
+//!         those of the zone's data blocks: stripe by stripe, position by position
 //! ```
 
-use crate::checkpoint::{CHUNK_ENTRIES, split};
+use crate::checkpoint::{CHUNK_ENTRIES, SLOT_PAYLOAD, split};
 use crate::cursor::{Reader, Writer};
 use crate::entry::{BmtEntry, ENTRY_LEN, PATCH_LEN, Patch};
 use crate::error::{FormatError, check};
@@ -23,6 +25,8 @@ use crate::record::{
     write_tuple,
 };
 
+/// Sums of an object: they fill one slot.
+pub const SUMS_ENTRIES: usize = SLOT_PAYLOAD / 4;
 const CHUNK_BYTES: usize = CHUNK_ENTRIES * ENTRY_LEN;
 /// Pages of the largest block.
 const MAX_PAGES: u16 = MAX_BLOCK_SECTORS / 8;
@@ -231,6 +235,36 @@ impl LimitsImage {
     fn validate(&self) -> Result<(), FormatError> {
         let any = self.iops != 0 || self.bytes_per_sec != 0;
         check(any, "limits that limit nothing, of volume", self.volume.0.into())
+    }
+}
+
+/// Sums of a part of a zone's pages, 0 for those that are not known. Pages past the end of the
+/// list have none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SumsObject {
+    pub sums: Vec<u32>,
+}
+
+impl SumsObject {
+    /// Payload parts: one. Panics on more sums than a slot holds.
+    pub fn encode(&self) -> Vec<Vec<u8>> {
+        assert!(self.sums.len() <= SUMS_ENTRIES, "{} sums do not fit a slot", self.sums.len());
+        let mut bytes = Vec::with_capacity(self.sums.len() * 4);
+        let mut w = Writer(&mut bytes);
+        self.sums.iter().for_each(|sum| w.u32(*sum));
+        split(&bytes)
+    }
+
+    /// From payload parts in order (or one slice of all of them).
+    pub fn decode<P: AsRef<[u8]>>(parts: &[P]) -> Result<SumsObject, FormatError> {
+        let bytes = join(parts);
+        check(bytes.len() <= SUMS_ENTRIES * 4, "bytes of sums", bytes.len() as u64)?;
+        let mut r = Reader::new(&bytes);
+        let mut sums = Vec::with_capacity(bytes.len() / 4);
+        while r.remaining() > 0 {
+            sums.push(r.u32()?);
+        }
+        Ok(SumsObject { sums })
     }
 }
 

@@ -18,6 +18,7 @@
 //! 12   VolumeDelete   id 4
 //! 13   Setting        key 2, value 8
 //! 14   VolumeLimits   id 4, operations per second 8, bytes per second 8   (feature LIMITS)
+//! 15   Sums           flbn 8, first page 2, pages 2, pages times sum 4     (feature SUMS)
 //!
 //! range: start 2, length 2      stripe: zone 4, index 4
 //! place: bits 0..38 FLBN, 38 W, 39..50 sector, rest zero
@@ -26,7 +27,10 @@
 
 use crate::cursor::{Reader, Writer};
 use crate::error::{FormatError, check};
-use crate::ids::{ClassId, MAX_BLOCK_SECTORS, Place, SectorRange, StripeId, VolumeId, valid_name};
+use crate::ids::{
+    ClassId, Flbn, MAX_BLOCK_PAGES, MAX_BLOCK_SECTORS, Place, SectorRange, StripeId, VolumeId,
+    valid_name,
+};
 
 /// Tag and payload length.
 pub const RECORD_HEADER_LEN: usize = 3;
@@ -123,6 +127,15 @@ pub enum Record {
         iops: u64,
         bytes_per_sec: u64,
     },
+    /// Sums of pages of a physical block, from page `first` on, that the next Write or Stripe is
+    /// about: they count if that does. A sum is the page's CRC32C, or 1 where that is 0, which
+    /// means "not known" wherever sums are kept. Only in pools with the incompatible feature
+    /// [`crate::drive::INCOMPAT_SUMS`].
+    Sums {
+        flbn: Flbn,
+        first: u16,
+        sums: Vec<u32>,
+    },
 }
 
 impl Record {
@@ -143,6 +156,7 @@ impl Record {
             Record::VolumeDelete { .. } => 12,
             Record::Setting { .. } => 13,
             Record::VolumeLimits { .. } => 14,
+            Record::Sums { .. } => 15,
         }
     }
 
@@ -173,6 +187,7 @@ impl Record {
             Record::VolumeCreate { name, .. } => {
                 check(valid_name(name), "volume name", name.len() as u64)
             }
+            Record::Sums { flbn, first, sums } => validate_sums(*flbn, *first, sums),
             Record::Convert { .. }
             | Record::Zone { .. }
             | Record::VolumeResize { .. }
@@ -258,6 +273,12 @@ impl Record {
                 w.u64(*iops);
                 w.u64(*bytes_per_sec);
             }
+            Record::Sums { flbn, first, sums } => {
+                w.u64(flbn.0);
+                w.u16(*first);
+                w.u16(sums.len() as u16);
+                sums.iter().for_each(|sum| w.u32(*sum));
+            }
         }
     }
 
@@ -320,6 +341,14 @@ impl Record {
                 let id = VolumeId(r.u32()?);
                 Record::VolumeLimits { id, iops: r.u64()?, bytes_per_sec: r.u64()? }
             }
+            15 => {
+                let (flbn, first, count) = (Flbn(r.u64()?), r.u16()?, usize::from(r.u16()?));
+                let mut sums = Vec::with_capacity(r.count(count, 4)?);
+                for _ in 0..count {
+                    sums.push(r.u32()?);
+                }
+                Record::Sums { flbn, first, sums }
+            }
             _ => return Err(FormatError::Invalid { field: "record tag", value: tag.into() }),
         })
     }
@@ -328,6 +357,14 @@ impl Record {
 fn validate_place(place: &Place, range: &SectorRange) -> Result<(), FormatError> {
     check(place.sector < MAX_BLOCK_SECTORS, "place sector", place.sector.into())?;
     place.validate(range.len)
+}
+
+fn validate_sums(flbn: Flbn, first: u16, sums: &[u32]) -> Result<(), FormatError> {
+    check(flbn <= Flbn::MAX, "flbn", flbn.0)?;
+    let end = usize::from(first) + sums.len();
+    let inside = !sums.is_empty() && end <= usize::from(MAX_BLOCK_PAGES);
+    check(inside, "pages with sums", end as u64)?;
+    check(sums.iter().all(|sum| *sum != 0), "sum of a page", 0)
 }
 
 pub(crate) fn validate_tuple(stripes: &[StripeId], slots: &[[u8; 2]]) -> Result<(), FormatError> {

@@ -50,6 +50,9 @@ impl fmt::Display for Record {
             Record::VolumeLimits { id, iops, bytes_per_sec } => {
                 write!(f, "volume {id} limited to {iops} op/s, {bytes_per_sec} B/s (0: no limit)")
             }
+            Record::Sums { flbn, first, sums } => {
+                write!(f, "sums of {flbn} pages {first}+{}", sums.len())
+            }
         }
     }
 }

@@ -107,6 +107,13 @@ pub struct DriveError {
     pub kind: DriveErrorKind,
 }
 
+impl DriveError {
+    /// The drive is there, and did not give or take this.
+    pub fn is_refusal(&self) -> bool {
+        !matches!(self.kind, DriveErrorKind::Removed | DriveErrorKind::Stale)
+    }
+}
+
 impl fmt::Display for DriveError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of {} bytes at byte {}: ", self.operation, self.len, self.offset)?;

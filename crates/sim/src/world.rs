@@ -19,6 +19,7 @@ mod modelled;
 mod patience;
 pub mod plan;
 mod returns;
+mod rot;
 mod session;
 mod troubles;
 mod verify;
@@ -205,6 +206,7 @@ impl World {
     fn all_is_there(&mut self) -> Result<(), Failure> {
         self.plug_drives();
         let pool = self.open()?;
+        self.scrub_rot(&pool)?;
         self.audit(&pool)?;
         self.close_and_open_again(pool)
     }

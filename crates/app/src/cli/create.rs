@@ -71,6 +71,10 @@ pub struct Args {
     /// [default: lazy]
     #[arg(long, value_name = "POLICY", value_parser = ["lazy", "eager"])]
     conversion: Option<String>,
+    /// fusion: keep a checksum of every page of data, apart from it, and look at it whenever the page
+    /// is read: on (4 bytes of memory for each 4 KiB of data), or off [default: on]
+    #[arg(long, value_name = "ON|OFF", value_parser = ["on", "off"])]
+    checksums: Option<String>,
     /// Overwrite what is on the drives, even filesystems and other pools
     #[arg(long)]
     force: bool,
@@ -123,6 +127,7 @@ fn spec(args: &Args) -> Outcome<CreateSpec> {
             _ => engine::ConversionPolicy::Lazy,
         },
         detection: args.scheme != FUSION_ND,
+        checksums: args.checksums.as_deref() != Some("off"),
         created_secs: wall_clock::now_secs(),
         ..CreateSpec::new(&args.pool)
     })
@@ -172,5 +177,12 @@ fn describe(name: &str, plan: &CreatePlan) -> String {
     line("zones", format!("{} of {} on each drive", plan.zones, Size(plan.zone_bytes)));
     let (journal, metadata) = (Size(plan.journal_bytes), Size(plan.metadata_bytes));
     line("metadata", format!("{journal} journal and {metadata} checkpoints on each drive"));
+    line(
+        "checksums",
+        match plan.checksum_bytes {
+            0 => "off: what a drive changes by itself is not noticed".to_owned(),
+            bytes => format!("on: {} of memory when full, 1 GiB for each TiB of data", Size(bytes)),
+        },
+    );
     text
 }

@@ -2,8 +2,8 @@
 //! here is a part of the pool's.
 
 use format::{
-    ChunkObject, ConfigObject, Extent, FormatError, ObjectKey, SLOT_LEN, SlotHeader, Superblock,
-    ZoneObject, decode_slot,
+    ChunkObject, ConfigObject, Extent, FormatError, ObjectKey, SLOT_LEN, SlotHeader, SumsObject,
+    Superblock, ZoneObject, decode_slot,
 };
 use io::Drive;
 use serde::Serialize;
@@ -82,6 +82,7 @@ fn content(key: &ObjectKey, payload: &[u8]) -> String {
         ObjectKey::Chunk { .. } => ChunkObject::decode(&parts).map(|chunk| chunk_line(&chunk)),
         ObjectKey::Zone { .. } => ZoneObject::decode(&parts).map(|zone| zone_line(&zone)),
         ObjectKey::Config => ConfigObject::decode(&parts).map(|config| config_line(&config)),
+        ObjectKey::Sums { .. } => SumsObject::decode(&parts).map(|sums| sums_line(&sums)),
     };
     decoded.unwrap_or_else(|error| error.to_string())
 }
@@ -96,6 +97,10 @@ fn zone_line(zone: &ZoneObject) -> String {
         Some(class) => format!("class {class}, {} tuples", zone.tuples.len()),
         None => "free".to_owned(),
     }
+}
+
+fn sums_line(sums: &SumsObject) -> String {
+    format!("sums of {} pages", sums.sums.iter().filter(|sum| **sum != 0).count())
 }
 
 fn config_line(config: &ConfigObject) -> String {

@@ -166,6 +166,52 @@ pub struct BacklogStatus {
     pub discarded_bytes: u64,
 }
 
+/// Where a scrub stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ScrubState {
+    /// There was none since the pool was opened.
+    #[default]
+    Never,
+    Running,
+    Paused,
+    Done,
+    /// By somebody, or because the pool was closed.
+    Stopped,
+}
+
+impl fmt::Display for ScrubState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ScrubState::Never => "never begun",
+            ScrubState::Running => "running",
+            ScrubState::Paused => "paused",
+            ScrubState::Done => "done",
+            ScrubState::Stopped => "stopped",
+        })
+    }
+}
+
+/// The last scrub since the pool was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScrubStatus {
+    pub state: ScrubState,
+    /// Bytes of drives read, and in use when it began.
+    pub checked_bytes: u64,
+    pub total_bytes: u64,
+    /// Pages that were not what was written, or that a drive refused.
+    pub bad_pages: u64,
+    pub repaired_pages: u64,
+    /// Pages of parity that did not fit their data.
+    pub repaired_parity: u64,
+    /// Bad pages that can't be had any more.
+    pub lost_pages: u64,
+    /// Copies of metadata that were damaged.
+    pub metadata_repaired: u64,
+    /// On the environment's clock.
+    pub started_nanos: u64,
+    pub ended_nanos: u64,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     Info,
@@ -201,6 +247,12 @@ pub enum EventKind {
     ReplaceFailed,
     /// Blocks can't be computed: more drives than the parity bears could not be read there.
     BlocksLost,
+    /// Pages that were wrong or refused have been written again.
+    PagesHealed,
+    /// A page can't be had any more.
+    PageLost,
+    ScrubStarted,
+    ScrubEnded,
     /// A drive is used again like any other.
     DriveGood,
     /// An operator has decided about a drive.
@@ -223,6 +275,10 @@ impl EventKind {
             EventKind::DriveReplaced => "drive-replaced",
             EventKind::ReplaceFailed => "replace-failed",
             EventKind::BlocksLost => "blocks-lost",
+            EventKind::PagesHealed => "pages-healed",
+            EventKind::PageLost => "page-lost",
+            EventKind::ScrubStarted => "scrub-started",
+            EventKind::ScrubEnded => "scrub-ended",
             EventKind::DriveGood => "drive-good",
             EventKind::DriveOverride => "drive-override",
             EventKind::SpacePressure => "space-pressure",

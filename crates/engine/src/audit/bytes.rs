@@ -12,6 +12,7 @@ use layout::DriveIndex;
 use super::map::{Use, Uses};
 use super::parity::{difference, parity};
 use super::report::{AuditReport, Findings, Rule};
+use super::sums;
 use super::tables::Tables;
 use crate::geometry::{BlockAddress, Class};
 use crate::limits::AUDIT_STRIPES_AT_ONCE;
@@ -54,6 +55,7 @@ pub async fn check_copies<E: Env>(
             if healed {
                 report.copies_compared += compared as u64;
                 compare(tables, (key, slot), users, &readable, findings);
+                check_sums(tables, (key, slot), users, &readable, findings);
             }
         }
     }
@@ -121,6 +123,31 @@ fn compare(
     }
 }
 
+/// Up to the last live page: what comes after it may be in the middle of being written.
+fn check_sums(
+    tables: &Tables,
+    (key, slot): (TupleKey, usize),
+    users: &[Use],
+    copies: &[&(BlockAddress, Buf)],
+    findings: &mut Findings,
+) {
+    let (_, class) = tables.zone(key).expect("chosen because it is there");
+    for (at, bytes) in copies {
+        for page in live_pages(users).into_keys() {
+            let page = page as usize;
+            let bytes = &bytes[page * PAGE..(page + 1) * PAGE];
+            sums::check_page(
+                tables,
+                &tables.sums,
+                class,
+                (key, slot, page),
+                (*at, bytes),
+                findings,
+            );
+        }
+    }
+}
+
 /// Parity of every RAID stripe is what its data gives.
 pub async fn check_parity<E: Env>(
     shard: &Shard<E>,
@@ -142,7 +169,17 @@ pub async fn check_parity<E: Env>(
             read_all(shard, (0..class.width()).map(address).collect(), len)
         };
         let members = join_all(group.iter().map(read)).await;
+        // As they are now: the stripe may be in another life than when the tables were copied.
+        let known = &shard.state.borrow().sums;
         for ((stripe, class), members) in group.iter().zip(members) {
+            for (position, (at, bytes)) in
+                members.iter().enumerate().filter_map(|(position, m)| Some((position, m.as_ref()?)))
+            {
+                for (page, bytes) in bytes.chunks_exact(PAGE).enumerate() {
+                    let page = (*stripe, position, page);
+                    sums::check_page(tables, known, class, page, (*at, bytes), findings);
+                }
+            }
             let members: Vec<Option<Buf>> = members.into_iter().map(|m| Some(m?.1)).collect();
             let Some(faults) = parity_faults(class, &members) else {
                 report.stripes_skipped += 1;

@@ -10,13 +10,15 @@ use std::fmt;
 use format::VolumeId;
 use io::Env;
 
-use super::map::extents;
+use super::map::{Extent, extents};
 use crate::api::OpenError;
 use crate::map::BlockMap;
 use crate::pool::Pool;
+use crate::recover::Recovered;
 use crate::shard::VolumeRecord;
 use crate::space::Space;
 use crate::space::image::{SpaceImage, TupleState, ZoneImage};
+use crate::sums::Sums;
 
 /// Compare it with [`Fingerprint::difference`]; its text is the digests of its sections.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +32,7 @@ pub struct Fingerprint {
 /// Of a pool as it is now.
 pub fn fingerprint<E: Env>(pool: &Pool<E>) -> Fingerprint {
     let state = pool.shard().state.borrow();
-    Fingerprint::of(&state.volumes, &state.map, &state.space)
+    Fingerprint::of(&state.volumes, &state.map, &state.space, &state.sums)
 }
 
 /// Of the pool on these drives as opening would find it, without writing anything. After the
@@ -41,7 +43,8 @@ pub async fn replayed<E: Env>(
     again: &[u8],
 ) -> Result<Fingerprint, OpenError> {
     let recovered = crate::pool::replayed::<E::Drive>(drives, again).await?;
-    Ok(Fingerprint::of(&recovered.volumes, &recovered.map, &recovered.space))
+    let Recovered { volumes, map, space, sums, .. } = &recovered;
+    Ok(Fingerprint::of(volumes, map, space, sums))
 }
 
 impl Fingerprint {
@@ -49,15 +52,17 @@ impl Fingerprint {
         volumes: &BTreeMap<VolumeId, VolumeRecord>,
         map: &BlockMap,
         space: &Space,
+        sums: &Sums,
     ) -> Fingerprint {
         let volume = |v: &VolumeRecord| {
             let (iops, bytes) = (v.limits.iops, v.limits.bytes_per_sec);
             format!("{} {} {} {} {iops} {bytes}", v.id, v.name, v.size, v.class)
         };
+        let map = map_lines(map, space, sums);
         let space = space.image();
         Fingerprint {
             volumes: volumes.values().map(volume).collect(),
-            map: map_lines(map),
+            map,
             tuples: tuple_lines(&space),
             space: space_lines(&space),
         }
@@ -92,16 +97,29 @@ fn first_difference(what: &str, a: &[String], b: &[String]) -> Option<String> {
     Some(format!("{what}, line {}: '{}' and '{}'", at + 1, line(a), line(b)))
 }
 
-fn map_lines(map: &BlockMap) -> Vec<String> {
+fn map_lines(map: &BlockMap, space: &Space, sums: &Sums) -> Vec<String> {
     let image = map.image();
     let line = |block: &crate::map::image::BlockImage| {
         let pieces = extents(block, image.block_sectors);
-        let pieces: Vec<String> =
-            pieces.iter().map(|piece| format!("{} at {}", piece.range, piece.place)).collect();
+        let pieces: Vec<String> = pieces
+            .iter()
+            .map(|p| format!("{} at {}{}", p.range, p.place, sums_text(p, space, sums)))
+            .collect();
         (!pieces.is_empty())
             .then(|| format!("{} block {}: {}", block.volume, block.block, pieces.join(", ")))
     };
     image.blocks.iter().filter_map(line).collect()
+}
+
+/// Sums of the pages of a piece.
+fn sums_text(piece: &Extent, space: &Space, sums: &Sums) -> String {
+    let Some(class) = space.class_of_zone(space.geometry.zone_of(piece.place.flbn)) else {
+        return String::new();
+    };
+    let (stripe, position) = space.geometry.stripe_of(class, piece.place.flbn);
+    let first = usize::from(piece.place.sector) / 8;
+    let pages = first..first + piece.place.pages(piece.range.len) as usize;
+    pages.map(|page| format!(" {:x}", sums.get(class, stripe, position, page))).collect()
 }
 
 /// Tuples with something live: others end whenever it is found out.

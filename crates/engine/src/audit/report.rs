@@ -27,6 +27,8 @@ pub enum Rule {
     Memory,
     /// What the last checkpoint wrote is on the drives, and what changed since is known.
     Checkpoint,
+    /// Live pages have sums, and read as these say.
+    Sums,
     /// Every label of every drive in use is the current one.
     Labels,
 }

@@ -14,6 +14,7 @@ use crate::pool::Pool;
 use crate::shard::{PackedSlot, VolumeRecord};
 use crate::space::Kind;
 use crate::space::image::{SpaceImage, TupleState, ZoneImage};
+use crate::sums::Sums;
 use crate::tuple::TupleKey;
 
 /// What a class has open for writing.
@@ -31,6 +32,7 @@ pub struct Tables {
     pub space: SpaceImage,
     pub open: Vec<OpenImage>,
     pub meta: MetaImage,
+    pub sums: Sums,
     pub status: SpaceStatus,
     pub memory: MemoryStatus,
     /// Nothing holds a part of a block for writing.
@@ -47,7 +49,10 @@ impl Tables {
         let (status, memory) = (pool.space_status(), pool.memory());
         let state = shard.state.borrow();
         let (map, space) = (state.map.image(), state.space.image());
-        let meta = shard.meta_image(|key| is_dirty(&map, &space, state.config_dirty, key));
+        let meta = shard.meta_image(|key| match key {
+            ObjectKey::Sums { zone, part } => state.sums.is_dirty(zone, part),
+            _ => is_dirty(&map, &space, state.config_dirty, key),
+        });
         let open = state.open.iter().map(|(&class, open)| OpenImage {
             class,
             spare: open.spare.iter().copied().collect(),
@@ -61,6 +66,7 @@ impl Tables {
             space,
             open: open.collect(),
             meta,
+            sums: state.sums.clone(),
             status,
             memory,
             locks_free: shard.locks.is_free(),
@@ -124,7 +130,7 @@ impl Tables {
 /// True if the object is to be written by the next checkpoint.
 fn is_dirty(map: &MapImage, space: &SpaceImage, config_dirty: bool, key: ObjectKey) -> bool {
     match key {
-        ObjectKey::Config => config_dirty,
+        ObjectKey::Config | ObjectKey::Sums { .. } => config_dirty,
         ObjectKey::Zone { zone } => space.dirty_zones.contains(&zone),
         ObjectKey::Chunk { volume, chunk } => {
             let this = map.chunks.iter().find(|c| (c.volume, c.chunk) == (volume, chunk));

@@ -1,8 +1,9 @@
 //! Making a pool: deciding sizes, writing the first labels.
 
 use format::{
-    CheckpointRoot, ClassId, Extent, Features, JOURNAL_ALIGN, Member, MemberState, SCHEME_FUSION,
-    SCHEME_FUSION_ND, SLOT_LEN, Superblock, Uuid, end_area, label_offsets, valid_name,
+    CheckpointRoot, ClassId, Extent, Features, INCOMPAT_SUMS, JOURNAL_ALIGN, Member, MemberState,
+    SCHEME_FUSION, SCHEME_FUSION_ND, SLOT_LEN, SUMS_ENTRIES, Superblock, Uuid, end_area,
+    label_offsets, valid_name,
 };
 use futures_util::future::join_all;
 use io::{Buf, Drive, Durability, Env, Geometry};
@@ -39,10 +40,12 @@ struct Areas {
 }
 
 impl Areas {
-    fn of(drives: usize, block_size: u32, size: u64) -> Areas {
+    fn of(drives: usize, size: u64, spec: &CreateSpec) -> Areas {
+        let block_size = spec.block_size;
         let journal = Extent { offset: MIB, len: journal_bytes(drives, size) };
         let zone_bytes = zone_bytes(drives, block_size, size);
-        let meta_len = meta_bytes(drives, size, block_size, zone_bytes);
+        let sums = if spec.checksums { sum_slots(drives, size, zone_bytes) } else { 0 };
+        let meta_len = meta_bytes(drives, size, block_size, zone_bytes, sums);
         let meta = Extent { offset: journal.offset + journal.len, len: meta_len };
         let zones_at = (meta.offset + meta.len).next_multiple_of(MIB);
         let room = end_area(size).saturating_sub(zones_at);
@@ -72,7 +75,7 @@ fn decide(drives: &[(String, Geometry)], spec: &CreateSpec) -> Result<Decision, 
         .min_by_key(|(_, geometry)| geometry.size)
         .expect("the layout wants three drives or more");
     let size = smallest.size;
-    let areas = |size| Areas::of(drives.len(), spec.block_size, size);
+    let areas = |size| Areas::of(drives.len(), size, spec);
     let suffice = |areas: &Areas| areas.suffice(drives.len(), shape, spec);
     if !suffice(&areas(size)) {
         let larger = (size / MIB + 1..).map(|mibs| mibs * MIB);
@@ -107,6 +110,7 @@ fn decide(drives: &[(String, Geometry)], spec: &CreateSpec) -> Result<Decision, 
         unused_bytes: raw - used_each * drives.len() as u64,
         journal_bytes: journal.len,
         metadata_bytes: meta.len,
+        checksum_bytes: if spec.checksums { sum_bytes(&geometry, &class) } else { 0 },
         layout: class.layout.balance().to_string(),
     };
     Ok(Decision { plan, geometry, journal, meta })
@@ -158,8 +162,21 @@ fn zone_bytes(drives: usize, block_size: u32, size: u64) -> u64 {
     aim.clamp(ZONE_BYTES_MIN, 1 << 30).max(row).next_multiple_of(MIB.max(u64::from(block_size)))
 }
 
+/// Four bytes for each page of data that fits.
+fn sum_bytes(geometry: &PoolGeometry, class: &Class) -> u64 {
+    let stripes = u64::from(class.stripes_per_zone) * u64::from(geometry.zone_count);
+    stripes * class.data() as u64 * u64::from(geometry.block_pages()) * 4
+}
+
+/// Objects that sums of data can come to (`sums::parts_max`): with metadata left out there may be
+/// a zone more than there will be.
+fn sum_slots(drives: usize, size: u64, zone_bytes: u64) -> u64 {
+    let pages = zone_bytes / 4096 * (drives as u64 - 1);
+    size / zone_bytes * pages.div_ceil(SUMS_ENTRIES as u64)
+}
+
 /// Room for every object twice (a checkpoint may change them all), on every copy.
-fn meta_bytes(drives: usize, size: u64, block_size: u32, zone_bytes: u64) -> u64 {
+fn meta_bytes(drives: usize, size: u64, block_size: u32, zone_bytes: u64, sums: u64) -> u64 {
     let pool = size * drives as u64;
     let entries = pool / u64::from(block_size) * 5;
     // Patches of ten bytes a page, as far as their memory budget goes.
@@ -168,6 +185,7 @@ fn meta_bytes(drives: usize, size: u64, block_size: u32, zone_bytes: u64) -> u64
     let zones = size / zone_bytes * SLOT_LEN as u64;
     // A chunk has a slot for its entries and at least one more once it has a patch.
     let objects = entries * 2 + entries / 8 + patches + tuples + zones + 64 * SLOT_LEN as u64;
+    let objects = objects + sums * SLOT_LEN as u64;
     let copies = METADATA_COPIES.min(drives) as u64;
     let row = SLOT_LEN as u64 * copies;
     (objects * 2 * copies / drives as u64).next_multiple_of(row).next_multiple_of(4096)
@@ -199,7 +217,7 @@ pub async fn create<E: Env>(
         generation: 1,
         epoch: 1,
         created_secs: spec.created_secs,
-        features: Features { compat: 0, incompat: 0 },
+        features: Features { compat: 0, incompat: if spec.checksums { INCOMPAT_SUMS } else { 0 } },
         clean: true,
         scheme: if spec.detection { SCHEME_FUSION } else { SCHEME_FUSION_ND },
         group: 0,

@@ -328,6 +328,7 @@ fn build_shard<E: Env>(
     let mut state = State {
         map: recovered.map,
         space: recovered.space,
+        sums: recovered.sums,
         volumes: recovered.volumes,
         next_volume: recovered.next_volume,
         settings: recovered.settings,
@@ -365,6 +366,8 @@ fn build_shard<E: Env>(
         failure: RefCell::new(None),
         events: Default::default(),
         pacer: Default::default(),
+        mending: Default::default(),
+        scrub: Default::default(),
         discards: Discards::new(options.discard && !options.read_only),
     })
 }

@@ -36,6 +36,8 @@ impl<E: Env> Pool<E> {
             recovery: self.inner.recovery,
             replicated_percent: state.settings.replicated_percent,
             conversion: state.settings.conversion,
+            checksums: state.sums.is_enabled(),
+            scrub: shard.scrub.status(),
             journal_fill_percent: shard.journal.stats().fill_percent,
             spike_handling: self.inner.spikes,
             backlog: self.backlog(),
@@ -178,6 +180,7 @@ impl<E: Env> Pool<E> {
             patch_bytes,
             patches: state.map.patches(),
             patch_budget_bytes: state.settings.patch_budget,
+            sum_bytes: state.sums.memory(),
             checkpoint_bytes: state.meta.used_bytes(),
         }
     }

@@ -18,6 +18,7 @@ mod operations;
 mod pace;
 mod reopen;
 mod restore;
+mod rot;
 mod shapes;
 mod space_use;
 mod spikes;

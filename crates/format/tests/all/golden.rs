@@ -67,6 +67,7 @@ fn objects() {
         ("zone", &samples::zone().encode()[0]),
         ("config", &samples::config().encode()[0]),
         ("config with limits", &samples::limited_config().encode()[0]),
+        ("sums", &samples::sums().encode()[0]),
     ] {
         write!(text, "{name}: {}", dump(payload)).unwrap();
     }

@@ -15,6 +15,7 @@ fn decode_everything(bytes: &[u8]) {
     let _ = ChunkObject::decode(&[bytes]);
     let _ = ZoneObject::decode(&[bytes]);
     let _ = ConfigObject::decode(&[bytes]);
+    let _ = SumsObject::decode(&[bytes]);
     for size in [0, 1, bytes.len() as u64, 1 << 30, u64::MAX] {
         let _ = signature::probe_all(bytes, bytes, size);
         let _ = own_label(bytes, bytes, size);
@@ -36,6 +37,7 @@ fn parts() -> Vec<Vec<u8>> {
     all.push(samples::zone().encode().concat());
     all.push(samples::config().encode().concat());
     all.push(samples::limited_config().encode().concat());
+    all.push(samples::sums().encode().concat());
     for record in samples::records() {
         all.push(Vec::new());
         record.encode(all.last_mut().unwrap());
@@ -88,6 +90,9 @@ proptest! {
         if let Ok(config) = ConfigObject::decode(&[&bytes]) {
             prop_assert_eq!(config.encode().concat(), bytes.clone());
         }
+        if let Ok(sums) = SumsObject::decode(&[&bytes]) {
+            prop_assert_eq!(sums.encode().concat(), bytes.clone());
+        }
         if let Ok(chunk) = ChunkObject::decode(&[&bytes]) {
             prop_assert_eq!(chunk.encode().concat(), bytes);
         }
@@ -138,6 +143,20 @@ proptest! {
         let len = peek_header(&block).unwrap().len as usize;
         prop_assert!(decode_block(&block[..cut.index(len)], &POOL).is_err());
     }
+}
+
+/// Sums name pages of one block, and a sum of nothing is no sum.
+#[test]
+fn impossible_sums() {
+    let refused = |flbn, first, sums: &[u32]| {
+        Record::Sums { flbn: Flbn(flbn), first, sums: sums.to_vec() }.validate().is_err()
+    };
+    assert!(!refused(Flbn::MAX.0, 255, &[1]));
+    assert!(refused(Flbn::MAX.0 + 1, 0, &[1]) && refused(0, 256, &[1]) && refused(0, 255, &[1, 1]));
+    assert!(refused(0, 0, &[]) && refused(0, 0, &[1, 0]));
+    assert!(
+        SumsObject::decode(&[vec![0; 16324]]).is_err() && SumsObject::decode(&[[0; 6]]).is_err()
+    );
 }
 
 /// Counts that promise gigabytes in a few bytes are refused before anything is allocated.

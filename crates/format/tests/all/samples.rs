@@ -99,6 +99,7 @@ pub fn records() -> Vec<Record> {
         Record::VolumeDelete { id: volume },
         Record::Setting { key: 4, value: 0x1_0000_0000 },
         Record::VolumeLimits { id: volume, iops: 500, bytes_per_sec: 64 * MIB },
+        Record::Sums { flbn: Flbn(0x11_2233_4455), first: 2, sums: vec![0xdead_beef, 1] },
     ]
 }
 
@@ -165,7 +166,11 @@ pub fn config() -> ConfigObject {
     }
 }
 
-/// The same with a limited volume.
+pub fn sums() -> SumsObject {
+    SumsObject { sums: vec![0xdead_beef, 0, 1, u32::MAX] }
+}
+
+/// That configuration with a limited volume.
 pub fn limited_config() -> ConfigObject {
     let limits = LimitsImage { volume: VolumeId(7), iops: 500, bytes_per_sec: 64 * MIB };
     ConfigObject { limits: vec![limits], ..config() }
@@ -254,5 +259,7 @@ pub fn any_record() -> impl Strategy<Value = Record> {
         (any::<u16>(), any::<u64>()).prop_map(|(key, value)| Record::Setting { key, value }),
         (any_volume(), any::<u64>(), any::<u64>())
             .prop_map(|(id, iops, bytes_per_sec)| Record::VolumeLimits { id, iops, bytes_per_sec }),
+        (0..=Flbn::MAX.0, 0u16..128, proptest::collection::vec(1u32.., 1..=128))
+            .prop_map(|(flbn, first, sums)| Record::Sums { flbn: Flbn(flbn), first, sums }),
     ]
 }

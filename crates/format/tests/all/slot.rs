@@ -10,6 +10,7 @@ fn every_key_round_trips() {
         ObjectKey::Chunk { volume: VolumeId(u32::MAX), chunk: 1 },
         ObjectKey::Zone { zone: u32::MAX },
         ObjectKey::Config,
+        ObjectKey::Sums { zone: u32::MAX, part: u32::MAX },
     ];
     for key in keys {
         for len in [0, 1, SLOT_PAYLOAD] {

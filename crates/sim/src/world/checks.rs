@@ -30,7 +30,9 @@ impl World {
 
     /// Audits cost as much as reading the pool; some show as much in many worlds.
     pub(super) fn audit_sometimes(&mut self, pool: &Pool<VirtEnv>) -> Result<(), Failure> {
-        if self.plan.generation < Generation::Swarm || !self.rng.chance(1, 3) {
+        // What is wrong on a drive that rots is found when it is read, or scrubbed.
+        let rots = self.plan.rots.is_some();
+        if self.plan.generation < Generation::Swarm || !self.rng.chance(1, 3) || rots {
             return Ok(());
         }
         self.audit(pool)

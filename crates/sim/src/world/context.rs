@@ -34,6 +34,8 @@ pub struct Tally {
     pub checkpoints: u64,
     pub reconstructed: u64,
     pub audits: u64,
+    /// Pages and pieces of metadata that scrubs put right.
+    pub mended: u64,
     pub replays: u64,
     pub slowest: u64,
 }

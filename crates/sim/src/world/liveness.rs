@@ -61,6 +61,7 @@ impl World {
         self.comes_to_rest(&pool)?;
         self.check_backlog(&pool)?;
         self.check_drives(&pool)?;
+        self.scrub_rot(&pool)?;
         self.audit(&pool)?;
         self.leaks_nothing(pool)
     }

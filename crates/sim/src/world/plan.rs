@@ -13,12 +13,12 @@ use std::fmt;
 
 use engine::{ConversionPolicy, CreateError, CreateSpec, SpikeHandling, plan_create};
 use io::Geometry;
-use io::rng::Rng;
+use io::rng::{Rng, mix};
 
 pub use reduction::{Part, Reduction};
 pub use trouble::{LAST_SESSION, Trouble};
 
-const MIB: u64 = 1 << 20;
+pub const MIB: u64 = 1 << 20;
 
 /// How worlds are drawn from seeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,11 +31,14 @@ pub enum Generation {
     /// liveness as separate runs, all randomness by session.
     Swarm,
     /// Below 900,000: as before, with drives that hang for long or are slow throughout, and all
-    /// that is there for them. From there on these two take turns, and below a million lost drives
+    /// that is there for them; but from 700,000 to 800,000 one drive rots (`Plan::rots`), in worlds
+    /// of the kind before. From there on these two take turns, and below a million lost drives
     /// come back or are replaced (`Plan::returns`).
     Tails,
 }
 
+/// Seeds of worlds in which a drive does not keep what it was given.
+const ROTS: std::ops::Range<u64> = 700_000..800_000;
 /// Seeds of worlds in which lost drives come back or are replaced, and how far apart the seeds are
 /// from which such a world is drawn: an even number, beyond all others.
 const RETURNS: std::ops::Range<u64> = 900_000..1_000_000;
@@ -47,6 +50,7 @@ impl Generation {
             0..1_000 => Generation::First,
             1_000..10_000 => Generation::FullPools,
             10_000..30_000 => Generation::Swarm,
+            _ if ROTS.contains(&seed) => Generation::Swarm,
             30_000..900_000 => Generation::Tails,
             _ if seed.is_multiple_of(2) => Generation::Swarm,
             _ => Generation::Tails,
@@ -151,6 +155,8 @@ pub struct Plan {
     pub victims: Vec<usize>,
     /// Whether drives that are lost come back, or others take their places.
     pub returns: bool,
+    /// A drive that does not keep what it was given.
+    pub rots: Option<usize>,
     /// What goes wrong with drives, beside power and plugs.
     pub troubles: Vec<Trouble>,
     /// Whether deaths hit also while a pool is being opened.
@@ -208,7 +214,7 @@ fn least_bytes(drives: usize, spec: &CreateSpec) -> Result<u64, CreateError> {
 }
 
 /// Drives of one size, as `plan_create` wants them.
-fn alike(drives: usize, size: u64) -> Vec<(String, Geometry)> {
+pub fn alike(drives: usize, size: u64) -> Vec<(String, Geometry)> {
     let geometry = Geometry { size, align: 4096, rotational: false };
     (0..drives).map(|at| (format!("d{at}"), geometry)).collect()
 }
@@ -240,13 +246,32 @@ fn draw_spec(rng: &mut Rng, drives: usize) -> CreateSpec {
 
 impl Plan {
     pub fn from_seed(seed: u64) -> Plan {
+        if ROTS.contains(&seed) {
+            return Plan::draw_rot(seed);
+        }
         if !RETURNS.contains(&seed) {
-            return Plan::draw(seed);
+            let mut plan = Plan::draw(seed);
+            // By the seed alone: what else there is in the world stays as it was.
+            plan.spec.checksums = !mix(seed ^ 0x50d5).is_multiple_of(8);
+            return plan;
         }
         // A world in which drives may be lost.
         let drawn = (1..).map(|again| Plan::draw(seed + again * RETURNS_STEP));
         let plan = drawn.into_iter().find(|plan| !plan.victims.is_empty());
         Plan { seed, returns: true, ..plan.expect("every other world has victims") }
+    }
+
+    /// Nothing else goes wrong that costs redundancy, nor hangs: a client's flush does without a
+    /// drive that does.
+    fn draw_rot(seed: u64) -> Plan {
+        let mut plan = Plan { victims: Vec::new(), ..Plan::draw(seed) };
+        let may_stay = |trouble: &Trouble| {
+            let kind = trouble.entry.fault.effect.kind();
+            matches!(kind, io::faulty::Kind::Delay | io::faulty::Kind::Slow)
+        };
+        plan.troubles.retain(may_stay);
+        plan.rots = Some((mix(seed) % plan.drives as u64) as usize);
+        plan
     }
 
     fn draw(seed: u64) -> Plan {

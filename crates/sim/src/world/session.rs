@@ -28,6 +28,7 @@ impl World {
     pub(super) fn session(&mut self) -> Result<(), Failure> {
         self.plug_drives();
         self.look_sometimes()?;
+        self.rot_at_rest();
         self.arm_troubles(true);
         let pool = self.open_dying()?;
         self.audit_sometimes(&pool)?;
@@ -200,7 +201,8 @@ impl World {
         let all = join_all(clients.into_iter().map(|client| client.run(requests)));
         let returns =
             self.draw_return(pool).map(|later| later.happen(context.clone(), pool.clone()));
-        let all = join(all, join(join_all(growth), join_all(returns)));
+        let rots = self.rot_beside();
+        let all = join(all, join(rots, join(join_all(growth), join_all(returns))));
         let done = env.run_until(all, || context.is_failed() || over() || hung());
         self.plug_replaced();
         if let Some(failure) = context.take_failure() {

@@ -38,6 +38,7 @@ pub fn run(args: &Args, scheme: Scheme) -> Outcome<Exit> {
     let given = [
         ("--replicated-area", args.replicated_area.is_some()),
         ("--conversion", args.conversion.is_some()),
+        ("--checksums", args.checksums.is_some()),
     ];
     if let Some((option, _)) = given.iter().find(|(_, given)| *given) {
         let what = format!("scheme {} has no such thing", scheme.name());

@@ -40,6 +40,7 @@ pub(super) fn draw(seed: u64, generation: Generation) -> Plan {
         requests: 20 + rng.index(if fill == Fill::Calm { 300 } else { 1500 }),
         victims: Vec::new(),
         returns: false,
+        rots: None,
         troubles: Vec::new(),
         deaths_in_opening: true,
         deaths: true,

@@ -61,6 +61,7 @@ pub(super) fn draw_base(rng: &mut Rng, seed: u64, generation: Generation, large:
         requests,
         victims: Vec::new(),
         returns: false,
+        rots: None,
         troubles: Vec::new(),
         deaths_in_opening: rng.chance(1, 2),
         deaths: true,
