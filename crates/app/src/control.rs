@@ -95,6 +95,10 @@ pub enum Request {
         #[serde(default)]
         force: bool,
     },
+    Scrub {
+        pool: String,
+        action: ScrubAction,
+    },
     /// Events of all pools, or one; waits for one if there is none.
     Events {
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -132,6 +136,14 @@ pub enum Decision {
     SitOut,
     Trust,
     Auto,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ScrubAction {
+    Start,
+    Pause,
+    Stop,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

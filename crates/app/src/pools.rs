@@ -2,6 +2,7 @@
 //! serves verbs with `--drives` and the control socket.
 
 pub mod any;
+mod care;
 pub mod drive;
 mod volume;
 
@@ -129,6 +130,7 @@ impl Request {
             | Request::DriveDecide { pool, .. }
             | Request::DriveFail { pool, .. }
             | Request::DriveReplace { pool, .. }
+            | Request::Scrub { pool, .. }
             | Request::Fault { pool, .. }
             | Request::FaultRelease { pool, .. }
             | Request::FaultCounts { pool, .. } => Some(pool),
@@ -149,6 +151,7 @@ pub async fn apply(pool: &Pool, request: &Request) -> Outcome<Answer> {
         Request::DriveReplace { .. } => {
             Err(Failure::usage("drive replace", "only a server does that"))
         }
+        Request::Scrub { action, .. } => care::scrub(pool.fusion("scrub")?, *action),
         Request::Fault { .. } | Request::FaultRelease { .. } | Request::FaultCounts { .. } => {
             Err(Failure::usage("faults", "only a server takes them"))
         }

@@ -15,7 +15,7 @@ use format::Uuid;
 use io::Env;
 
 use crate::admission::Admission;
-use crate::api::{RequestError, ScrubStatus};
+use crate::api::{RequestError, ScrubState, ScrubStatus};
 use crate::geometry::{Class, PoolGeometry};
 use crate::limits::{LEFTOVERS_PATIENCE, RESERVE_STRIPES};
 use crate::pool::traffic::Traffic;
@@ -127,7 +127,11 @@ impl<E: Env> Pool<E> {
     }
 
     pub fn scrub_status(&self) -> ScrubStatus {
-        self.shard().scrub.status()
+        let mut status = self.shard().scrub.status();
+        if matches!(status.state, ScrubState::Running | ScrubState::Paused) {
+            status.ended_nanos = self.shard().env.now().0;
+        }
+        status
     }
 
     /// Writes a checkpoint now. For tests and benchmarks; the engine does so by itself.

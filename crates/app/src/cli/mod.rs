@@ -7,6 +7,7 @@ pub mod inspect;
 pub mod list;
 pub mod reach;
 pub mod schemes;
+pub mod scrub;
 pub mod serve;
 pub mod status;
 pub mod volume;
@@ -49,6 +50,8 @@ enum Verb {
     Serve(serve::Args),
     Status(status::Args),
     Wait(wait::Args),
+    #[command(subcommand)]
+    Scrub(scrub::Verb),
     Events(events::Args),
     #[command(subcommand)]
     Drive(drive::Verb),
@@ -65,6 +68,7 @@ impl Cli {
             Verb::Serve(args) => serve::run(args),
             Verb::Status(args) => status::run(&args),
             Verb::Wait(args) => wait::run(&args),
+            Verb::Scrub(verb) => scrub::run(&verb),
             Verb::Events(args) => events::run(&args),
             Verb::Drive(verb) => drive::run(&verb),
             Verb::List(args) => list::run(&args),

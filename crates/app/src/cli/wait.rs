@@ -39,6 +39,8 @@ pub struct Args {
 pub enum Activity {
     /// No drive is being restored, or copied onto another
     Restore,
+    /// No scrub is running or paused
+    Scrub,
     /// Nothing is waiting to be converted or freed, no stripe to be resynchronized
     Background,
     /// Nothing is missing or being restored: the pool is online
@@ -50,6 +52,10 @@ impl Activity {
     fn left(self, pool: &Pool) -> Option<String> {
         match self {
             Activity::Restore => restoring(pool),
+            Activity::Scrub => {
+                let scrub = &pool.scrub;
+                scrub.goes_on().then(|| format!("scrub {}, {} %", scrub.state, scrub.percent()))
+            }
             Activity::Background => {
                 let backlog = &pool.backlog;
                 let left = backlog.tuples_due + backlog.limbo_stripes + pool.resync_stripes;

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::latency;
 use super::table::{Columns, printable};
-use super::view::{Drive, Health, Limits, Listed, Pool, Volume};
+use super::view::{Drive, Health, Limits, Listed, Pool, Scrub, Volume};
 use crate::size::Size;
 
 /// The report on one pool; with `latency` also how long its drives took to answer.
@@ -45,6 +45,7 @@ fn facts(pool: &Pool) -> Vec<(&'static str, String)> {
         ("drives", drive_space_line(pool)),
         ("spikes", spikes_line(pool)),
         ("backlog", backlog_line(pool)),
+        ("scrub", scrub(&pool.scrub)),
         ("journal", format!("{} % full", pool.journal_fill_percent)),
         ("memory", memory_line(pool)),
         ("opened", recovery_line(pool)),
@@ -88,6 +89,24 @@ fn space_line(pool: &Pool) -> String {
     let space = &pool.space;
     let percent = percent(space.used, space.usable);
     format!("{} of {} used ({percent} %)", Size(space.used), Size(space.usable))
+}
+
+/// How far a scrub is, and what it has found.
+pub fn scrub(scrub: &Scrub) -> String {
+    let found = match (scrub.bad_pages, scrub.repaired_parity, scrub.metadata_repaired) {
+        (0, 0, 0) => "nothing wrong".to_owned(),
+        (pages, parity, metadata) => format!(
+            "{pages} bad pages, {} written again, {} lost; {parity} pages of parity and {metadata} \
+             copies of metadata written again",
+            scrub.repaired_pages, scrub.lost_pages,
+        ),
+    };
+    let took = format!("after {} s", scrub.seconds);
+    match scrub.state.as_str() {
+        "never" | "" => "none since the pool was opened".to_owned(),
+        "done" => format!("done {took}: {found}"),
+        state => format!("{state} {took} at {} %: {found}", scrub.percent()),
+    }
 }
 
 fn drive_space_line(pool: &Pool) -> String {

@@ -25,9 +25,11 @@ macro_rules! mirror {
     };
 }
 
+mod care;
 mod other;
 mod tail;
 
+pub use care::Scrub;
 pub use tail::{Backlog, Event, Handling, Latencies, Limits, OperationLatencies, Spikes};
 
 mirror! {
@@ -212,6 +214,11 @@ pub struct Pool {
     /// at in the background.
     #[serde(default)]
     pub resync_stripes: u64,
+    /// Every page of data has a checksum.
+    #[serde(default)]
+    pub checksums: bool,
+    #[serde(default)]
+    pub scrub: Scrub,
     /// Of schemes other than `fusion`: what only they count.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scheme_counters: Vec<SchemeCounter>,
@@ -259,6 +266,8 @@ impl From<&PoolStatus> for Pool {
             spike_handling: (&status.spike_handling).into(),
             backlog: (&status.backlog).into(),
             resync_stripes: 0,
+            checksums: status.checksums,
+            scrub: Scrub::of(&status.scrub),
             scheme_counters: Vec::new(),
         }
     }

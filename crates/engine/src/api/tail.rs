@@ -209,6 +209,7 @@ pub struct ScrubStatus {
     pub metadata_repaired: u64,
     /// On the environment's clock.
     pub started_nanos: u64,
+    /// Or now, if it has not.
     pub ended_nanos: u64,
 }
 

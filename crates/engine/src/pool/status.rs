@@ -37,7 +37,7 @@ impl<E: Env> Pool<E> {
             replicated_percent: state.settings.replicated_percent,
             conversion: state.settings.conversion,
             checksums: state.sums.is_enabled(),
-            scrub: shard.scrub.status(),
+            scrub: self.scrub_status(),
             journal_fill_percent: shard.journal.stats().fill_percent,
             spike_handling: self.inner.spikes,
             backlog: self.backlog(),

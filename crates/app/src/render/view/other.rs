@@ -4,7 +4,7 @@ use schemes::pool::{DriveInfo, DriveState, Status};
 
 use super::{
     Backlog, Counters, Drive, DriveCounters, Handling, Health, Limits, Memory, OperationLatencies,
-    Pool, Recovery, SchemeCounter, Space, Spikes, Volume,
+    Pool, Recovery, SchemeCounter, Scrub, Space, Spikes, Volume,
 };
 
 impl From<&Status> for Pool {
@@ -56,6 +56,8 @@ impl From<&Status> for Pool {
             spike_handling: Handling::default(),
             backlog: Backlog::default(),
             resync_stripes: status.owed,
+            checksums: false,
+            scrub: Scrub::default(),
             scheme_counters: scheme_counters.collect(),
         }
     }

@@ -1,0 +1,35 @@
+//! What operators ask for to keep data whole.
+
+use engine::ScrubState;
+
+use super::any::Fusion;
+use crate::control::{Answer, ScrubAction};
+use crate::error::{Failure, Outcome};
+
+pub fn scrub(pool: &Fusion, action: ScrubAction) -> Outcome<Answer> {
+    let object = format!("pool {}", pool.name());
+    let state = pool.scrub_status().state;
+    let goes_on = matches!(state, ScrubState::Running | ScrubState::Paused);
+    let said = match action {
+        ScrubAction::Start if state == ScrubState::Running => {
+            return Err(Failure::new(object, "is being scrubbed already")
+                .hint("'steadyraid scrub status' shows how far it is"));
+        }
+        ScrubAction::Start => {
+            pool.scrub_start().map_err(|error| Failure::new(&object, error))?;
+            "the scrub goes on in the background; 'steadyraid wait POOL scrub' waits for it"
+        }
+        _ if !goes_on => {
+            return Err(Failure::new(object, "is not being scrubbed"));
+        }
+        ScrubAction::Pause => {
+            pool.scrub_pause();
+            "the scrub is paused until 'steadyraid scrub start'"
+        }
+        ScrubAction::Stop => {
+            pool.scrub_stop();
+            "the scrub is stopped"
+        }
+    };
+    Ok(Answer::Done(format!("{object}: {said}")))
+}

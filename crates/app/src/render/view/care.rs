@@ -1,0 +1,57 @@
+//! What keeps data whole.
+
+use serde::{Deserialize, Serialize};
+
+/// The last scrub since the pool was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Scrub {
+    /// `never`, `running`, `paused`, `done` or `stopped`.
+    pub state: String,
+    /// Bytes of drives read, and in use when it began.
+    pub checked_bytes: u64,
+    pub total_bytes: u64,
+    /// Pages that were not what was written, or that a drive refused.
+    pub bad_pages: u64,
+    pub repaired_pages: u64,
+    /// Pages of parity that did not fit their data.
+    pub repaired_parity: u64,
+    /// Bad pages that can't be had any more.
+    pub lost_pages: u64,
+    /// Copies of metadata that were damaged.
+    pub metadata_repaired: u64,
+    pub seconds: u64,
+}
+
+impl Scrub {
+    pub fn of(scrub: &engine::ScrubStatus) -> Scrub {
+        use engine::ScrubState;
+        let state = match scrub.state {
+            ScrubState::Never => "never",
+            ScrubState::Running => "running",
+            ScrubState::Paused => "paused",
+            ScrubState::Done => "done",
+            ScrubState::Stopped => "stopped",
+        };
+        Scrub {
+            state: state.to_owned(),
+            checked_bytes: scrub.checked_bytes,
+            total_bytes: scrub.total_bytes,
+            bad_pages: scrub.bad_pages,
+            repaired_pages: scrub.repaired_pages,
+            repaired_parity: scrub.repaired_parity,
+            lost_pages: scrub.lost_pages,
+            metadata_repaired: scrub.metadata_repaired,
+            seconds: scrub.ended_nanos.saturating_sub(scrub.started_nanos) / 1_000_000_000,
+        }
+    }
+
+    pub fn percent(&self) -> u64 {
+        let done = u128::from(self.checked_bytes.min(self.total_bytes)) * 100;
+        done.checked_div(u128::from(self.total_bytes)).unwrap_or(100) as u64
+    }
+
+    pub fn goes_on(&self) -> bool {
+        matches!(self.state.as_str(), "running" | "paused")
+    }
+}
