@@ -2,6 +2,7 @@
 #
 # The kernel gets its block device by way of nbdfuse (export as a file) and a loop device with
 # direct I/O. Needs root. `scale` is pgbench's.
+set -euo pipefail
 
 branches_sum_query="select (select sum(abalance) from pgbench_accounts)
     || ' ' || (select sum(bbalance) from pgbench_branches)
