@@ -355,7 +355,8 @@ impl<E: Env> Inner<E> {
             let mut label = self.label.borrow_mut();
             label.generation += 1;
             for (listed, lost) in label.members.iter_mut().zip(&lost) {
-                if *lost {
+                // One that is being filled is lost until it is whole.
+                if *lost && listed.state != MemberState::Restoring {
                     listed.state = MemberState::Failed;
                 }
             }

@@ -7,7 +7,7 @@ use format::{
     SCHEME_STRIPES, Superblock, Uuid, end_area, label_offsets, newest,
 };
 use futures_util::future::join_all;
-use io::{Buf, Drive, Durability};
+use io::{Buf, Drive, DriveError, Durability};
 
 use crate::grid::{Grid, Redundancy};
 use crate::member::Member;
@@ -101,8 +101,17 @@ pub async fn read<D: Drive>(drive: &D) -> Option<Superblock> {
     newest(copies.into_iter()).ok()
 }
 
-/// Writes the label to all drives that are there; those that can't take it are lost. Copies 0 and 2
-/// before 1 and 3, so that one generation is whole at every moment.
+/// What looks like a label on a drive that is to have another is gone, durably, when this returns:
+/// a drive of another size has them in other places.
+pub async fn wipe<D: Drive>(drive: &D) -> Result<(), DriveError> {
+    let blank = |offset| drive.write(offset, Buf::zeroed(LABEL_LEN), Durability::Durable);
+    let offsets = label_offsets(drive.geometry().size);
+    join_all(offsets.map(blank)).await.into_iter().collect()
+}
+
+/// Writes the label to all drives that are there, also one that is being filled; those that can't
+/// take it are lost. Copies 0 and 2 before 1 and 3, so that one generation is whole at every
+/// moment.
 pub async fn write<D: Drive>(label: &Superblock, members: &[Member<D>]) {
     for copies in [[0, 2], [1, 3]] {
         let one = |(index, copy): (usize, u8)| {
@@ -116,7 +125,11 @@ pub async fn write<D: Drive>(label: &Superblock, members: &[Member<D>]) {
             let at = label_offsets(listed.size)[usize::from(copy)];
             members[index].write(at, Buf::from_slice(&own.encode(copy)), Durability::Durable)
         };
-        let there = (0..members.len()).filter(|&index| !members[index].is_lost());
+        let restoring = |index: usize| label.members[index].state == MemberState::Restoring;
+        let there = (0..members.len()).filter(|&index| {
+            let filled = restoring(index) && members[index].rebuilt().is_some();
+            !members[index].is_lost() || filled
+        });
         join_all(there.flat_map(|index| copies.map(|copy| one((index, copy))))).await;
     }
 }

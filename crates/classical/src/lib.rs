@@ -24,7 +24,7 @@ mod owed;
 pub mod partial;
 pub mod plan;
 mod read;
-mod rebuild;
+pub mod rebuild;
 mod resync;
 mod tolerant;
 mod write;

@@ -7,20 +7,30 @@
 //! ```
 //! Some rows at a time, their stripes locked, in order, beside requests. The labels say that the
 //! drive is lost until all of it is durable: a crash in between means to begin again, and until
-//! then every stripe agrees without it.
+//! then every stripe agrees without it. [`Array::restore`] has them say, too, which drive was being
+//! filled, so that whoever opens the array can go on with it.
 
-use format::{Member as Listed, MemberState, Uuid, end_area};
+use format::{INCOMPAT_RESTORING, Member as Listed, MemberState, Superblock, Uuid, end_area};
 use futures_util::future::join_all;
 use io::{Buf, Drive, Durability, Env};
 
 use crate::array::{Array, ArrayError, Inner};
 use crate::grid::Redundancy;
-use crate::limits::{REBUILD_AT_ONCE, REBUILD_WRITE};
+use crate::label;
+use crate::limits::{LOG_SLOTS, PAGE, REBUILD_AT_ONCE, REBUILD_WRITE};
+use crate::log::slot_bytes;
 use crate::partial::{after_crash, solve};
 
+/// The feature of a label that calls a drive restoring.
+pub fn note_restoring(label: &mut Superblock) {
+    let some = label.members.iter().any(|listed| listed.state == MemberState::Restoring);
+    label.features.incompat &= !INCOMPAT_RESTORING;
+    label.features.incompat |= if some { INCOMPAT_RESTORING } else { 0 };
+}
+
 impl<E: Env> Array<E> {
-    /// Gives a lost drive's place to a new one, to be filled by [`Array::rebuild_some`].
-    pub fn replace(&self, place: usize, new: E::Drive) -> Result<(), ArrayError> {
+    /// Whether this drive can have the place of a lost one.
+    pub fn check_replacement(&self, place: usize, new: &E::Drive) -> Result<(), ArrayError> {
         let inner = &self.inner;
         let geometry = new.geometry();
         let label = inner.label.borrow();
@@ -29,8 +39,46 @@ impl<E: Env> Array<E> {
         if small || refused || !inner.members[place].is_lost() {
             return Err(ArrayError::NotReplaced { name: new.name(), place });
         }
-        inner.members[place].replace(new);
         Ok(())
+    }
+
+    /// Gives a lost drive's place to a new one, to be filled by [`Array::rebuild_some`].
+    pub fn replace(&self, place: usize, new: E::Drive) -> Result<(), ArrayError> {
+        self.check_replacement(place, &new)?;
+        self.inner.members[place].replace(new);
+        Ok(())
+    }
+
+    /// The same, and the labels say so: after a crash the drive is known to be one that is to be
+    /// filled.
+    pub async fn restore(&self, place: usize, new: E::Drive) -> Result<(), ArrayError> {
+        let inner = &self.inner;
+        self.check_replacement(place, &new)?;
+        self.blank(&new).await?;
+        {
+            let _turn = inner.label_turn.lock().await;
+            let size = new.geometry().size;
+            self.replace(place, new)?;
+            let drive = Uuid(inner.env.unique_id());
+            let state = MemberState::Restoring;
+            inner.list(place, Listed { drive, state, size });
+            inner.write_label().await;
+        }
+        inner.record_losses().await
+    }
+
+    /// What a drive that is to be filled has of arrays counts no more: labels, and records of the
+    /// log, which are of the present epoch if it is a drive that was lost.
+    pub async fn blank<D: Drive>(&self, new: &D) -> Result<(), ArrayError> {
+        let refused = || ArrayError::NotWritten { name: new.name() };
+        label::wipe(new).await.map_err(|_| refused())?;
+        let (log, chunk) = (self.inner.label.borrow().journal.offset, self.inner.grid.chunk);
+        let head = |slot| {
+            let at = log + slot * slot_bytes(chunk);
+            new.write(at, Buf::zeroed(PAGE as usize), Durability::Durable)
+        };
+        let heads = join_all((0..LOG_SLOTS as u64).map(head)).await;
+        heads.into_iter().collect::<Result<(), _>>().map_err(|_| refused())
     }
 
     /// A drive is not used any more, whether it works or not.
@@ -41,12 +89,32 @@ impl<E: Env> Array<E> {
     /// Writes a drive off that could still be used, because another is to have its place.
     pub async fn write_off(&self, place: usize) -> Result<(), ArrayError> {
         self.lose(place);
+        let listed = self.inner.label.borrow().members[place];
+        if listed.state == MemberState::Restoring {
+            self.inner.list(place, Listed { state: MemberState::Failed, ..listed });
+            self.inner.recorded.borrow_mut()[place] = false;
+        }
         self.inner.record_losses().await
     }
 
     /// Rows that a new drive holds; `None`: there is none in this place, or it is whole.
     pub fn rebuilt(&self, place: usize) -> Option<u64> {
         self.inner.members[place].rebuilt()
+    }
+
+    /// Places of new drives that are being filled.
+    pub fn restoring(&self) -> Vec<usize> {
+        (0..self.inner.grid.drives).filter(|&place| self.rebuilt(place).is_some()).collect()
+    }
+
+    /// Rebuilds some rows of any new drive. False: there is none.
+    pub async fn rebuild(&self) -> Result<bool, ArrayError> {
+        let Some(&place) = self.restoring().first() else { return Ok(false) };
+        match self.rebuild_some(place).await {
+            // It failed, and counts as lost again: the next write says so.
+            Err(_) if self.rebuilt(place).is_none() => Ok(true),
+            done => done.map(|_| true),
+        }
     }
 
     /// Rebuilds some rows of a new drive; true: there are more. After the last it counts as any
@@ -76,6 +144,12 @@ impl<E: Env> Array<E> {
 }
 
 impl<E: Env> Inner<E> {
+    fn list(&self, place: usize, listed: Listed) {
+        let mut label = self.label.borrow_mut();
+        label.members[place] = listed;
+        note_restoring(&mut label);
+    }
+
     fn not_rebuilt(&self, place: usize) -> ArrayError {
         ArrayError::NotReplaced { name: "the new one".into(), place }
     }
@@ -138,8 +212,7 @@ impl<E: Env> Inner<E> {
             let Some(size) = member.size().filter(|_| member.rebuilt().is_some()) else {
                 return Err(self.not_rebuilt(place));
             };
-            self.label.borrow_mut().members[place] =
-                Listed { drive, state: MemberState::Active, size };
+            self.list(place, Listed { drive, state: MemberState::Active, size });
             member.set_whole();
             self.recorded.borrow_mut()[place] = false;
             self.write_label().await;

@@ -15,7 +15,7 @@ use crate::scheme::n_raid5::NRaid5;
 use crate::scheme::steering::{self, Steering};
 use crate::scheme::tole_raid::ToleRaid;
 use crate::scheme::{OpenOptions, Scheme};
-use crate::store::{Counters, Store, StoreError};
+use crate::store::{Counters, Replace, Restoring, Store, StoreError};
 
 /// One variant a kind of store, and [`Store`] for all of them.
 macro_rules! stores {
@@ -88,6 +88,32 @@ macro_rules! stores {
 
             async fn audit(&self, offset: u64, len: u64) -> Vec<String> {
                 match self { $(AnyStore::$kind(store) => store.audit(offset, len).await),+ }
+            }
+        }
+
+        impl<E: Env> Replace for AnyStore<E> {
+            type Drive = E::Drive;
+
+            fn bears(&self, place: usize) -> bool {
+                match self { $(AnyStore::$kind(store) => store.bears(place)),+ }
+            }
+
+            async fn write_off(&self, place: usize) -> Result<(), StoreError> {
+                match self { $(AnyStore::$kind(store) => Replace::write_off(store, place).await),+ }
+            }
+
+            async fn replace(&self, place: usize, new: E::Drive) -> Result<(), StoreError> {
+                match self {
+                    $(AnyStore::$kind(store) => Replace::replace(store, place, new).await),+
+                }
+            }
+
+            fn restoring(&self) -> Vec<Restoring> {
+                match self { $(AnyStore::$kind(store) => Replace::restoring(store)),+ }
+            }
+
+            async fn tell_whole(&self, place: usize) -> Result<(), StoreError> {
+                match self { $(AnyStore::$kind(store) => store.tell_whole(place).await),+ }
             }
         }
     };

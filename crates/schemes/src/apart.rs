@@ -14,17 +14,34 @@ use io::Buf;
 use crate::store::{Counters, Store, StoreError, check_range};
 
 /// A handle: clones name the same.
-#[derive(Clone)]
-pub struct Apart<S> {
+pub struct Apart<S, D> {
     stores: Rc<Vec<S>>,
     /// Drives of each.
     width: usize,
+    /// What is known of all drives.
+    drives: Rc<D>,
 }
 
-impl<S: Store> Apart<S> {
-    pub fn new(stores: Vec<S>, width: usize) -> Apart<S> {
+impl<S, D> Clone for Apart<S, D> {
+    fn clone(&self) -> Apart<S, D> {
+        let (stores, width, drives) = (self.stores.clone(), self.width, self.drives.clone());
+        Apart { stores, width, drives }
+    }
+}
+
+impl<S: Store, D: 'static> Apart<S, D> {
+    pub fn new(stores: Vec<S>, width: usize, drives: D) -> Apart<S, D> {
         assert!(!stores.is_empty(), "there is one at least");
-        Apart { stores: Rc::new(stores), width }
+        Apart { stores: Rc::new(stores), width, drives: Rc::new(drives) }
+    }
+
+    pub fn drives(&self) -> &D {
+        &self.drives
+    }
+
+    /// The store that a drive is of, and its place there.
+    pub fn store_of(&self, place: usize) -> (&S, usize) {
+        (&self.stores[place / self.width], place % self.width)
     }
 
     pub fn stores(&self) -> &[S] {
@@ -49,7 +66,7 @@ impl<S: Store> Apart<S> {
     }
 }
 
-impl<S: Store> Store for Apart<S> {
+impl<S: Store, D: 'static> Store for Apart<S, D> {
     fn size(&self) -> u64 {
         self.each() * self.stores.len() as u64
     }

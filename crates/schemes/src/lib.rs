@@ -8,6 +8,7 @@
 
 pub mod any;
 pub mod apart;
+pub mod arrays;
 pub mod extents;
 pub mod header;
 pub mod key_locks;
@@ -29,5 +30,5 @@ pub mod volumes;
 pub mod watch;
 
 pub use pool::Pool;
-pub use store::{Counters, Store, StoreError};
+pub use store::{Counters, Replace, Store, StoreError};
 pub use volumes::{Volume, VolumeError, Volumes};

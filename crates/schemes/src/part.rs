@@ -27,7 +27,10 @@ pub struct PartCounters {
 
 #[derive(Clone, Debug)]
 pub struct Part<D> {
-    drive: D,
+    /// `None`: it was let go.
+    drive: Rc<RefCell<Option<D>>>,
+    geometry: Geometry,
+    name: Rc<str>,
     extent: Extent,
     counters: Rc<Cell<PartCounters>>,
     /// What was written in a rehearsal, sector by sector.
@@ -45,7 +48,20 @@ impl<D: Drive> Part<D> {
         let end = extent.offset.checked_add(extent.len);
         assert!(end.is_some_and(|end| end <= drive.geometry().size), "a part lies on its drive");
         let (counters, zeroed) = (Rc::default(), drive.holds_zeroes());
-        Part { drive, extent, counters, rehearsed: None, watch: None, zeroed }
+        let geometry = Geometry { size: extent.len, ..drive.geometry() };
+        let (name, drive) = (drive.name().into(), Rc::new(RefCell::new(Some(drive))));
+        Part { drive, geometry, name, extent, counters, rehearsed: None, watch: None, zeroed }
+    }
+
+    /// The drive is not used any more, by this handle, its clones and the parts of them, and is
+    /// somebody else's as soon as what is under way is over.
+    pub fn let_go(&self) {
+        self.drive.borrow_mut().take();
+    }
+
+    fn drive(&self, operation: Operation, offset: u64, len: u64) -> Result<D, DriveError> {
+        let gone = DriveError { operation, offset, len, kind: DriveErrorKind::Removed };
+        self.drive.borrow().clone().ok_or(gone)
     }
 
     /// All of a drive.
@@ -129,16 +145,19 @@ impl<D: Drive> Part<D> {
 
 impl<D: Drive> Drive for Part<D> {
     fn geometry(&self) -> Geometry {
-        Geometry { size: self.extent.len, ..self.drive.geometry() }
+        self.geometry
     }
 
     fn name(&self) -> String {
-        self.drive.name()
+        self.name.to_string()
     }
 
     async fn read(&self, offset: u64, len: usize) -> Result<Buf, DriveError> {
         let place = self.place(Operation::Read, offset, len as u64)?;
-        let done = self.seen(self.drive.read(place, len)).await;
+        let done = match self.drive(Operation::Read, place, len as u64) {
+            Ok(drive) => self.seen(drive.read(place, len)).await,
+            Err(gone) => Err(gone),
+        };
         let done = done.map(|read| self.patched(place, read));
         self.count(|counters| {
             counters.reads += 1;
@@ -151,9 +170,11 @@ impl<D: Drive> Drive for Part<D> {
     async fn write(&self, offset: u64, data: Buf, how: Durability) -> Result<(), DriveError> {
         let place = self.place(Operation::Write, offset, data.len() as u64)?;
         let len = data.len() as u64;
-        let done = match &self.rehearsed {
-            Some(_) => self.rehearse(place, &data),
-            None => self.seen(self.drive.write(place, data, how)).await,
+        let drive = self.drive(Operation::Write, place, len);
+        let done = match (&self.rehearsed, drive) {
+            (_, Err(gone)) => Err(gone),
+            (Some(_), _) => self.rehearse(place, &data),
+            (None, Ok(drive)) => self.seen(drive.write(place, data, how)).await,
         };
         self.count(|counters| {
             counters.writes += 1;
@@ -165,11 +186,12 @@ impl<D: Drive> Drive for Part<D> {
 
     async fn flush(&self) -> Result<(), DriveError> {
         self.count(|counters| counters.flushes += 1);
-        self.drive.flush().await
+        self.drive(Operation::Flush, 0, 0)?.flush().await
     }
 
     async fn discard(&self, offset: u64, len: u64) -> Result<(), DriveError> {
-        self.drive.discard(self.place(Operation::Discard, offset, len)?, len).await
+        let place = self.place(Operation::Discard, offset, len)?;
+        self.drive(Operation::Discard, place, len)?.discard(place, len).await
     }
 
     fn holds_zeroes(&self) -> bool {

@@ -6,18 +6,20 @@
 //!   requests
 //! ```
 
+mod drives;
+
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
 use format::{Superblock, Uuid};
-use io::sync::{Event as Bell, EventWait};
+use io::sync::{Event as Bell, EventWait, Turn};
 use io::{Drive, Env, Nanos};
 
 use crate::any::AnyStore;
 use crate::part::{Part, PartCounters, PartEnv};
 use crate::scheme::{OpenOptions, Scheme};
-use crate::store::{Counters, Store, StoreError};
+use crate::store::{Counters, Replace, Restoring, Store, StoreError};
 use crate::volumes::{Requests, Space, VolumeInfo, Volumes};
 use crate::watch::{EVERY, Watch};
 
@@ -70,6 +72,8 @@ pub enum DriveState {
     Missing,
     /// Lost while the pool was open.
     Failed,
+    /// It has taken a lost one's place, and does not have everything yet.
+    Restoring,
 }
 
 #[derive(Clone, Debug)]
@@ -81,6 +85,8 @@ pub struct DriveInfo {
     pub state: DriveState,
     pub size: u64,
     pub counters: PartCounters,
+    /// How much it still lacks.
+    pub restoring: Option<Restoring>,
 }
 
 #[derive(Clone, Debug)]
@@ -113,9 +119,17 @@ struct Inner<E: Env> {
     env: E,
     label: Superblock,
     scheme: Scheme,
-    drives: Vec<Option<Part<E::Drive>>>,
+    drives: RefCell<Vec<Option<Part<E::Drive>>>>,
+    /// As their labels have them.
+    uuids: RefCell<Vec<Uuid>>,
     /// Lost when the pool was opened.
-    missing: Vec<usize>,
+    missing: RefCell<Vec<usize>>,
+    /// Drives whose restoring was told, and not yet its end.
+    filling: RefCell<Vec<usize>>,
+    /// Drives whose loss was told.
+    known: RefCell<Vec<usize>>,
+    /// Who fails or replaces a drive.
+    drive_turn: Turn,
     volumes: PoolVolumes<E>,
     events: RefCell<VecDeque<Event>>,
     next_event: Cell<u64>,
@@ -164,16 +178,23 @@ impl<E: Env> Pool<E> {
         let volumes = Volumes::open(&inside, store).await?;
         let mut places = vec![None; label.members.len()];
         for (part, own) in parts.into_iter().zip(labels) {
-            let index = own.filter(|own| own.pool == label.pool).map(|own| own.index.into());
-            if let Some(place) = index.and_then(|index: usize| places.get_mut(index)) {
-                *place = Some(part);
+            let Some(own) = own.filter(|own| own.pool == label.pool) else { continue };
+            let listed = label.members.get(usize::from(own.index));
+            // One that another has replaced is no member any more.
+            if listed.is_some_and(|listed| listed.drive == own.drive) {
+                places[usize::from(own.index)] = Some(part);
             }
         }
+        let missing = volumes.store().lost();
         let inner = Inner {
             env: env.clone(),
             scheme,
-            drives: places,
-            missing: volumes.store().lost(),
+            drives: RefCell::new(places),
+            uuids: RefCell::new(label.members.iter().map(|listed| listed.drive).collect()),
+            known: RefCell::new(missing.clone()),
+            missing: RefCell::new(missing),
+            filling: RefCell::default(),
+            drive_turn: Turn::new(),
             volumes,
             label,
             events: RefCell::default(),
@@ -186,11 +207,12 @@ impl<E: Env> Pool<E> {
             opened_in: env.now().saturating_sub(began),
         };
         let pool = Pool { inner: Rc::new(inner) };
-        for &drive in &pool.inner.missing {
+        for &drive in &*pool.inner.missing.borrow() {
             let text = format!("drive {drive} is missing or out of date: its data is elsewhere");
             pool.inner.tell(Severity::Warning, "drive-missing", Some(drive), text);
         }
         if !options.rehearsal {
+            pool.go_on_restoring().await;
             pool.begin(Inner::background);
             pool.begin(Inner::watch);
             if pool.inner.volumes.store().steers() {
@@ -234,21 +256,25 @@ impl<E: Env> Pool<E> {
 
     pub fn status(&self) -> Status {
         let (inner, store) = (&self.inner, self.inner.volumes.store());
-        let lost = store.lost();
+        let (lost, restoring) = (store.lost(), store.restoring());
+        let (drives, missing) = (inner.drives.borrow(), inner.missing.borrow());
         let drive = |index: usize| {
-            let (listed, part) = (&inner.label.members[index], inner.drives[index].as_ref());
-            let state = match (lost.contains(&index), inner.missing.contains(&index)) {
+            let (listed, part) = (&inner.label.members[index], drives[index].as_ref());
+            let restoring = restoring.iter().find(|own| own.place == index).copied();
+            let state = match (lost.contains(&index), missing.contains(&index)) {
                 (false, _) => DriveState::Active,
+                (true, _) if restoring.is_some() => DriveState::Restoring,
                 (true, true) => DriveState::Missing,
                 (true, false) => DriveState::Failed,
             };
             DriveInfo {
                 index: index as u16,
-                uuid: listed.drive,
+                uuid: inner.uuids.borrow()[index],
                 name: part.map_or_else(String::new, Drive::name),
                 state,
                 size: listed.size,
                 counters: part.map_or_else(PartCounters::default, Part::counters),
+                restoring: restoring.filter(|_| state == DriveState::Restoring),
             }
         };
         Status {
@@ -257,7 +283,7 @@ impl<E: Env> Pool<E> {
             scheme: inner.scheme,
             shape: store.shape(),
             chunk: inner.label.block_size.into(),
-            drives: (0..inner.drives.len()).map(drive).collect(),
+            drives: (0..drives.len()).map(drive).collect(),
             volumes: inner.volumes.list(),
             space: inner.volumes.space(),
             requests: inner.volumes.requests(),
@@ -271,6 +297,7 @@ impl<E: Env> Pool<E> {
 
     /// Ends background work, flushes and marks the pool clean. No request is under way.
     pub async fn close(&self) -> Result<(), StoreError> {
+        let _turn = self.inner.drive_turn.lock().await;
         self.inner.stopping.set(true);
         while self.inner.tasks.get() > 0 {
             self.inner.stopped.wait().await;
@@ -309,7 +336,8 @@ impl<E: Env> Inner<E> {
             let worked = self.volumes.store().work().await;
             let took = self.env.now().saturating_sub(began);
             let rest = rest(&worked, took, self.is_busy());
-            self.note_trouble(worked.err());
+            let told = self.note_restored().await;
+            self.note_trouble(worked.and(told).err());
             if resyncing && self.volumes.store().owed() == 0 {
                 resyncing = false;
                 let text = "all drives agree".to_owned();
@@ -332,7 +360,6 @@ impl<E: Env> Inner<E> {
 
     /// Says which drives were lost, and flushes what nobody flushes.
     async fn watch(self: Rc<Self>) {
-        let mut known = self.missing.clone();
         while !self.stopping.get() {
             // Short sleeps, so that closing need not wait.
             let until = self.env.now() + WATCH;
@@ -344,8 +371,8 @@ impl<E: Env> Inner<E> {
                 self.note_trouble(Some(error));
             }
             for drive in self.volumes.store().lost() {
-                if !known.contains(&drive) {
-                    known.push(drive);
+                if !self.known.borrow().contains(&drive) {
+                    self.known.borrow_mut().push(drive);
                     self.tell_lost(drive);
                 }
             }
@@ -354,13 +381,13 @@ impl<E: Env> Inner<E> {
 
     /// Tells a scheme that steers which drives are slow.
     async fn steer(self: Rc<Self>) {
-        let mut slow = vec![false; self.drives.len()];
+        let mut slow = vec![false; self.drives.borrow().len()];
         while !self.stopping.get() {
             self.env.sleep_until(self.env.now() + EVERY).await;
-            for (at, drive) in self.drives.iter().enumerate() {
-                let now = drive.as_ref().is_some_and(Part::is_slow);
-                if now != slow[at] {
-                    slow[at] = now;
+            for (at, was) in slow.iter_mut().enumerate() {
+                let now = self.drives.borrow()[at].as_ref().is_some_and(Part::is_slow);
+                if now != *was {
+                    *was = now;
                     self.volumes.store().steer(at, now);
                 }
             }
@@ -369,7 +396,7 @@ impl<E: Env> Inner<E> {
 
     fn tell_lost(&self, drive: usize) {
         let margin = self.volumes.store().margin();
-        let name = self.drives[drive].as_ref().map_or_else(String::new, Drive::name);
+        let name = self.name_of(drive);
         let severity = if margin == 0 { Severity::Error } else { Severity::Warning };
         let text = format!(
             "drive {drive} ({name}) failed and is not used any more; {margin} more may fail \

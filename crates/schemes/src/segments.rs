@@ -192,6 +192,16 @@ impl<E: Env, M: Medium> SegmentLog<E, M> {
         ]
     }
 
+    /// Those that are appended to and could have more copies are appended to no more, so that they
+    /// are moved like the rest. One that is being written is left alone.
+    pub fn fill_degraded(&self) {
+        for (head, own) in self.inner.heads.iter().enumerate() {
+            if own.borrow().is_degraded(|number| self.inner.medium.is_whole(number)) {
+                self.inner.fill(head);
+            }
+        }
+    }
+
     /// Segments with fewer copies than they could have.
     pub fn degraded(&self) -> u64 {
         self.inner.degraded_segments()

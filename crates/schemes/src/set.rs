@@ -9,13 +9,15 @@
 //!     set      second array    intents and chunks              set
 //! ```
 //! The labels of the set say which drives belong together and in which order; they are written
-//! after the arrays, and again when a drive is replaced. Which drive missed what is for each array
-//! to know, by its own labels.
+//! after the arrays, and again when a drive is replaced: it is called restoring until it is whole,
+//! so that whoever opens the set goes on with it. Which drive missed what is for each array to
+//! know, by its own labels.
 
 use std::ops::Range;
 
 use classical::label;
 use classical::member::Member;
+use classical::rebuild::note_restoring;
 use format::{
     CheckpointRoot, Extent, Features, INCOMPAT_SET, LABEL_AREA, Member as Listed, MemberState,
     Superblock, Uuid, end_area, valid_name,
@@ -143,8 +145,8 @@ impl<D: Drive> Set<D> {
         Ok(set)
     }
 
-    /// The same set with another drive in one place; nothing is written before
-    /// [`Set::write_labels`].
+    /// The same set with another drive in one place, which is to be filled; nothing is written
+    /// before [`Set::write_labels`].
     pub fn with<E: Env<Drive = D>>(
         &self,
         env: &E,
@@ -160,10 +162,29 @@ impl<D: Drive> Set<D> {
             return Err(StoreError::Shape { what, hint });
         }
         label.generation += 1;
-        label.members[place] =
-            Listed { drive: Uuid::from_random(env.unique_id()), state: MemberState::Active, size };
+        let state = MemberState::Restoring;
+        label.members[place] = Listed { drive: Uuid::from_random(env.unique_id()), state, size };
+        note_restoring(&mut label);
         drives[place] = Some(drive);
         Ok(Set { label, drives })
+    }
+
+    /// The same set whose labels say this of a drive; nothing is written before
+    /// [`Set::write_labels`]. `None`: they say it already.
+    pub fn with_state(&self, place: usize, state: MemberState) -> Option<Set<D>> {
+        let (mut label, drives) = (self.label.clone(), self.drives.clone());
+        if label.members[place].state == state {
+            return None;
+        }
+        label.generation += 1;
+        label.members[place].state = state;
+        note_restoring(&mut label);
+        Some(Set { label, drives })
+    }
+
+    /// Whether the labels call this drive one that is being filled.
+    pub fn is_restoring(&self, place: usize) -> bool {
+        self.label.members[place].state == MemberState::Restoring
     }
 
     /// Goes without this drive: it is lost, and its label is not written any more.

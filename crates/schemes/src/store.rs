@@ -1,7 +1,7 @@
 //! What every scheme is to the volumes on it: a row of bytes that outlives drives and crashes.
 
-use classical::{Array, ArrayError};
-use io::{Buf, Env};
+use classical::{Array, ArrayError, Grid};
+use io::{Buf, Drive, Env};
 
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -96,6 +96,45 @@ pub fn check_range(offset: u64, len: u64, size: u64) -> Result<(), StoreError> {
     }
 }
 
+/// How far a drive is filled that has taken a lost one's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Restoring {
+    pub place: usize,
+    /// Bytes, of `all`.
+    pub left: u64,
+    pub all: u64,
+}
+
+/// What can be done about the drives of a store while it is used.
+pub trait Replace: Store {
+    type Drive: Drive;
+
+    /// Whether all data would be there without this drive, too.
+    fn bears(&self, place: usize) -> bool;
+
+    /// The drive is not used any more, and its label not believed, whether it works or not.
+    fn write_off(&self, place: usize) -> impl Future<Output = Result<(), StoreError>>;
+
+    /// Gives the place of a lost drive to a new one, or to the same that is back.
+    /// [`Store::work`] fills it; it counts as lost until it has everything.
+    fn replace(
+        &self,
+        place: usize,
+        new: Self::Drive,
+    ) -> impl Future<Output = Result<(), StoreError>>;
+
+    /// New drives that do not have everything yet.
+    fn restoring(&self) -> Vec<Restoring>;
+
+    /// A new drive has everything: the labels call it restoring no more.
+    fn tell_whole(&self, place: usize) -> impl Future<Output = Result<(), StoreError>>;
+}
+
+/// Replacing a drive is refused.
+pub fn refuse_drive<T>(name: &str, place: usize, hint: &'static str) -> Result<T, StoreError> {
+    Err(StoreError::Shape { what: format!("drive {name} in place {place}"), hint })
+}
+
 impl<E: Env> Store for Array<E> {
     fn size(&self) -> u64 {
         Array::size(self)
@@ -122,7 +161,7 @@ impl<E: Env> Store for Array<E> {
     }
 
     async fn work(&self) -> Result<bool, StoreError> {
-        Ok(self.resync().await?)
+        Ok(self.rebuild().await? || self.resync().await?)
     }
 
     fn lost(&self) -> Vec<usize> {
@@ -151,5 +190,62 @@ impl<E: Env> Store for Array<E> {
     async fn audit(&self, offset: u64, len: u64) -> Vec<String> {
         let wrong = self.disagreeing(offset, len).await;
         wrong.iter().map(|stripe| format!("stripe {stripe}: its drives disagree")).collect()
+    }
+}
+
+impl<E: Env> Replace for Array<E> {
+    type Drive = E::Drive;
+
+    fn bears(&self, place: usize) -> bool {
+        let (grid, lost) = (self.grid(), Array::lost(self));
+        let group = grid.group_of(place);
+        let others = lost.iter().filter(|at| **at != place && grid.group_of(**at) == group);
+        others.count() < grid.tolerance()
+    }
+
+    async fn write_off(&self, place: usize) -> Result<(), StoreError> {
+        Ok(Array::write_off(self, place).await?)
+    }
+
+    async fn replace(&self, place: usize, new: E::Drive) -> Result<(), StoreError> {
+        check_replaced(self, place, &new)?;
+        Ok(self.restore(place, new).await?)
+    }
+
+    fn restoring(&self) -> Vec<Restoring> {
+        let Grid { rows, chunk, .. } = self.grid();
+        let restoring = |place| {
+            let left = rows - self.rebuilt(place).unwrap_or(0);
+            Restoring { place, left: left * chunk, all: rows * chunk }
+        };
+        Array::restoring(self).into_iter().map(restoring).collect()
+    }
+
+    /// Its last step has told it.
+    async fn tell_whole(&self, _place: usize) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+/// Refuses what can't be rebuilt, in the words of an operator.
+fn check_replaced<E: Env>(
+    array: &Array<E>,
+    place: usize,
+    new: &E::Drive,
+) -> Result<(), StoreError> {
+    let name = new.name();
+    if !Array::lost(array).contains(&place) {
+        return refuse_drive(&name, place, "nothing is lost there");
+    }
+    if array.rebuilt(place).is_some() {
+        return refuse_drive(&name, place, "another one is being filled there");
+    }
+    if array.grid().tolerance() == 0 {
+        let hint = "nothing has what the lost drive had: restore the volumes from a backup";
+        return refuse_drive(&name, place, hint);
+    }
+    match array.check_replacement(place, new) {
+        Ok(()) => Ok(()),
+        Err(_) => refuse_drive(&name, place, "it is too small, or its unit too large"),
     }
 }

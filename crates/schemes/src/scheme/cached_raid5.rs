@@ -40,6 +40,7 @@ use io::{Buf, Env};
 
 use self::lines::Lines;
 use self::work::{Inner, Shape};
+use crate::arrays::{Arrays, OnArrays};
 use crate::page_map::{self, PageMap};
 use crate::part::PartEnv;
 use crate::set::{Set, SetSpec};
@@ -89,11 +90,12 @@ impl Spec {
 /// A handle on an open array; clones name the same.
 pub struct CachedRaid5<E: Env> {
     inner: Rc<Inner<E>>,
+    arrays: Rc<Arrays<E>>,
 }
 
 impl<E: Env> Clone for CachedRaid5<E> {
     fn clone(&self) -> CachedRaid5<E> {
-        CachedRaid5 { inner: self.inner.clone() }
+        CachedRaid5 { inner: self.inner.clone(), arrays: self.arrays.clone() }
     }
 }
 
@@ -167,11 +169,12 @@ impl<E: Env> CachedRaid5<E> {
         }
         let lines = Lines::new(entries, shape.home, shape.stripe_lines);
         let lines = lines.ok_or_else(|| damaged("the map of the cache"))?;
+        let arrays = Arrays::new(env, set, vec![cache.clone(), parity.clone()]);
         let inner = Inner::new((cache, parity), shape, percent, lines, map);
         // A page may have come from a drive's cache. Slots that it does not name are given to
         // others from now on, so it must not be forgotten.
         inner.flush_tiers().await?;
-        Ok(CachedRaid5 { inner: Rc::new(inner) })
+        Ok(CachedRaid5 { inner: Rc::new(inner), arrays: Rc::new(arrays) })
     }
 
     /// Lines in the cache, and how many fit. For tests and reports.
@@ -224,8 +227,8 @@ impl<E: Env> Store for CachedRaid5<E> {
     }
 
     async fn work(&self) -> Result<bool, StoreError> {
-        let resynced = self.inner.cache.resync().await? || self.inner.parity.resync().await?;
-        Ok(self.inner.destage().await? || resynced)
+        let worked = self.inner.cache.work().await? || self.inner.parity.work().await?;
+        Ok(self.inner.destage().await? || worked)
     }
 
     fn owed(&self) -> u64 {
@@ -264,5 +267,13 @@ impl<E: Env> Store for CachedRaid5<E> {
 
     async fn audit(&self, offset: u64, len: u64) -> Vec<String> {
         self.inner.audit(offset, len).await
+    }
+}
+
+impl<E: Env> OnArrays for CachedRaid5<E> {
+    type World = E;
+
+    fn arrays(&self) -> &Arrays<E> {
+        &self.arrays
     }
 }

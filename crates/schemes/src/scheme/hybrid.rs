@@ -56,6 +56,7 @@ use self::moves::Inner;
 use self::place::{Place, Tier};
 use self::shape::{MAP_AT, MIRROR, PLATE, Shape};
 use self::table::Table;
+use crate::arrays::{Arrays, OnArrays};
 use crate::page_map::{self, PageMap};
 use crate::part::PartEnv;
 use crate::set::{Set, SetSpec};
@@ -64,13 +65,15 @@ use crate::store::{Counters, Store, StoreError, check_range};
 /// A handle on an open array; clones name the same.
 pub struct Hybrid<E: Env> {
     inner: Rc<Inner<E>>,
+    arrays: Rc<Arrays<E>>,
     /// Drives of the mirrors.
     split: usize,
 }
 
 impl<E: Env> Clone for Hybrid<E> {
     fn clone(&self) -> Hybrid<E> {
-        Hybrid { inner: self.inner.clone(), split: self.split }
+        let (inner, arrays) = (self.inner.clone(), self.arrays.clone());
+        Hybrid { inner, arrays, split: self.split }
     }
 }
 
@@ -145,11 +148,12 @@ impl<E: Env> Hybrid<E> {
         let (map, entries) = PageMap::open(&tiers.0, MAP_AT, &pool, shape.stripes()).await?;
         let table = Table::new(entries, shape.places, tuning.online_threshold)
             .ok_or_else(|| damaged("the map"))?;
+        let arrays = Arrays::new(env, set, vec![tiers.0.clone(), tiers.1.clone()]);
         let inner = Inner::new(tiers, (shape, tuning), table, map);
         // A page may have come from a drive's cache. Places that it does not name are given to
         // others from now on, so it must not be forgotten.
         inner.flush_tiers().await?;
-        Ok(Hybrid { inner: Rc::new(inner), split })
+        Ok(Hybrid { inner: Rc::new(inner), arrays: Rc::new(arrays), split })
     }
 
     async fn audit_stripe(&self, stripe: u32) -> Vec<String> {
@@ -225,8 +229,9 @@ impl<E: Env> Store for Hybrid<E> {
     }
 
     async fn work(&self) -> Result<bool, StoreError> {
-        let resynced = self.inner.mirrors.resync().await? || self.inner.parity.resync().await?;
-        Ok(self.inner.reclaim().await? || resynced)
+        let Inner { mirrors, parity, .. } = &*self.inner;
+        let worked = mirrors.work().await? || parity.work().await?;
+        Ok(self.inner.reclaim().await? || worked)
     }
 
     fn owed(&self) -> u64 {
@@ -283,5 +288,13 @@ impl<E: Env> Store for Hybrid<E> {
         let disagree = self.inner.mirrors.disagreeing(0, map).await;
         wrong.extend(disagree.iter().map(|stripe| format!("map: drives disagree at {stripe}")));
         wrong
+    }
+}
+
+impl<E: Env> OnArrays for Hybrid<E> {
+    type World = E;
+
+    fn arrays(&self) -> &Arrays<E> {
+        &self.arrays
     }
 }

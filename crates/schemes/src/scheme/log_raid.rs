@@ -31,6 +31,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
 use classical::{Array, CreateSpec, Redundancy};
 use format::{SCHEME_LOG_RAID, Uuid};
@@ -38,6 +39,7 @@ use futures_util::future::join_all;
 use io::{Buf, Env};
 
 use super::OpenOptions;
+use crate::arrays::{Arrays, OnArrays};
 use crate::part::PartEnv;
 use crate::segments::SegmentLog;
 use crate::segments::bytes::{BLOCKS_MAX, Head, NO_MATE, PAGE};
@@ -207,11 +209,12 @@ fn plan(size: u64, segment: u64) -> Result<u32, StoreError> {
 /// A handle: clones name the same.
 pub struct LogRaid<E: Env> {
     log: SegmentLog<E, Stripes<E>>,
+    arrays: Rc<Arrays<E>>,
 }
 
 impl<E: Env> Clone for LogRaid<E> {
     fn clone(&self) -> LogRaid<E> {
-        LogRaid { log: self.log.clone() }
+        LogRaid { log: self.log.clone(), arrays: self.arrays.clone() }
     }
 }
 
@@ -232,7 +235,8 @@ impl<E: Env> LogRaid<E> {
         let stripes = Stripes { array, segment_bytes: segment, free: Default::default() };
         let (pool, shape) = (set.label.pool, Shape::of(segment));
         let log = SegmentLog::open(env, stripes, pool, shape, blocks).await?;
-        Ok(LogRaid { log })
+        let array = log.medium().array.clone();
+        Ok(LogRaid { log, arrays: Rc::new(Arrays::new(env, set, vec![array])) })
     }
 
     fn array(&self) -> &Array<PartEnv<E>> {
@@ -294,5 +298,13 @@ impl<E: Env> Store for LogRaid<E> {
         let mut wrong = self.log.audit(offset, len).await;
         wrong.extend(Store::audit(self.array(), 0, self.array().size()).await);
         wrong
+    }
+}
+
+impl<E: Env> OnArrays for LogRaid<E> {
+    type World = E;
+
+    fn arrays(&self) -> &Arrays<E> {
+        &self.arrays
     }
 }

@@ -20,8 +20,8 @@
 //! One failure: nothing is lost, in each group. New writes go to two of the drives that are left,
 //! and background work copies what has one copy only, as there is room. Of a group of two drives
 //! one is left: what is written then has one copy.
-//! Two failures: nothing is lost unless both are in one group; then all data of the pool is out of
-//! reach.
+//! Two failures: nothing is lost unless both are in one group, the second before everything there
+//! has two copies again; then all data of the pool is out of reach.
 //! Device writes per user write: 2, each of the data and a header of 4 KiB; writes that come
 //! together share a record. Less than a block: the block is read, and written whole. Later 2 for
 //! each block that is moved: nearly none in a log that is half full, at worst some four for each
@@ -32,13 +32,17 @@
 
 pub mod mirrors;
 pub mod pairs;
+mod replace;
 
+use std::cell::Cell;
 use std::ops::Range;
 use std::rc::Rc;
 
 use format::{MemberState, SCHEME_MIRROR_LOG};
 use futures_util::future::join_all;
 use io::{Buf, Drive, Env};
+
+pub use self::replace::Drives;
 
 use self::mirrors::{Mirrors, TOLERANCE};
 use crate::apart::Apart;
@@ -101,16 +105,18 @@ pub async fn create<E: Env>(env: &E, drives: &[E::Drive], spec: &Spec) -> Result
     set.write_labels().await
 }
 
-pub type MirrorLog<E> = Apart<Group<E>>;
+pub type MirrorLog<E> = Apart<Group<E>, Drives<E>>;
 
 /// The log of one group. A handle: clones name the same.
 pub struct Group<E: Env> {
     log: SegmentLog<E, Mirrors<E::Drive>>,
+    /// Segments that lacked a copy when a new drive came.
+    lacking: Rc<Cell<u64>>,
 }
 
 impl<E: Env> Clone for Group<E> {
     fn clone(&self) -> Group<E> {
-        Group { log: self.log.clone() }
+        Group { log: self.log.clone(), lacking: self.lacking.clone() }
     }
 }
 
@@ -126,7 +132,7 @@ impl<E: Env> MirrorLog<E> {
         let groups = groups
             .map(|first| Group::open(env, &set, first..first + width, segment, losses.clone()));
         let groups: Vec<Group<E>> = join_all(groups).await.into_iter().collect::<Result<_, _>>()?;
-        Ok(Apart::new(groups, width))
+        Ok(Apart::new(groups, width, Drives::new(env, set, losses)))
     }
 }
 
@@ -151,7 +157,7 @@ impl<E: Env> Group<E> {
         mirrors.record_losses().await?;
         let (pool, shape) = (set.label.pool, Shape::of(segment));
         let log = SegmentLog::open(env, mirrors, pool, shape, blocks).await?;
-        Ok(Group { log })
+        Ok(Group { log, lacking: Rc::default() })
     }
 }
 
@@ -181,7 +187,7 @@ impl<E: Env> Store for Group<E> {
     }
 
     async fn work(&self) -> Result<bool, StoreError> {
-        self.log.work().await
+        Ok(self.log.work().await? || self.settle().await?)
     }
 
     fn owed(&self) -> u64 {
@@ -193,7 +199,9 @@ impl<E: Env> Store for Group<E> {
     }
 
     fn margin(&self) -> usize {
-        TOLERANCE.saturating_sub(self.lost().len())
+        let mirrors = self.log.medium();
+        let others = mirrors.there().saturating_sub(mirrors.filling().len() + 1);
+        TOLERANCE.saturating_sub(mirrors.missed().len()).min(others)
     }
 
     fn shape(&self) -> String {

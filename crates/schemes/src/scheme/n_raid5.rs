@@ -26,11 +26,12 @@ use io::Env;
 
 use super::{OpenOptions, Spec};
 use crate::apart::Apart;
+use crate::arrays::{Arrays, OnArrays};
 use crate::part::PartEnv;
 use crate::set::{Set, SetSpec};
 use crate::store::StoreError;
 
-pub type NRaid5<E> = Apart<Array<PartEnv<E>>>;
+pub type NRaid5<E> = Apart<Array<PartEnv<E>>, Arrays<E>>;
 
 /// The array that each group of so many drives makes.
 pub fn group(spec: &Spec, drives: usize) -> Result<CreateSpec, StoreError> {
@@ -68,6 +69,15 @@ impl<E: Env> NRaid5<E> {
             let parts = set.first(first..(first + width).min(set.len()));
             arrays.push(Array::open(&PartEnv::new(env.clone()), parts, options.into()).await?);
         }
-        Ok(Apart::new(arrays, width))
+        let drives = Arrays::new(env, set, arrays.clone());
+        Ok(Apart::new(arrays, width, drives))
+    }
+}
+
+impl<E: Env> OnArrays for NRaid5<E> {
+    type World = E;
+
+    fn arrays(&self) -> &Arrays<E> {
+        self.drives()
     }
 }

@@ -27,6 +27,7 @@ use format::SCHEME_TOLE_RAID;
 use io::{Buf, Env, Nanos};
 
 use super::{OpenOptions, Spec};
+use crate::arrays::{Arrays, OnArrays};
 use crate::part::PartEnv;
 use crate::set::{Set, SetSpec};
 use crate::store::{Counters, Store, StoreError};
@@ -64,6 +65,7 @@ impl Usual {
 struct Inner<E: Env> {
     env: E,
     array: Array<PartEnv<E>>,
+    arrays: Arrays<E>,
     usual: Cell<Usual>,
     reads: Cell<u64>,
     round: Cell<u64>,
@@ -101,6 +103,7 @@ impl<E: Env> ToleRaid<E> {
         let array = Array::open(&PartEnv::new(env.clone()), parts, options.into()).await?;
         let inner = Inner {
             env: env.clone(),
+            arrays: Arrays::new(env, set, vec![array.clone()]),
             array,
             usual: Cell::default(),
             reads: Cell::new(0),
@@ -176,6 +179,14 @@ impl<E: Env> Store for ToleRaid<E> {
 
     async fn audit(&self, offset: u64, len: u64) -> Vec<String> {
         Store::audit(&self.inner.array, offset, len).await
+    }
+}
+
+impl<E: Env> OnArrays for ToleRaid<E> {
+    type World = E;
+
+    fn arrays(&self) -> &Arrays<E> {
+        &self.inner.arrays
     }
 }
 

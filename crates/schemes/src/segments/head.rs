@@ -102,6 +102,12 @@ impl LogHead {
         self.segment.as_ref().map(|own| (own.head.nonce, own.end()))
     }
 
+    /// Nothing is on its way to its segment, which is not whole.
+    pub fn is_degraded(&self, is_whole: impl Fn(u32) -> bool) -> bool {
+        let segment = self.segment.as_ref();
+        !self.running && segment.is_some_and(|own| !is_whole(own.head.number))
+    }
+
     pub fn note_durable(&mut self, written: Option<(u64, u32)>) {
         let own = self.segment.as_mut().zip(written);
         if let Some((own, (_, end))) = own.filter(|(own, (nonce, _))| own.head.nonce == *nonce) {

@@ -63,8 +63,5 @@ pub trait Medium: 'static {
         len: u64,
     ) -> impl Future<Output = Result<Vec<Buf>, StoreError>>;
 
-    /// Opening has found the summary: copies that do not know of this segment are not mended.
-    fn is_closed(&self, _number: u32) {}
-
     fn flush(&self) -> impl Future<Output = Result<(), StoreError>>;
 }

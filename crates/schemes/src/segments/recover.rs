@@ -30,13 +30,19 @@ struct Finding {
 }
 
 impl Finding {
-    fn note(&mut self, segment: u32, summary: &Summary) {
+    fn note(&mut self, segment: u32, summary: &Summary, is_whole: impl Fn(u32) -> bool) {
+        let whole = is_whole(segment);
         for (page, block, version) in summary.held() {
             self.newest = self.newest.max(version);
             let Some(known) = self.versions.get_mut(block as usize) else { continue };
             // Of the same version any copy will do: a place that was freed keeps what it has until
-            // the head of another use of it is durable.
-            if *known < version {
+            // the head of another use of it is durable. But of two such places one may be another's
+            // by now: better one that has both.
+            let better = || {
+                let place = self.table.find(block);
+                whole && place.is_some_and(|place| !is_whole(place.segment))
+            };
+            if *known < version || *known == version && better() {
                 *known = version;
                 self.table.put(block, Place { segment, page });
             }
@@ -67,9 +73,8 @@ impl<E: Env, M: Medium> SegmentLog<E, M> {
                 finding.newest = finding.newest.max(head.born);
                 match summary? {
                     Some(summary) => {
-                        medium.is_closed(head.number);
                         finding.table.adopt(head.number);
-                        finding.note(head.number, &summary);
+                        finding.note(head.number, &summary, |number| medium.is_whole(number));
                     }
                     None => open.push(*head),
                 }
@@ -79,7 +84,7 @@ impl<E: Env, M: Medium> SegmentLog<E, M> {
         for head in open {
             let summary = looker.mend(&head).await?;
             finding.table.adopt(head.number);
-            finding.note(head.number, &summary);
+            finding.note(head.number, &summary, |number| medium.is_whole(number));
             without.push((head, summary));
         }
         // What is believed is durable from here on: it may have been read from a cache.

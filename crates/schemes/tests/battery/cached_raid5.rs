@@ -5,6 +5,7 @@ use io::virt::{VirtDrive, VirtEnv};
 use schemes::StoreError;
 use schemes::scheme::cached_raid5::{self, CachedRaid5, Spec};
 
+use crate::replaced::battery_replaced;
 use crate::world::{CHUNK, Subject, battery, battery_variant};
 
 #[derive(Clone, Copy)]
@@ -66,4 +67,10 @@ fn cached_raid5_without_room() {
         drive: 5 << 20,
         destage_percent: 80,
     });
+}
+
+#[test]
+fn cached_raid5_replaced() {
+    let (name, parity_width, drive) = ("cached_raid5", 3, 6 << 20);
+    battery_replaced(Cached { name, parity_width, drive, destage_percent: 3 });
 }

@@ -5,6 +5,7 @@ use io::virt::{VirtDrive, VirtEnv};
 use schemes::StoreError;
 use schemes::scheme::hybrid::{self, Spec, Tuning};
 
+use crate::replaced::battery_replaced;
 use crate::world::{CHUNK, Subject, battery, battery_variant};
 
 #[derive(Clone, Copy)]
@@ -96,4 +97,11 @@ fn hybrid_without_room() {
         drive: 5 << 20,
         tuning: Tuning { full_mirrors_percent: 90, full_parity_percent: 95, ..Tuning::default() },
     });
+}
+
+#[test]
+fn hybrid_replaced() {
+    let (name, split, parity_width, drives) = ("hybrid", 2, 3, 5);
+    let (drive, tuning) = (6 << 20, RESTLESS);
+    battery_replaced(Hybrid { name, split, parity_width, drives, drive, tuning });
 }

@@ -5,6 +5,7 @@ use classical::{Array, CreateSpec, OpenOptions, Redundancy, WriteHole};
 use io::virt::{VirtDrive, VirtEnv};
 use schemes::StoreError;
 
+use crate::replaced::battery_replaced;
 use crate::world::{CHUNK, Subject, World, battery, forget_strange};
 
 #[derive(Clone, Copy)]
@@ -132,4 +133,39 @@ fn an_open_write_hole_is_noticed() {
     };
     assert!(harmed(WriteHole::Open) > 0);
     assert_eq!(harmed(WriteHole::Closed), 0);
+}
+
+#[test]
+fn raid1_replaced() {
+    battery_replaced(InPlace::new("raid1", Redundancy::Mirror, 3, 1));
+}
+
+#[test]
+fn raid10_replaced() {
+    battery_replaced(InPlace::new("raid10", Redundancy::Mirror, 2, 3));
+}
+
+#[test]
+fn raid4_replaced() {
+    battery_replaced(InPlace::new("raid4", Redundancy::ParityDrive, 4, 1));
+}
+
+#[test]
+fn raid5_replaced() {
+    battery_replaced(RAID5);
+}
+
+#[test]
+fn raid6_replaced() {
+    battery_replaced(InPlace::new("raid6", Redundancy::Parity(2), 5, 1));
+}
+
+#[test]
+fn raid50_replaced() {
+    battery_replaced(InPlace::new("raid50", Redundancy::Parity(1), 3, 2));
+}
+
+#[test]
+fn raid60_replaced() {
+    battery_replaced(InPlace::new("raid60", Redundancy::Parity(2), 4, 2));
 }

@@ -11,6 +11,7 @@ use schemes::scheme::log_mirror::policy::Policy;
 use schemes::scheme::log_mirror::{LogMirror, Options, Spec, create};
 use schemes::{Store, StoreError};
 
+use crate::replaced::battery_replaced;
 use crate::world::{CHUNK, Subject, battery, battery_variant};
 
 #[derive(Clone, Copy)]
@@ -235,4 +236,14 @@ fn rebuilds(subject: Mirrored) {
         let rebuilt = COUNTED.with(RefCell::take)["rebuilt_drives"];
         assert!(rebuilt > 5, "{rebuilt} drives rebuilt");
     }
+}
+
+#[test]
+fn log_mirror_replaced() {
+    battery_replaced(LOG_MIRROR);
+}
+
+#[test]
+fn hpda_replaced() {
+    battery_replaced(Mirrored { shared: true, log_bytes: 240 << 10, ..LOG_MIRROR });
 }

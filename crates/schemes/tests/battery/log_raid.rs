@@ -6,6 +6,7 @@ use schemes::scheme::OpenOptions;
 use schemes::scheme::log_raid::{LogRaid, Spec, create};
 use schemes::{Store, StoreError};
 
+use crate::replaced::battery_replaced;
 use crate::world::{CHUNK, Subject, battery, battery_variant};
 
 const WIDTH: usize = 3;
@@ -63,4 +64,9 @@ fn log_raid() {
 #[test]
 fn log_raid_of_one_group() {
     battery_variant(OneLog { groups: 1, drive: 7 << 20 });
+}
+
+#[test]
+fn log_raid_replaced() {
+    battery_replaced(OneLog { groups: 2, drive: 6 << 20 });
 }

@@ -9,6 +9,7 @@ mod log_mirror;
 mod log_raid;
 mod mirror_log;
 mod n_raid5;
+mod replaced;
 mod steering;
 mod tole_raid;
 mod world;

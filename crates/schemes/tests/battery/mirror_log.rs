@@ -8,6 +8,7 @@ use io::virt::{VirtDrive, VirtEnv};
 use schemes::scheme::mirror_log::{MirrorLog, Spec, create};
 use schemes::{Store, StoreError};
 
+use crate::replaced::battery_replaced;
 use crate::world::{CHUNK, Subject, battery, battery_variant};
 
 #[derive(Clone, Copy)]
@@ -91,4 +92,11 @@ fn mirror_log_of_groups() {
 #[test]
 fn mirror_log_of_many_drives() {
     battery_variant(Logs { width: 7, groups: 1, drive: 4 << 20 });
+}
+
+/// In groups of three everything is copied again without the drive; in groups of two it is needed.
+#[test]
+fn mirror_log_replaced() {
+    battery_replaced(Logs { width: 3, groups: 1, drive: 5 << 20 });
+    battery_replaced(Logs { width: 2, groups: 2, drive: 5 << 20 });
 }

@@ -7,6 +7,7 @@ use schemes::scheme::n_raid5::{NRaid5, create};
 use schemes::scheme::{OpenOptions, Scheme, Spec};
 use schemes::{Store, StoreError};
 
+use crate::replaced::battery_replaced;
 use crate::world::{CHUNK, Subject, battery};
 
 const WIDTH: usize = 3;
@@ -74,4 +75,9 @@ fn requests_across_arrays_are_divided() {
     let end = store.size();
     assert!(matches!(env.block_on(store.read(end - 512, 1024)), Err(StoreError::Range { .. })));
     assert_eq!((store.margin(), store.lost().len(), store.regions()), (1, 0, 2));
+}
+
+#[test]
+fn n_raid5_replaced() {
+    battery_replaced(Apart);
 }

@@ -7,6 +7,7 @@ use schemes::scheme::tole_raid::{ToleRaid, create};
 use schemes::scheme::{OpenOptions, Scheme, Spec};
 use schemes::{Store, StoreError};
 
+use crate::replaced::battery_replaced;
 use crate::world::{CHUNK, Subject, battery};
 
 const WIDTH: usize = 4;
@@ -88,4 +89,9 @@ fn reads_do_not_wait_for_a_slow_drive() {
     assert!(slowest < Nanos::from_millis(3), "{slowest}");
     let counters = store.counters();
     assert!(counters.iter().any(|(name, count)| *name == "pieces_read_round" && *count > 30));
+}
+
+#[test]
+fn tole_raid_replaced() {
+    battery_replaced(Tolerant);
 }

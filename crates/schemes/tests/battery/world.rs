@@ -488,6 +488,25 @@ fn battery_of(subject: impl Subject, seeds: u64) {
     }
 }
 
+/// As many worlds of a kind, or SCHEME_SEEDS. How many there were.
+pub fn worlds<S: Subject>(subject: S, seeds: u64, world: impl Fn(World<S>)) -> u64 {
+    let asked = std::env::var("SCHEME_SEEDS").ok();
+    let seeds = asked.map_or(seeds, |count| count.parse().expect("SCHEME_SEEDS is a number"));
+    for seed in 0..seeds {
+        let run = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            forget_strange();
+            let mut made = World::new(subject, seed);
+            made.make();
+            world(made);
+        }));
+        if let Err(panic) = run {
+            eprintln!("{} fails with seed {seed}", subject.name());
+            std::panic::resume_unwind(panic);
+        }
+    }
+    seeds
+}
+
 /// One world, to its end.
 pub fn one(subject: impl Subject, seed: u64) {
     forget_strange();

@@ -96,6 +96,7 @@ fn state_name(state: DriveState) -> &'static str {
         DriveState::Active => "active",
         DriveState::Missing => "missing",
         DriveState::Failed => "failed",
+        DriveState::Restoring => "restoring",
     }
 }
 

@@ -14,8 +14,8 @@
 
 use std::rc::Rc;
 
-use classical::{Array, CreateSpec};
-use format::Superblock;
+use classical::{Array, CreateSpec, label};
+use format::{MemberState, Superblock};
 use io::{Buf, BufMut, Drive, Env};
 
 use super::members::NOT_RECORDED;
@@ -24,7 +24,7 @@ use super::replica::{Replica, log_bytes, page_place};
 use super::{Alternate, Inner};
 use crate::log::Log;
 use crate::part::Part;
-use crate::store::{Store, StoreError};
+use crate::store::{Replace, Restoring, Store, StoreError};
 
 /// Bytes of a piece: nobody brings anything to its place meanwhile.
 const PIECE: u64 = 512 << 10;
@@ -69,6 +69,8 @@ impl<E: Env> Alternate<E> {
             return refuse("requests to its replica are still under way: try again later");
         }
         let next = inner.set.borrow().with(&inner.world, place, new.clone())?;
+        let name = new.name();
+        label::wipe(&new).await.map_err(|_| StoreError::NotWritten { name })?;
         // Whatever becomes of this: no two labels of one generation differ.
         inner.set.borrow_mut().label.generation = next.label.generation;
         let others: Vec<usize> = lost.into_iter().filter(|own| *own != place).collect();
@@ -78,7 +80,10 @@ impl<E: Env> Alternate<E> {
         *inner.set.borrow_mut() = next;
         if partly {
             let own = own.expect("it was just put there");
-            inner.replica(side).array.replace(place % width, own)?;
+            let array = &inner.replica(side).array;
+            array.check_replacement(place % width, &own)?;
+            array.blank(&own).await?;
+            array.replace(place % width, own)?;
             inner.rebuilding.set(Some(place));
             return Ok(());
         }
@@ -97,6 +102,71 @@ impl<E: Env> Alternate<E> {
     /// Bytes that a replica on its way back has so far.
     pub fn filled(&self) -> Option<u64> {
         self.inner.filling.get().map(|filling| filling.at)
+    }
+}
+
+impl<E: Env> Replace for Alternate<E> {
+    type Drive = E::Drive;
+
+    fn bears(&self, place: usize) -> bool {
+        let inner = &*self.inner;
+        let (side, at) = (place / inner.drives, place % inner.drives);
+        let alive = inner.alive.get()[side];
+        !alive || inner.replica(side).array.bears(at) || inner.whole().len() > 1
+    }
+
+    /// With more than it bears all of its replica is lost.
+    async fn write_off(&self, place: usize) -> Result<(), StoreError> {
+        let inner = &*self.inner;
+        let (side, at) = (place / inner.drives, place % inner.drives);
+        if inner.there()[side]
+            && let Err(error) = inner.replica(side).array.write_off(at).await
+        {
+            inner.lose(side, error.into())?;
+        }
+        inner.record_losses().await?;
+        self.tell_state(place, MemberState::Failed).await
+    }
+
+    async fn replace(&self, place: usize, new: E::Drive) -> Result<(), StoreError> {
+        Alternate::replace(self, place, new).await
+    }
+
+    fn restoring(&self) -> Vec<Restoring> {
+        let inner = &*self.inner;
+        let filling = inner.filling.get().into_iter().flat_map(|Filling { side, at, .. }| {
+            let (left, all) = (inner.size - at, inner.size);
+            let places = side * inner.drives..(side + 1) * inner.drives;
+            places.map(move |place| Restoring { place, left, all })
+        });
+        let rebuilding = inner.rebuilding.get().and_then(|place| {
+            let (side, at) = (place / inner.drives, place % inner.drives);
+            let own = Replace::restoring(&inner.replica(side).array);
+            let own = own.into_iter().find(|own| own.place == at)?;
+            Some(Restoring { place, ..own })
+        });
+        filling.chain(rebuilding).collect()
+    }
+
+    async fn tell_whole(&self, place: usize) -> Result<(), StoreError> {
+        self.tell_state(place, MemberState::Active).await
+    }
+}
+
+impl<E: Env> Alternate<E> {
+    /// Of a drive that was being filled.
+    async fn tell_state(&self, place: usize, state: MemberState) -> Result<(), StoreError> {
+        let inner = &*self.inner;
+        let _turn = inner.turn.lock().await;
+        let next = {
+            let set = inner.set.borrow();
+            set.with_state(place, state).filter(|_| set.is_restoring(place))
+        };
+        let Some(next) = next else { return Ok(()) };
+        inner.set.borrow_mut().label.generation = next.label.generation;
+        next.write_labels_but(&self.lost()).await?;
+        *inner.set.borrow_mut() = next;
+        Ok(())
     }
 }
 

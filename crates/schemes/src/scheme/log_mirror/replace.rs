@@ -10,14 +10,15 @@
 //! The arrays count it as lost until all of it is durable. A crash in between means to begin again,
 //! and is to what was being written as a crash in which a drive is lost.
 
-use classical::Array;
+use classical::{Array, Grid, label};
+use format::MemberState;
 use io::{Drive, Env};
 
 use super::LogMirror;
 use super::store::Inner;
 use crate::part::{Part, PartEnv};
 use crate::set::Set;
-use crate::store::{Store, StoreError};
+use crate::store::{Replace, Restoring, Store, StoreError};
 
 /// An array, and the place in it of a drive of the set.
 struct Share<'a, E: Env> {
@@ -49,17 +50,74 @@ impl<E: Env> LogMirror<E> {
         if shares.iter().any(needed) {
             return refuse("others are lost, and the old one still serves: replace them first");
         }
-        for Share { array, at, part } in shares {
+        let name = new.name();
+        label::wipe(&new).await.map_err(|_| StoreError::NotWritten { name })?;
+        for Share { array, at, part } in &shares {
             // A shared drive may have failed for one of its arrays only.
-            if !array.lost().contains(&at) {
-                array.write_off(at).await?;
+            if !array.lost().contains(at) {
+                array.write_off(*at).await?;
             }
-            array.replace(at, part.expect("the new drive is there"))?;
+            let part = part.as_ref().expect("the new drive is there");
+            array.check_replacement(*at, part)?;
+            array.blank(part).await?;
         }
         next.write_labels().await?;
+        for Share { array, at, part } in shares {
+            array.replace(at, part.expect("the new drive is there"))?;
+        }
         *inner.set.borrow_mut() = next;
         inner.rebuilding.set(Some(place));
         Ok(())
+    }
+
+    async fn tell_state(&self, place: usize, state: MemberState) -> Result<(), StoreError> {
+        let inner = &*self.inner;
+        let _turn = inner.replace_turn.lock().await;
+        let Some(mut next) = inner.set.borrow().with_state(place, state) else { return Ok(()) };
+        self.lost().into_iter().for_each(|at| next.forget(at));
+        next.write_labels().await?;
+        *inner.set.borrow_mut() = next;
+        Ok(())
+    }
+}
+
+impl<E: Env> Replace for LogMirror<E> {
+    type Drive = E::Drive;
+
+    fn bears(&self, place: usize) -> bool {
+        let shares = self.inner.shares(&self.inner.set.borrow(), place);
+        shares.iter().all(|share| share.array.bears(share.at))
+    }
+
+    async fn write_off(&self, place: usize) -> Result<(), StoreError> {
+        let inner = &*self.inner;
+        let shares = inner.shares(&inner.set.borrow(), place);
+        for Share { array, at, .. } in shares {
+            array.write_off(at).await?;
+        }
+        let restoring = inner.set.borrow().is_restoring(place);
+        if restoring { self.tell_state(place, MemberState::Failed).await } else { Ok(()) }
+    }
+
+    async fn replace(&self, place: usize, new: E::Drive) -> Result<(), StoreError> {
+        LogMirror::replace(self, place, new).await
+    }
+
+    fn restoring(&self) -> Vec<Restoring> {
+        let Some(place) = self.inner.rebuilding.get() else { return Vec::new() };
+        let shares = self.inner.shares(&self.inner.set.borrow(), place);
+        let (mut left, mut all) = (0, 0);
+        for Share { array, at, .. } in shares.iter().filter(|share| share.is_lost()) {
+            let Grid { rows, chunk, .. } = array.grid();
+            left += (rows - array.rebuilt(*at).unwrap_or(0)) * chunk;
+            all += rows * chunk;
+        }
+        vec![Restoring { place, left, all }]
+    }
+
+    async fn tell_whole(&self, place: usize) -> Result<(), StoreError> {
+        let restoring = self.inner.set.borrow().is_restoring(place);
+        if restoring { self.tell_state(place, MemberState::Active).await } else { Ok(()) }
     }
 }
 

@@ -11,9 +11,9 @@ use std::rc::Rc;
 
 use classical::ArrayError;
 use classical::member::Member;
-use format::Uuid;
+use format::{MemberState, Uuid};
 use futures_util::future::join_all;
-use io::{Buf, Drive, Durability};
+use io::{Buf, Drive, DriveError, Durability};
 
 use super::pairs;
 use crate::losses::Losses;
@@ -36,8 +36,9 @@ struct State {
     free: Vec<BTreeSet<u32>>,
     /// Of each segment the numbers of its places.
     copies: BTreeMap<u32, Vec<u32>>,
-    /// Places whose head says nothing of the segment that has them.
-    doubtful: BTreeSet<u32>,
+    /// Places that have nothing and are the number of a segment that lies elsewhere only: until
+    /// that is given back they are nobody's.
+    orphans: BTreeSet<u32>,
     cursor: usize,
 }
 
@@ -50,6 +51,8 @@ pub struct Mirrors<D> {
     /// Places of a drive.
     places: u32,
     state: RefCell<State>,
+    /// New drives that do not have all that they should.
+    filling: RefCell<BTreeSet<usize>>,
     turn: Cell<usize>,
 }
 
@@ -64,12 +67,91 @@ impl<D: Drive> Mirrors<D> {
     ) -> Mirrors<D> {
         let state = State { free: vec![(0..places).collect(); drives.len()], ..State::default() };
         let drives: Vec<Member<Part<D>>> = drives.into_iter().map(Member::new).collect();
-        let (state, turn) = (RefCell::new(state), Cell::new(0));
-        Mirrors { drives, first, losses, segment_bytes, places, state, turn }
+        let (state, turn, filling) = (RefCell::new(state), Cell::new(0), RefCell::default());
+        Mirrors { drives, first, losses, segment_bytes, places, state, filling, turn }
     }
 
+    pub fn segment_bytes(&self) -> u64 {
+        self.segment_bytes
+    }
+
+    /// Also those that are being filled.
     pub fn lost(&self) -> Vec<usize> {
-        (0..self.drives.len()).filter(|drive| self.drives[*drive].is_lost()).collect()
+        (0..self.drives.len()).filter(|drive| self.is_lost(*drive)).collect()
+    }
+
+    fn is_lost(&self, drive: usize) -> bool {
+        self.drives[drive].is_lost() || self.filling.borrow().contains(&drive)
+    }
+
+    /// Drives that are lost, and others have not as many copies of everything without them.
+    pub fn missed(&self) -> Vec<usize> {
+        let missed = |at: &usize| self.losses.state(self.first + at) != MemberState::Missing;
+        self.lost().into_iter().filter(missed).collect()
+    }
+
+    /// New drives that are being filled.
+    pub fn filling(&self) -> Vec<usize> {
+        let filling = self.filling.borrow();
+        filling.iter().copied().filter(|drive| !self.drives[*drive].is_lost()).collect()
+    }
+
+    /// Drives that can be written to.
+    pub fn there(&self) -> usize {
+        self.drives.iter().filter(|member| !member.is_lost()).count()
+    }
+
+    /// A drive is not used any more, whether it works or not.
+    pub fn lose(&self, drive: usize) {
+        self.drives[drive].lose();
+    }
+
+    /// No place of a drive that is to be new here says anything of this pool: what one that comes
+    /// back has may never have been answered, and be newer than what is.
+    pub async fn blank(&self, pool: &Uuid, part: &Part<D>) -> Result<(), DriveError> {
+        let places: Vec<u32> = (0..self.places).collect();
+        for some in places.chunks(HEADS_AT_ONCE) {
+            let blank = some.iter().map(async |place| {
+                let at = u64::from(*place) * self.segment_bytes;
+                match Head::decode(pool, &part.read(at, PAGE as usize).await?) {
+                    Some(_) => {
+                        part.write(at, Buf::zeroed(PAGE as usize), Durability::Durable).await
+                    }
+                    None => Ok(()),
+                }
+            });
+            join_all(blank).await.into_iter().collect::<Result<(), _>>()?;
+        }
+        Ok(())
+    }
+
+    /// A new drive has the place of a lost one: nothing is on it. `filling`: it counts as lost
+    /// until everything has two copies.
+    pub fn replace(&self, drive: usize, part: Part<D>, filling: bool) {
+        let own = |place: &u32| (*place / self.places) as usize == drive;
+        let mut state = self.state.borrow_mut();
+        let State { free, copies, orphans, .. } = &mut *state;
+        for (number, places) in copies.iter_mut() {
+            places.retain(|place| !own(place));
+            orphans.extend(Some(*number).filter(own));
+        }
+        let base = drive as u32 * self.places;
+        free[drive] = (0..self.places).filter(|at| !orphans.contains(&(base + at))).collect();
+        self.drives[drive].lose();
+        self.drives[drive].replace(part);
+        self.drives[drive].set_whole();
+        if filling {
+            self.filling.borrow_mut().insert(drive);
+        }
+    }
+
+    pub async fn tell_state(&self, drive: usize, state: MemberState) {
+        self.losses.tell_state(self.first + drive, state).await;
+    }
+
+    /// A new drive has all that it should.
+    pub fn set_whole(&self, drive: usize) {
+        self.filling.borrow_mut().remove(&drive);
     }
 
     pub fn width(&self) -> usize {
@@ -82,7 +164,7 @@ impl<D: Drive> Mirrors<D> {
         let lost = self.lost();
         let places: Vec<usize> = lost.iter().map(|drive| self.first + drive).collect();
         self.losses.tell(&places).await;
-        match lost.len() > TOLERANCE {
+        match self.missed().len() > TOLERANCE || self.there() == 0 {
             true => Err(ArrayError::TooManyLost {
                 lost: lost.len(),
                 width: self.drives.len(),
@@ -127,7 +209,10 @@ impl<D: Drive> Mirrors<D> {
     fn release(&self, place: u32) {
         let (drive, own) = (self.drive(place), place % self.places);
         let mut state = self.state.borrow_mut();
-        state.doubtful.remove(&place);
+        if state.copies.contains_key(&place) {
+            state.orphans.insert(place);
+            return;
+        }
         let is_new = state.free[drive].insert(own);
         assert!(is_new, "a place is given back once");
     }
@@ -168,8 +253,9 @@ impl<D: Drive> Mirrors<D> {
     }
 
     /// The segments that heads tell of. Who claimed a place last has it: the place was free then,
-    /// so what was there before is newer elsewhere. A crash may have kept the head from one of its
-    /// places; that one is doubtful.
+    /// so what was there before is newer elsewhere. A place without the head is no copy: before the
+    /// first record both have it, and a drive that was replaced may have records of the segment
+    /// that opening dropped while it was not there.
     fn found(&self, heads: &BTreeMap<u32, Head>) -> Vec<Found> {
         let of = |head: &Head| [head.number, head.mate].into_iter().filter(|at| *at != NO_MATE);
         let mut owners: BTreeMap<u32, Head> = BTreeMap::new();
@@ -192,13 +278,14 @@ impl<D: Drive> Mirrors<D> {
             let owned = |place: &u32| {
                 owners.get(place) == Some(head) && !self.drives[self.drive(*place)].is_lost()
             };
-            let (sure, doubtful): (Vec<u32>, Vec<u32>) =
-                of(head).filter(owned).partition(|place| heads.get(place) == Some(head));
-            let all: Vec<u32> = sure.iter().chain(&doubtful).copied().collect();
-            all.iter().for_each(|place| self.claim(*place));
-            let mut state = self.state.borrow_mut();
-            state.doubtful.extend(doubtful);
-            state.copies.insert(*number, all);
+            let sure = of(head).filter(owned).filter(|place| heads.get(place) == Some(head));
+            let sure: Vec<u32> = sure.collect();
+            sure.iter().for_each(|place| self.claim(*place));
+            if owned(number) && !sure.contains(number) {
+                self.claim(*number);
+                self.state.borrow_mut().orphans.insert(*number);
+            }
+            self.state.borrow_mut().copies.insert(*number, sure);
         }
         newest.into_values().map(|head| Found { head }).collect()
     }
@@ -241,8 +328,12 @@ impl<D: Drive> Medium for Mirrors<D> {
     }
 
     fn give_back(&self, number: u32) {
-        let copies = self.state.borrow_mut().copies.remove(&number);
-        copies.expect("it was taken").into_iter().for_each(|place| self.release(place));
+        let (copies, orphan) = {
+            let mut state = self.state.borrow_mut();
+            (state.copies.remove(&number), state.orphans.take(&number))
+        };
+        let copies = copies.expect("it was taken").into_iter().chain(orphan);
+        copies.for_each(|place| self.release(place));
     }
 
     fn room(&self) -> u32 {
@@ -295,6 +386,10 @@ impl<D: Drive> Medium for Mirrors<D> {
         }
         copies.sort_by_key(|place| self.drives[self.drive(*place)].in_flight());
         for place in copies {
+            // Its drive may have been replaced while another copy was tried.
+            if !self.copies(number).contains(&place) {
+                continue;
+            }
             let (member, at) = self.address(place, at);
             if let Ok(bytes) = member.read(at, len).await {
                 return Ok(bytes);
@@ -315,18 +410,6 @@ impl<D: Drive> Medium for Mirrors<D> {
             false => Ok(read),
             true => Err(StoreError::Damaged(format!("all copies of segment {number}"))),
         }
-    }
-
-    fn is_closed(&self, number: u32) {
-        let doubtful: Vec<u32> = {
-            let mut state = self.state.borrow_mut();
-            let State { copies, doubtful, .. } = &mut *state;
-            let own = copies.get_mut(&number).expect("it was found");
-            let out = own.extract_if(.., |place| doubtful.contains(place)).collect();
-            assert!(!own.is_empty(), "somebody told of it");
-            out
-        };
-        doubtful.into_iter().for_each(|place| self.release(place));
     }
 
     async fn flush(&self) -> Result<(), StoreError> {

@@ -12,6 +12,8 @@
 
 use std::rc::Rc;
 
+use classical::{Grid, label};
+use format::MemberState;
 use futures_util::future::join;
 use io::{Drive, Env};
 
@@ -20,11 +22,7 @@ use super::home::Home;
 use super::record::Spared;
 use super::{Inner, Steering};
 use crate::part::Part;
-use crate::store::{Store, StoreError};
-
-fn refuse<T>(name: &str, place: usize, hint: &'static str) -> Result<T, StoreError> {
-    Err(StoreError::Shape { what: format!("drive {name} in place {place}"), hint })
-}
+use crate::store::{Replace, Restoring, Store, StoreError, refuse_drive as refuse};
 
 impl<E: Env> Steering<E> {
     /// Gives the place of a lost drive to a new one. [`Store::work`] fills it. A dedicated staging
@@ -46,6 +44,8 @@ impl<E: Env> Steering<E> {
         let mut next = set.borrow().with(env, place, new.clone())?;
         let others = self.lost().into_iter().filter(|at| *at != place && !self.is_moving(*at));
         others.for_each(|at| next.forget(at));
+        let own = new.name();
+        label::wipe(&new).await.map_err(|_| StoreError::NotWritten { name: own })?;
         next.write_labels().await?;
         let split = stage.targets.len();
         let of = if place < split { 0..split } else { split..next.len() };
@@ -90,6 +90,7 @@ impl<E: Env> Steering<E> {
     ) -> Result<(), StoreError> {
         let Inner { array, stage, drives, .. } = &*self.inner;
         let own = &stage.targets[place];
+        array.blank(&part).await?;
         // What was staged for the lost drive must not come back over the new one's bytes.
         if !self.forget_staged(place).await {
             return refuse(&name, place, "too few other drives can be written to");
@@ -190,5 +191,65 @@ impl<E: Env> Steering<E> {
             }
             None => false,
         }
+    }
+}
+
+impl<E: Env> Steering<E> {
+    async fn tell_state(&self, place: usize, state: MemberState) -> Result<(), StoreError> {
+        let Inner { set, mending, .. } = &*self.inner;
+        let _turn = mending.lock().await;
+        let Some(mut next) = set.borrow().with_state(place, state) else { return Ok(()) };
+        let others = self.lost().into_iter().filter(|at| !self.is_moving(*at));
+        others.for_each(|at| next.forget(at));
+        next.write_labels().await?;
+        *set.borrow_mut() = next;
+        Ok(())
+    }
+}
+
+impl<E: Env> Replace for Steering<E> {
+    type Drive = E::Drive;
+
+    fn bears(&self, place: usize) -> bool {
+        self.lost().contains(&place) || self.margin() > 0
+    }
+
+    async fn write_off(&self, place: usize) -> Result<(), StoreError> {
+        let Inner { array, stage, set, .. } = &*self.inner;
+        // What the staging space has of one that is lost already counts.
+        if !self.lost().contains(&place) {
+            stage.holders[place].head.lose();
+            stage.holders[place].space.iter().for_each(|space| space.member.lose());
+            if let Some(own) = stage.targets.get(place) {
+                own.dead.set(true);
+                array.write_off(place).await?;
+            }
+        }
+        let restoring = set.borrow().is_restoring(place);
+        if restoring { self.tell_state(place, MemberState::Failed).await } else { Ok(()) }
+    }
+
+    async fn replace(&self, place: usize, new: E::Drive) -> Result<(), StoreError> {
+        Steering::replace(self, place, new).await
+    }
+
+    /// Those that are filled with what others have, or with what the staging space has.
+    fn restoring(&self) -> Vec<Restoring> {
+        let Inner { array, stage, .. } = &*self.inner;
+        let filling = stage.filling.get().map(|place| {
+            let Grid { rows, chunk, .. } = stage.grid;
+            let left = rows - array.rebuilt(place).unwrap_or(rows);
+            Restoring { place, left: left * chunk, all: rows * chunk }
+        });
+        let moving = self.drives().into_iter().filter_map(|drive| {
+            let ((_, front), all) = (drive.home.moving()?, stage.home_bytes);
+            Some(Restoring { place: drive.index, left: all - front, all })
+        });
+        filling.into_iter().chain(moving).collect()
+    }
+
+    async fn tell_whole(&self, place: usize) -> Result<(), StoreError> {
+        let restoring = self.inner.set.borrow().is_restoring(place);
+        if restoring { self.tell_state(place, MemberState::Active).await } else { Ok(()) }
     }
 }

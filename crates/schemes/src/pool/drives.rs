@@ -1,0 +1,165 @@
+//! Drives of a pool that is served: taken out of use, replaced, restored.
+//!
+//! ```text
+//!   active ── fails, or is failed ── failed ── replaced ── restoring ── active
+//!                                     │  ▲                   │
+//!                              let go └──┴───────────────────┘  fails
+//! ```
+
+use format::MemberState;
+use io::{Drive, Env};
+
+use super::{Inner, Pool, Severity};
+use crate::part::Part;
+use crate::store::{Replace, Store, StoreError, refuse_drive};
+use crate::watch::Watch;
+
+impl<E: Env> Pool<E> {
+    /// Takes a drive out of use; refused if it is needed.
+    pub async fn drive_fail(&self, place: usize) -> Result<(), StoreError> {
+        let inner = &*self.inner;
+        let _turn = inner.drive_turn.lock().await;
+        let store = inner.volumes.store();
+        if !store.bears(place) {
+            let hint = "without it data would be lost: no redundancy is left there";
+            return refuse_drive(&inner.name_of(place), place, hint);
+        }
+        inner.let_go(place);
+        store.write_off(place).await?;
+        inner.end_filling(place);
+        if !inner.known.borrow().contains(&place) {
+            inner.known.borrow_mut().push(place);
+            inner.tell_lost(place);
+        }
+        Ok(())
+    }
+
+    /// Whether all data would be there without this drive, too.
+    pub fn drive_bears(&self, place: usize) -> bool {
+        self.inner.volumes.store().bears(place)
+    }
+
+    /// A lost drive is let go, so that somebody else can open it. Nothing happens to others.
+    pub fn drive_let_go(&self, place: usize) {
+        let store = self.inner.volumes.store();
+        let restoring = store.restoring().iter().any(|own| own.place == place);
+        if store.lost().contains(&place) && !restoring {
+            self.inner.let_go(place);
+        }
+    }
+
+    /// Gives the place of a lost drive to a new one, or to the same that is back. It is filled in
+    /// the background.
+    pub async fn drive_replace(&self, place: usize, new: E::Drive) -> Result<(), StoreError> {
+        let inner = &*self.inner;
+        let _turn = inner.drive_turn.lock().await;
+        let label = classical::label::read(&new).await;
+        if let Some(own) = label.filter(|own| own.pool == inner.label.pool) {
+            let store = inner.volumes.store();
+            let other = usize::from(own.index);
+            if other != place && !store.lost().contains(&other) && inner.has(other) {
+                let hint = "it is in use in another place of this pool: give another drive";
+                return refuse_drive(&new.name(), place, hint);
+            }
+        }
+        self.drive_let_go(place);
+        let part = Part::whole(new).watched(Watch::new(&inner.env));
+        inner.put(place, part).await
+    }
+
+    /// What a crash cut short is begun again.
+    pub(super) async fn go_on_restoring(&self) {
+        let inner = &*self.inner;
+        for place in 0..inner.label.members.len() {
+            let told = inner.label.members[place].state == MemberState::Restoring;
+            let part = inner.drives.borrow()[place].clone();
+            let (true, Some(part)) = (told, part) else { continue };
+            let store = inner.volumes.store();
+            let begun = match store.lost().contains(&place) {
+                true if store.restoring().iter().any(|own| own.place == place) => {
+                    inner.begin_filling(place);
+                    Ok(())
+                }
+                true => inner.put(place, part).await,
+                false => store.tell_whole(place).await,
+            };
+            inner.note_trouble(begun.err());
+        }
+    }
+}
+
+impl<E: Env> Inner<E> {
+    fn has(&self, place: usize) -> bool {
+        self.drives.borrow().get(place).is_some_and(Option::is_some)
+    }
+
+    pub(super) fn name_of(&self, place: usize) -> String {
+        self.drives.borrow()[place].as_ref().map_or_else(String::new, Drive::name)
+    }
+
+    fn let_go(&self, place: usize) {
+        self.drives.borrow()[place].iter().for_each(Part::let_go);
+    }
+
+    async fn put(&self, place: usize, part: Part<E::Drive>) -> Result<(), StoreError> {
+        self.volumes.store().replace(place, part.clone()).await?;
+        self.note_uuid(place, &part).await;
+        self.drives.borrow_mut()[place] = Some(part);
+        self.missing.borrow_mut().retain(|at| *at != place);
+        self.begin_filling(place);
+        Ok(())
+    }
+
+    async fn note_uuid(&self, place: usize, part: &Part<E::Drive>) {
+        if let Some(label) = classical::label::read(part).await {
+            self.uuids.borrow_mut()[place] = label.drive;
+        }
+    }
+
+    fn begin_filling(&self, place: usize) {
+        self.filling.borrow_mut().push(place);
+        let name = self.name_of(place);
+        let text = format!("drive {place} ({name}) is filled with what the lost one had");
+        self.tell(Severity::Info, "drive-restoring", Some(place), text);
+    }
+
+    fn end_filling(&self, place: usize) {
+        self.filling.borrow_mut().retain(|at| *at != place);
+    }
+
+    /// Says which drives are whole by now, on the drives, too.
+    pub(super) async fn note_restored(&self) -> Result<(), StoreError> {
+        let store = self.volumes.store();
+        let filling = self.filling.borrow().clone();
+        if filling.is_empty() {
+            return Ok(());
+        }
+        let (restoring, lost) = (store.restoring(), store.lost());
+        let over = |place: &&usize| !restoring.iter().any(|own| own.place == **place);
+        for &place in filling.iter().filter(over) {
+            // Of several that have to come together the others are awaited.
+            if lost.contains(&place) && !self.has_failed(place) {
+                continue;
+            }
+            self.end_filling(place);
+            self.known.borrow_mut().retain(|at| *at != place);
+            if lost.contains(&place) {
+                continue;
+            }
+            store.tell_whole(place).await?;
+            let part = self.drives.borrow()[place].clone();
+            if let Some(part) = part {
+                self.note_uuid(place, &part).await;
+            }
+            let text = format!("drive {place} ({}) has everything", self.name_of(place));
+            self.tell(Severity::Info, "drive-restored", Some(place), text);
+        }
+        Ok(())
+    }
+
+    /// An operation on a new drive went wrong.
+    fn has_failed(&self, place: usize) -> bool {
+        let counters = self.drives.borrow()[place].as_ref().map(Part::counters);
+        counters.is_none_or(|counters| counters.write_errors + counters.read_errors > 0)
+    }
+}

@@ -1,0 +1,135 @@
+//! Worlds in which drives that are lost are replaced while requests are served: by others, or by
+//! themselves when they are back; and lost again, before they are whole or after. Power fails at
+//! any write.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+
+use io::Drive;
+use io::virt::{VirtDrive, VirtEnv};
+use schemes::{Replace, Store, StoreError};
+
+use crate::world::{Subject, worlds};
+
+/// Drives restored in the worlds of one scheme, for each world.
+const RESTORED: u64 = 1;
+/// Worlds; more with SCHEME_SEEDS.
+const SEEDS: u64 = 20;
+
+type Ask = Box<dyn Fn() -> Vec<usize>>;
+
+thread_local! {
+    /// Drives that were lost when the store was opened, or at any time since: what the labels say
+    /// of them may be old.
+    static LOST: RefCell<BTreeSet<usize>> = const { RefCell::new(BTreeSet::new()) };
+    /// Drives that were whole again while the store was open, all worlds together.
+    static WHOLE: Cell<u64> = const { Cell::new(0) };
+    /// What is lost in the store that was opened last.
+    static NOW: RefCell<Option<Ask>> = const { RefCell::new(None) };
+    static FILLING: RefCell<BTreeSet<usize>> = const { RefCell::new(BTreeSet::new()) };
+}
+
+fn note_lost() {
+    let now = NOW.with_borrow(|now| now.as_ref().map_or_else(Vec::new, |now| now()));
+    LOST.with_borrow_mut(|lost| lost.extend(now));
+}
+
+/// The same scheme, whose lost drives are replaced.
+#[derive(Clone, Copy)]
+pub struct Replaced<S>(S);
+
+impl<S: Subject> Subject for Replaced<S>
+where
+    S::Store: Replace<Drive = VirtDrive>,
+{
+    type Store = S::Store;
+
+    fn name(&self) -> String {
+        format!("{}, drives replaced", self.0.name())
+    }
+
+    fn drives(&self) -> Vec<u64> {
+        self.0.drives()
+    }
+
+    async fn create(&self, env: &VirtEnv, drives: &[VirtDrive]) -> Result<(), StoreError> {
+        self.0.create(env, drives).await
+    }
+
+    async fn open(&self, env: &VirtEnv, drives: Vec<VirtDrive>) -> Result<S::Store, StoreError> {
+        let store = self.0.open(env, drives).await?;
+        LOST.take();
+        FILLING.take();
+        let own = store.clone();
+        NOW.set(Some(Box::new(move || own.lost())));
+        note_lost();
+        Ok(store)
+    }
+
+    fn survives(&self, lost: &[bool]) -> bool {
+        let mut lost = lost.to_vec();
+        note_lost();
+        LOST.with_borrow(|known| known.iter().for_each(|drive| lost[*drive] = true));
+        self.0.survives(&lost)
+    }
+
+    fn by_parity(&self) -> bool {
+        self.0.by_parity()
+    }
+
+    /// One that is being filled is lost with the power.
+    fn was_filling(&self) -> bool {
+        note_lost();
+        LOST.with_borrow(|lost| !lost.is_empty())
+    }
+
+    async fn tend(&self, store: &S::Store, drives: Vec<VirtDrive>) {
+        note_lost();
+        let lost = store.lost();
+        let whole = FILLING.with_borrow_mut(|filling| {
+            let before = filling.len();
+            filling.retain(|drive| lost.contains(drive));
+            before - filling.len()
+        });
+        WHOLE.set(WHOLE.get() + whole as u64);
+        for place in lost {
+            let name = format!("d{place}");
+            let Some(drive) = drives.iter().find(|drive| drive.name() == name) else { continue };
+            // Refused while one is filled there, or while it does not answer.
+            if store.replace(place, drive.clone()).await.is_ok() {
+                FILLING.with_borrow_mut(|filling| filling.insert(place));
+            }
+        }
+    }
+
+    fn hangs(&self) -> bool {
+        true
+    }
+}
+
+/// Drives hang and come back, or others are put in their places.
+pub fn battery_replaced<S: Subject>(subject: S)
+where
+    S::Store: Replace<Drive = VirtDrive>,
+{
+    WHOLE.set(0);
+    let count = worlds(Replaced(subject), SEEDS, |mut world| {
+        for _ in 0..5 {
+            let limit = 1 + world.rng.below(900);
+            if world.session(limit) {
+                world.die(false);
+            }
+            world.check();
+            if world.rng.chance(2, 3) {
+                world.restock();
+            }
+            if world.rng.chance(1, 2) {
+                let pieces = world.rng.below(300);
+                world.rest(pieces);
+                world.check();
+            }
+        }
+    });
+    let whole = WHOLE.get();
+    assert!(whole >= RESTORED * count, "{}: {whole} drives were restored", subject.name());
+}
