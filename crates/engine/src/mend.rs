@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  a read fails, or is not as the sums say ──> another way ──> answer
-//!                    │                          └ none: page by page (`salvage`) ──> answer, or lost
+//!                    │                          └ none: page by page (`salvage`)
 //!                    └──> mend: every member of these rows is looked at ──> what is bad is written
 //! ```
 //! Whoever mends has a read guard, so that the stripe is not given away meanwhile, and the turn, so
@@ -366,9 +366,9 @@ impl<E: Env> Shard<E> {
 
     // ---- for those who have to go on without a page
 
-    /// A slot's bytes as far as they can be had, for stripe 0's block: where a page is lost, what is
-    /// there now, or something that will not pass for what was lost. `None`: a drive is gone that
-    /// may have it.
+    /// A slot's bytes as far as they can be had, for stripe 0's block. Where a page is lost: what
+    /// is there now, or something that will not pass for what was lost. `None`: a drive is gone
+    /// that may have it.
     pub async fn slot_as_it_is(
         &self,
         class: &Class,
@@ -399,8 +399,8 @@ impl<E: Env> Shard<E> {
         Some(out.freeze())
     }
 
-    /// The same for a drive's copy of a slot, from the others. `None`: a drive is gone that may have
-    /// what is lost.
+    /// The same for a drive's copy of a slot, from the others. `None`: a drive is gone that may
+    /// have what is lost.
     pub async fn copy_as_it_is(&self, source: &Source, len: usize) -> Option<Buf> {
         let Source { class, stripe, position, copies } = source;
         let unit = Unit::Copies { slot: *position, members: copies.to_vec() };

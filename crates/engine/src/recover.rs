@@ -8,10 +8,11 @@
 //! ```
 
 mod claims;
+mod slots;
 mod verify;
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use format::{
@@ -31,6 +32,7 @@ use crate::limits::{RECOVERY_READ_BYTES, RECOVERY_READS_MAX};
 use crate::map::{BlockMap, Deltas};
 use crate::planted::{self, Bug};
 use crate::recover::claims::Claims;
+use crate::recover::slots::{Part, Parts, Slots};
 use crate::shard::{Settings, VolumeRecord};
 use crate::space::Space;
 use crate::sums::{Sums, parts_max};
@@ -58,35 +60,6 @@ pub struct Recovery<'a, D: Drive> {
 
 /// Objects with the payloads of their parts.
 type Objects = Vec<(ObjectKey, Vec<Vec<u8>>)>;
-
-/// Newest version of each object part that belongs to the checkpoint.
-type Parts = BTreeMap<(ObjectKey, u16), Part>;
-
-/// What the metadata area holds.
-#[derive(Default)]
-struct Slots {
-    parts: Parts,
-    /// Newest sequence seen.
-    newest: u64,
-    /// Slots newer than the checkpoint.
-    cut_short: BTreeSet<u32>,
-}
-
-struct Part {
-    seq: u64,
-    parts: u16,
-    /// Slots that it was found in, and in how many copies of each: a write that went elsewhere may
-    /// have left one where it does not belong.
-    slots: Vec<(u32, u8)>,
-    payload: Vec<u8>,
-}
-
-impl Part {
-    fn slot(&self) -> u32 {
-        let most = self.slots.iter().max_by_key(|(_, copies)| *copies);
-        most.expect("it was found somewhere").0
-    }
-}
 
 struct Block {
     durable: u64,
@@ -181,10 +154,7 @@ impl<D: Drive> Recovery<'_, D> {
             let slots = vec![(slot, 1)];
             found.insert(key, Part { seq: header.seq, parts: header.parts, slots, payload });
         } else if let Some(part) = found.get_mut(&key).filter(|part| part.seq == header.seq) {
-            match part.slots.iter_mut().find(|(other, _)| *other == slot) {
-                Some((_, copies)) => *copies += 1,
-                None => part.slots.push((slot, 1)),
-            }
+            part.found_in(slot);
         }
     }
 

@@ -143,8 +143,8 @@ impl<E: Env> Shard<E> {
         others.iter().filter(|(_, at)| slow(at)).count() < source.class.parity()
     }
 
-    /// A block computed from the rest of its stripe. `None` if more is lost than parity bears, or if
-    /// it is not sure to be right: then it is looked at page by page.
+    /// A block computed from the rest of its stripe. `None` if more is lost than parity bears, or
+    /// if it is not sure to be right: then it is looked at page by page.
     pub async fn rebuilt_block(
         &self,
         class: &Rc<Class>,

@@ -273,12 +273,7 @@ impl Record {
                 w.u64(*iops);
                 w.u64(*bytes_per_sec);
             }
-            Record::Sums { flbn, first, sums } => {
-                w.u64(flbn.0);
-                w.u16(*first);
-                w.u16(sums.len() as u16);
-                sums.iter().for_each(|sum| w.u32(*sum));
-            }
+            Record::Sums { flbn, first, sums } => write_sums(w, *flbn, *first, sums),
         }
     }
 
@@ -357,6 +352,13 @@ impl Record {
 fn validate_place(place: &Place, range: &SectorRange) -> Result<(), FormatError> {
     check(place.sector < MAX_BLOCK_SECTORS, "place sector", place.sector.into())?;
     place.validate(range.len)
+}
+
+fn write_sums(w: &mut Writer<'_>, flbn: Flbn, first: u16, sums: &[u32]) {
+    w.u64(flbn.0);
+    w.u16(first);
+    w.u16(sums.len() as u16);
+    sums.iter().for_each(|sum| w.u32(*sum));
 }
 
 fn validate_sums(flbn: Flbn, first: u16, sums: &[u32]) -> Result<(), FormatError> {

@@ -31,10 +31,10 @@ pub fn solve_copies(sum: u32, seen: &[Option<Buf>]) -> Solved {
     Solved { pages: vec![good; seen.len()], wrong }
 }
 
-/// A row of a stripe: `sums` of its data pages, `seen` of data and parity. Data that is wrong counts
-/// as missing. What has no sum (parity, data that nobody reads any more) may be wrong as well: if
-/// what is computed is not what the sums say, and parity bears it, it is computed without each of
-/// those in turn.
+/// A row of a stripe: `sums` of its data pages, `seen` of data and parity. Data that is wrong
+/// counts as missing. What has no sum (parity, data that nobody reads any more) may be wrong as
+/// well: if what is computed is not what the sums say, and parity bears it, it is computed
+/// without each of those in turn.
 pub fn solve_row(shape: StripeShape, sums: &[u32], seen: &[Option<Buf>]) -> Solved {
     let data = shape.data();
     let mut pages: Vec<Option<Buf>> = seen.to_vec();
@@ -168,8 +168,9 @@ mod tests {
                 let flipped: Vec<usize> =
                     (0..shape.width()).filter(|&at| harms[at] == Harm::Flipped).collect();
                 prop_assert_eq!(&solved.wrong, &flipped);
-                let whole = solved.pages.iter().zip(&pages).all(|(a, b)| a.as_deref() == Some(&b[..]));
-                prop_assert!(whole);
+                for (found, page) in solved.pages.iter().zip(&pages) {
+                    prop_assert_eq!(found.as_deref(), Some(&page[..]));
+                }
             }
         }
 

@@ -24,11 +24,9 @@ impl<D: Drive> Recovery<'_, D> {
         }
         let trusted = verdict == Verdict::Trusted;
         match record {
-            Record::Sums { flbn, first, sums } => {
-                // A stripe has no more data blocks; nobody writes sums of more.
-                if claims.0.len() < format::record::MAX_WIDTH {
-                    claims.0.push((*flbn, *first, sums.clone()));
-                }
+            // A stripe has no more data blocks; nobody writes sums of more.
+            Record::Sums { flbn, first, sums } if claims.0.len() < format::record::MAX_WIDTH => {
+                claims.0.push((*flbn, *first, sums.clone()));
             }
             Record::Write { volume, block, range, place, crc } => {
                 let pending = std::mem::take(&mut claims.0);

@@ -30,7 +30,7 @@ const fn product(a: u32, mut b: u32) -> u32 {
 }
 
 const fn past_a_page() -> [[u32; 256]; 4] {
-    assert!(PAGE * 8 == 1 << PAGE_BITS_LOG);
+    const { assert!(PAGE * 8 == 1 << PAGE_BITS_LOG) };
     let mut factor = 1 << 30;
     let mut squared = 0;
     while squared < PAGE_BITS_LOG {

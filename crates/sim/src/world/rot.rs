@@ -1,8 +1,8 @@
 //! Worlds in which one drive does not keep what it was given: pages change at rest, writes are lost
 //! or go elsewhere and are reported as done. It never says so; the checksums have to.
 //!
-//! What that drive holds counts as lost, so no other may be. What is asked: every read right, always;
-//! and once the drive is sound again, a scrub that leaves nothing wrong.
+//! What that drive holds counts as lost, so no other may be. What is asked: every read right,
+//! always; and once the drive is sound again, a scrub that leaves nothing wrong.
 
 use engine::{Pool, ScrubState, plan_create};
 use io::faulty::{Effect, Fault};
