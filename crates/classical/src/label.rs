@@ -64,7 +64,8 @@ pub fn grid_of(label: &Superblock) -> Option<Grid> {
 pub fn new_label(name: &str, grid: &Grid, pool: Uuid, drives: &[(Uuid, u64)]) -> Superblock {
     let smallest = drives.iter().map(|(_, size)| *size).min().expect("an array has drives");
     let Division { log, intents, data } = divide(smallest, grid.chunk);
-    let listed = |&(drive, size)| Listed { drive, state: MemberState::Active, size };
+    let listed =
+        |&(drive, size)| Listed { drive, state: MemberState::Active, size, round: 0, zones: 0 };
     Superblock {
         pool,
         drive: drives[0].0,

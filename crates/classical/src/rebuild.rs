@@ -61,7 +61,7 @@ impl<E: Env> Array<E> {
             self.replace(place, new)?;
             let drive = Uuid(inner.env.unique_id());
             let state = MemberState::Restoring;
-            inner.list(place, Listed { drive, state, size });
+            inner.list(place, Listed { drive, state, size, round: 0, zones: 0 });
             inner.write_label().await;
         }
         inner.record_losses().await
@@ -212,7 +212,10 @@ impl<E: Env> Inner<E> {
             let Some(size) = member.size().filter(|_| member.rebuilt().is_some()) else {
                 return Err(self.not_rebuilt(place));
             };
-            self.list(place, Listed { drive, state: MemberState::Active, size });
+            self.list(
+                place,
+                Listed { drive, state: MemberState::Active, size, round: 0, zones: 0 },
+            );
             member.set_whole();
             self.recorded.borrow_mut()[place] = false;
             self.write_label().await;

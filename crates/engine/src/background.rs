@@ -19,7 +19,7 @@ use policy::background::{Facts, Work, next_work};
 use crate::api::{ConversionPolicy, RequestError};
 use crate::geometry::Class;
 use crate::limits::{
-    BACKGROUND_INTERVAL, CHECKPOINT_AT_PERCENT, CONVERT_BATCH, PATCH_MERGE_PERCENT,
+    BACKGROUND_INTERVAL, CHECKPOINT_AT_PERCENT, COMPACT_BATCH, CONVERT_BATCH, PATCH_MERGE_PERCENT,
     RESERVE_STRIPES, SYNC_INTERVAL,
 };
 use crate::shard::Shard;
@@ -33,7 +33,7 @@ impl<E: Env> Shard<E> {
         let (replicated, _, limbo, _) = state.space.blocks();
         Facts {
             free: state.space.free_stripes(id),
-            total: u64::from(class.stripes_per_zone) * u64::from(self.geometry.zone_count),
+            total: class.stripes(),
             limbo: limbo / width,
             replicated: replicated / width,
             replicated_percent: state.settings.replicated_percent,
@@ -115,6 +115,7 @@ impl<E: Env> Shard<E> {
             }
             self.drain_for(&class).await?;
         }
+        self.rebalance_step().await?;
         self.merge_crowded().await
     }
 
@@ -122,9 +123,18 @@ impl<E: Env> Shard<E> {
     /// moving everything out of it. Returns true if a zone came free.
     async fn drain_for(&self, class: &Rc<Class>) -> Result<bool, RequestError> {
         let Some((zone, owner)) = self.choose_drain(class.id) else { return Ok(false) };
+        self.drain(zone, owner).await
+    }
+
+    /// Moves what is in a zone elsewhere, a batch of it if nobody waits for that, and gives it back
+    /// when it is empty. Returns true if it came free.
+    pub async fn drain(&self, zone: u32, owner: Rc<Class>) -> Result<bool, RequestError> {
         self.state.borrow_mut().space.zone_drain(zone);
         self.seal_open(owner.id);
-        let (stripes, tuples) = self.state.borrow_mut().space.zone_contents(zone);
+        let (mut stripes, tuples) = self.state.borrow_mut().space.zone_contents(zone);
+        if self.state.borrow().settings.rebalance && self.waiting.get() == 0 {
+            stripes.truncate(COMPACT_BATCH);
+        }
         let held = self.state.borrow().space.zone_held(zone);
         self.vacate_stripes(&owner, &[&tuples[..], &stripes].concat()).await?;
         {
@@ -153,7 +163,7 @@ impl<E: Env> Shard<E> {
         if !self.journal.is_forgotten(spoken_of) || emptied().is_none() {
             return Ok(false);
         }
-        self.journal.append(&Record::Zone { zone, class: None });
+        self.journal.append(&Record::Zone { zone, class: None, round: 0 });
         let mut state = self.state.borrow_mut();
         state.space.zone_release(zone);
         state.sums.forget_zone(zone);

@@ -10,7 +10,8 @@
 //! Writes go on meanwhile: an object may hold more than its moment's worth, and replaying the
 //! journal from 1 over it ends in the same map (see `ARCHITECTURE.md`, Durability).
 //!
-//! Slot s has its copies on drives s, s+1, s+2 (mod n), rows c*(s/n) + copy of their areas.
+//! Slot s has its copies on drives s, s+1, s+2 (mod n), rows c*(s/n) + copy of their areas; n is
+//! the number of drives the pool was made of, so that slots stay where they are when it grows.
 
 pub mod image;
 
@@ -32,6 +33,8 @@ use crate::shard::{Settings, Shard, State};
 pub const SETTING_REPLICATED_PERCENT: u16 = 1;
 pub const SETTING_CONVERSION: u16 = 2;
 pub const SETTING_PATCH_BUDGET: u16 = 3;
+/// Written only while a pool is rebalanced.
+pub const SETTING_REBALANCE: u16 = 4;
 
 /// An object of the last checkpoint and where its parts are.
 pub struct Stored {
@@ -275,8 +278,8 @@ fn export_config(state: &State) -> ConfigObject {
         id: class.id,
         width: class.shape.width,
         parity: class.shape.parity,
-        layout_kind: layout_kind(class.layout.kind()),
-        layout_digest: class.layout.digest(),
+        layout_kind: layout_kind(class.founding_layout().kind()),
+        layout_digest: class.founding_layout().digest(),
     });
     let volumes = state.volumes.values().map(|volume| VolumeImage {
         id: volume.id,
@@ -308,11 +311,13 @@ pub fn layout_kind(kind: LayoutKind) -> u8 {
 
 pub fn settings_pairs(settings: &Settings) -> Vec<(u16, u64)> {
     let eager = u64::from(settings.conversion == ConversionPolicy::Eager);
-    vec![
+    let mut pairs = vec![
         (SETTING_REPLICATED_PERCENT, u64::from(settings.replicated_percent)),
         (SETTING_CONVERSION, eager),
         (SETTING_PATCH_BUDGET, settings.patch_budget),
-    ]
+    ];
+    pairs.extend(settings.rebalance.then_some((SETTING_REBALANCE, 1)));
+    pairs
 }
 
 /// Takes over a stored setting; unknown ones are of a compatible later version.
@@ -322,6 +327,7 @@ pub fn apply_setting(settings: &mut Settings, key: u16, value: u64) {
         SETTING_CONVERSION if value == 1 => settings.conversion = ConversionPolicy::Eager,
         SETTING_CONVERSION => settings.conversion = ConversionPolicy::Lazy,
         SETTING_PATCH_BUDGET => settings.patch_budget = value,
+        SETTING_REBALANCE => settings.rebalance = value == 1,
         _ => {}
     }
 }

@@ -63,7 +63,7 @@ impl<E: Env> Shard<E> {
         let failed = |error| DriveVerbError::Drive { name: name.clone(), error };
         self.wipe(&drive, true).await.map_err(failed)?;
         let size = member.size().min(drive.geometry().size);
-        let twin = Rc::new(Twin::new(size, self.extents_in_use().into_iter()));
+        let twin = Rc::new(Twin::new(size, self.extents_in_use(index).into_iter()));
         if member.state() != DriveState::Active || !member.set_twin(&name, &twin) {
             return Err(DriveVerbError::NotLost { index: index.0, state: member.state() });
         }
@@ -82,15 +82,17 @@ impl<E: Env> Shard<E> {
         self.events.push(self.env.now(), severity, kind, Some(index.0), text);
     }
 
-    /// Journal, metadata, and zones that belong to a class. Labels are written in the end.
-    fn extents_in_use(&self) -> Vec<Extent> {
+    /// Journal, metadata, and zones of the drive that belong to a class. Labels are written in the
+    /// end.
+    fn extents_in_use(&self, index: DriveIndex) -> Vec<Extent> {
         let label = self.labels.get();
         let state = self.state.borrow();
         let len = self.geometry.zone_bytes;
         let zone =
             |zone: u32| Extent { offset: self.geometry.zones.offset + u64::from(zone) * len, len };
         let used = |zone: &u32| state.space.class_of_zone(*zone).is_some();
-        let zones = (0..self.geometry.zone_count).filter(used).map(zone);
+        let has = self.geometry.lists.zones_of(index);
+        let zones = (0..has).filter(used).map(zone);
         [label.journal, label.meta].into_iter().chain(zones).collect()
     }
 

@@ -227,8 +227,8 @@ impl<E: Env> Shard<E> {
             let pages = u64::from(self.geometry.block_pages());
             return at.offset + self.env.random() % pages * PAGE as u64;
         }
-        let area = self.geometry.zone_bytes * u64::from(self.geometry.zone_count);
-        self.geometry.zones.offset + self.env.random() % (area / PAGE as u64) * PAGE as u64
+        let zones = self.geometry.zones_on(index);
+        zones.offset + self.env.random() % (zones.len / PAGE as u64) * PAGE as u64
     }
 
     // ---- what an operator decides

@@ -100,6 +100,11 @@ pub const MENDS_MAX: usize = 64;
 pub const MEND_TELL: Nanos = Nanos::from_secs(10);
 /// Lost pages that are remembered, so that each is told and counted once.
 pub const LOST_PAGES_KNOWN_MAX: usize = 1024;
+/// Zones drawn, while a pool is rebalanced, in search of one that lies on all drives already: with
+/// a quarter of them there, nine of ten stripes go where they need not be moved from again.
+pub const NEWEST_DRAWS: usize = 8;
+/// A pool that is rebalanced looks again this long after there was no room to empty a zone.
+pub const REBALANCE_RETRY: Nanos = Nanos::from_secs(5);
 /// Findings that an audit lists; the rest is counted. A broken table makes one for every entry.
 pub const FINDINGS_MAX: usize = 64;
 /// Stripes (or replicated blocks) an audit reads at once: enough to keep a dozen drives busy.

@@ -349,10 +349,11 @@ impl<E: Env> Shard<E> {
     }
 
     /// True if there was one.
-    fn add_zone(&self, state: &mut State, class: &Rc<Class>) -> bool {
-        let Some(zone) = state.space.zone_next() else { return false };
-        self.journal.append(&Record::Zone { zone, class: Some(class.id) });
-        state.space.zone_assign(zone, class.id);
+    pub fn add_zone(&self, state: &mut State, class: &Rc<Class>) -> bool {
+        let Some(zone) = state.space.zone_next(class.id) else { return false };
+        let round = self.geometry.lists.newest_round();
+        self.journal.append(&Record::Zone { zone, class: Some(class.id), round });
+        state.space.zone_assign(zone, class.id, round);
         true
     }
 

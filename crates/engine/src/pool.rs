@@ -1,5 +1,6 @@
 //! Pools: made, opened, closed; and their volumes.
 
+mod add;
 mod create;
 mod open;
 mod replayed;
@@ -21,6 +22,7 @@ use crate::limits::{LEFTOVERS_PATIENCE, RESERVE_STRIPES};
 use crate::pool::traffic::Traffic;
 use crate::shard::Shard;
 
+pub use add::{add_drives, plan_add};
 pub use create::{create, plan_create};
 pub use replayed::replayed;
 pub use volumes::Volume;
@@ -143,9 +145,10 @@ impl<E: Env> Pool<E> {
 /// Sectors of drive space that live data may take as RAID stripes: all but the replicated
 /// area, which is also the room that compaction works in.
 pub fn footprint_max(geometry: &PoolGeometry, class: &Class, replicated_percent: u8) -> u64 {
-    let stripes = u64::from(class.stripes_per_zone) * u64::from(geometry.zone_count);
     let width = class.width() as u64;
-    usable_stripes(stripes, replicated_percent) * width * u64::from(geometry.block_sectors())
+    usable_stripes(class.stripes(), replicated_percent)
+        * width
+        * u64::from(geometry.block_sectors())
 }
 
 /// Stripes, of all there are, that live data may take.

@@ -81,7 +81,8 @@ impl<D: Drive> Recovery<'_, D> {
     pub async fn load(&self, settings: Settings) -> Result<Recovered, OpenError> {
         let has_sums = self.label.features.incompat & INCOMPAT_SUMS != 0;
         let sums_max = if has_sums { parts_max(self.geometry) } else { 0 };
-        let mut meta = MetaSlots::new(self.geometry.drives, self.label.meta.len, sums_max);
+        let mut meta =
+            MetaSlots::new(self.geometry.lists.founders(), self.label.meta.len, sums_max);
         let root = self.label.checkpoint[0];
         let Slots { parts, newest, cut_short } = self.read_slots(&meta).await;
         meta.cut_short = cut_short;
@@ -133,7 +134,9 @@ impl<D: Drive> Recovery<'_, D> {
                 }
             }
         };
-        join_all(self.array.active().into_iter().map(scan)).await;
+        let founders = self.geometry.lists.founders();
+        let founders = self.array.active().into_iter().filter(|index| index.index() < founders);
+        join_all(founders.map(scan)).await;
         found.into_inner()
     }
 
@@ -262,11 +265,29 @@ impl<D: Drive> Recovery<'_, D> {
     ) -> Result<(), OpenError> {
         let object = ZoneObject::decode(parts)?;
         if let Some(class) = object.class {
-            out.space.zone_assign(zone, class);
+            self.assign_zone(out, zone, class, object.round)?;
         }
         for tuple in object.tuples {
             out.space.replay_tuple(&tuple.stripes, &tuple.slots, &tuple.filled);
         }
+        Ok(())
+    }
+
+    fn assign_zone(
+        &self,
+        out: &mut Recovered,
+        zone: u32,
+        class: format::ClassId,
+        round: u16,
+    ) -> Result<(), OpenError> {
+        let known = zone < self.geometry.zone_count && self.geometry.lists.is_known(round);
+        let found = out.space.classes().find(|found| found.id == class);
+        let list = || self.geometry.lists.list_at(round, zone);
+        if !known || found.is_none_or(|class| class.stripes_on(list()) == 0) {
+            let what = format!("zone {zone} is said to be of {class} on drives of round {round}");
+            return Err(self.damaged(what));
+        }
+        out.space.zone_assign(zone, class, round);
         Ok(())
     }
 
@@ -281,10 +302,10 @@ impl<D: Drive> Recovery<'_, D> {
         let shape = StripeShape::new(width, parity)?;
         let class = Class::new(id, shape, self.geometry)
             .map_err(|error| self.damaged(format!("class {width} wide: {error}")))?;
-        if class.layout.digest() != digest {
+        if class.founding_layout().digest() != digest {
             return Err(self.damaged(format!(
                 "this version computes another layout for {} drives, {width} wide",
-                self.geometry.drives
+                class.founding_layout().drives()
             )));
         }
         out.space.class_add(Rc::new(class));
@@ -482,11 +503,13 @@ impl<D: Drive> Recovery<'_, D> {
                     }
                 }
             }
-            Record::Zone { zone, class: Some(class) } => out.space.zone_assign(*zone, *class),
-            Record::Zone { zone, class: None } => out.space.zone_release(*zone),
+            Record::Zone { zone, class: Some(class), round } => {
+                self.assign_zone(out, *zone, *class, *round)?;
+            }
+            Record::Zone { zone, class: None, .. } => out.space.zone_release(*zone),
             Record::Class { id, width, parity, layout_digest, layout_kind: kind } => {
                 self.add_class(out, *id, *width, *parity, *layout_digest)?;
-                debug_assert_eq!(*kind, layout_kind(out.space.class(*id).layout.kind()));
+                debug_assert_eq!(*kind, layout_kind(out.space.class(*id).founding_layout().kind()));
             }
             Record::VolumeCreate { id, name, size, class } => {
                 out.map.volume_add(*id);

@@ -122,7 +122,8 @@ impl<E: Env> Shard<E> {
 
     /// What every member holds fits on it.
     pub fn check_room(&self, index: DriveIndex, drive: &E::Drive) -> Result<(), DriveVerbError> {
-        let end = self.geometry.zones.offset + self.geometry.zones.len;
+        let zones = self.geometry.zones_on(index);
+        let end = zones.offset + zones.len;
         let (name, size) = (drive.name(), drive.geometry().size);
         if end_area(size) < end {
             let least = end + format::LABEL_AREA;

@@ -67,6 +67,8 @@ pub struct Settings {
     pub replicated_percent: u8,
     pub conversion: ConversionPolicy,
     pub patch_budget: u64,
+    /// Zones are moved to all drives that have them.
+    pub rebalance: bool,
 }
 
 impl Default for Settings {
@@ -75,6 +77,7 @@ impl Default for Settings {
             replicated_percent: CreateSpec::REPLICATED_PERCENT_DEFAULT,
             conversion: ConversionPolicy::Lazy,
             patch_budget: PATCH_BUDGET_BYTES,
+            rebalance: false,
         }
     }
 }
@@ -133,6 +136,8 @@ pub struct Shard<E: Env> {
     /// For tasks that outlive the request that began them.
     pub me: Weak<Shard<E>>,
     pub pacer: Pacer,
+    /// Rebalancing found no room, and looks again then.
+    pub rebalance_after: Cell<io::Nanos>,
     pub discards: Discards,
     pub mending: Mending,
     pub scrub: Scrub,

@@ -16,6 +16,7 @@
 
 mod discards;
 pub mod image;
+mod relist;
 mod replay;
 mod report;
 mod tuples;
@@ -29,7 +30,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::geometry::{Class, PoolGeometry};
-use crate::limits::{CLASSES_MAX, STRIPE_CANDIDATES};
+use crate::limits::{CLASSES_MAX, NEWEST_DRAWS, STRIPE_CANDIDATES};
 use crate::planted::{self, Bug};
 use crate::tuple::{Tuple, TupleKey};
 
@@ -84,6 +85,8 @@ impl Counters {
 
 struct Zone {
     class: Rc<Class>,
+    /// It lies on drives of the rounds up to this one.
+    round: u16,
     kinds: Box<[Kind]>,
     live: Counters,
     free: Vec<u32>,
@@ -122,6 +125,8 @@ pub struct Space {
     zones: Vec<Option<Zone>>,
     /// Zones of no class, largest first (the lowest is taken first).
     unassigned: Vec<u32>,
+    /// How many of these have each drive list.
+    unassigned_on: Vec<u32>,
     limbo: VecDeque<Dead>,
     /// Sectors of drive space that writes on their way may come to need.
     pub promised: u64,
@@ -135,17 +140,22 @@ pub struct Space {
     limbo_blocks: u64,
     dirty_zones: BTreeSet<u32>,
     avoid: Vec<bool>,
+    /// Stripes are taken rather from zones that lie on all drives they can.
+    pub prefer_newest: bool,
 }
 
 impl Space {
     pub fn new(geometry: PoolGeometry) -> Space {
         let zones = geometry.zone_count;
         let avoid = vec![false; geometry.drives];
+        (0..zones).for_each(|zone| geometry.lists.reset(zone));
+        let unassigned_on = geometry.lists.all().map(|(.., zones)| zones).collect();
         Space {
             geometry,
             classes: (0..CLASSES_MAX).map(|_| ClassSpace::default()).collect(),
             zones: (0..zones).map(|_| None).collect(),
             unassigned: (0..zones).rev().collect(),
+            unassigned_on,
             limbo: VecDeque::new(),
             promised: 0,
             tuples: FxHashMap::default(),
@@ -156,6 +166,7 @@ impl Space {
             limbo_blocks: 0,
             dirty_zones: BTreeSet::new(),
             avoid,
+            prefer_newest: false,
         }
     }
 
@@ -178,16 +189,24 @@ impl Space {
         self.zones.get(zone as usize)?.as_ref().map(|zone| &zone.class)
     }
 
-    /// Gives a zone to a class. On replay it may have been given already.
-    pub fn zone_assign(&mut self, zone: u32, id: ClassId) {
-        if self.class_of_zone(zone).is_some_and(|class| class.id == id) {
+    /// Gives a zone to a class, on the drives of the rounds up to `round`. On replay it may have
+    /// been given already.
+    pub fn zone_assign(&mut self, zone: u32, id: ClassId, round: u16) {
+        let is_so = |found: &Zone| found.class.id == id && found.round == round;
+        if self.zones[zone as usize].as_ref().is_some_and(is_so) {
             return;
         }
         let class = self.class(id).clone();
-        let stripes = class.stripes_per_zone as usize;
+        if self.zones[zone as usize].is_none() {
+            self.unassigned_on[self.geometry.lists.of(zone).index()] -= 1;
+        }
+        self.geometry.lists.set(zone, round);
+        let stripes = class.stripes_in(zone) as usize;
+        assert!(stripes > 0, "zone {zone} lies on too few drives for {id}");
         let largest = class.data() as u64 * u64::from(self.geometry.block_sectors());
         self.unassigned.retain(|&other| other != zone);
         self.zones[zone as usize] = Some(Zone {
+            round,
             kinds: vec![Kind::Free; stripes].into(),
             live: Counters::new(stripes, largest),
             free: (0..stripes as u32).collect(),
@@ -201,9 +220,21 @@ impl Space {
         self.dirty_zones.insert(zone);
     }
 
-    /// The lowest unassigned zone, which the caller then assigns (and journals).
-    pub fn zone_next(&self) -> Option<u32> {
-        self.unassigned.last().copied()
+    /// The unassigned zone that a class gets next, which the caller then assigns (and journals):
+    /// the lowest, but rather one that wider classes can't use.
+    pub fn zone_next(&self, id: ClassId) -> Option<u32> {
+        let class = self.class(id);
+        let fits = |&&zone: &&u32| class.stripes_in(zone) > 0;
+        let fitting = self.unassigned.iter().rev().filter(fits);
+        if self.classes().all(|other| other.width() <= class.width()) {
+            return fitting.copied().next();
+        }
+        let lists = &self.geometry.lists;
+        fitting.copied().min_by_key(|&zone| lists.drives(lists.of(zone)).len())
+    }
+
+    pub fn round_of_zone(&self, zone: u32) -> u16 {
+        self.zones[zone as usize].as_ref().map_or(0, |zone| zone.round)
     }
 
     pub fn zone_release(&mut self, zone: u32) {
@@ -218,13 +249,16 @@ impl Space {
             space.free -= found.free.len() as u64;
         }
         self.unassigned.push(zone);
+        self.geometry.lists.reset(zone);
+        self.unassigned_on[self.geometry.lists.of(zone).index()] += 1;
         self.dirty_zones.insert(zone);
     }
 
     /// The zone of another class that is easiest to empty, if that class can spare it: it must
     /// have room for what moves. One that holds nothing can always be spared.
     pub fn zone_to_drain(&self, not: ClassId) -> Option<u32> {
-        let spare = |zone: &Zone| {
+        let wanting = self.class(not);
+        let spare = |number: u32, zone: &Zone| {
             let used = (zone.kinds.len() - zone.free.len()) as u64;
             let elsewhere =
                 self.classes[usize::from(zone.class.id.0)].free - zone.free.len() as u64;
@@ -235,10 +269,11 @@ impl Space {
                 let moves = (0..zone.kinds.len()).map(live).sum::<u64>().div_ceil(stripe);
                 elsewhere > moves + moves / 8 + 1
             };
-            zone.class.id != not && (used == 0 || elsewhere > used / 2 + 1 && fits())
+            let fit = wanting.stripes_on(self.geometry.lists.newest(number)) > 0;
+            fit && zone.class.id != not && (used == 0 || elsewhere > used / 2 + 1 && fits())
         };
         let candidates = self.zones.iter().enumerate().filter_map(|(number, zone)| {
-            let zone = zone.as_ref().filter(|zone| spare(zone))?;
+            let zone = zone.as_ref().filter(|zone| spare(number as u32, zone))?;
             Some((zone.kinds.len() - zone.free.len(), number as u32))
         });
         candidates.min().map(|(_, zone)| zone)
@@ -351,8 +386,12 @@ impl Space {
 
     /// Stripes that the class could still be given.
     pub fn free_stripes(&self, id: ClassId) -> u64 {
-        let per_zone = u64::from(self.class(id).stripes_per_zone);
-        self.classes[usize::from(id.0)].free + self.unassigned.len() as u64 * per_zone
+        let (class, lists) = (self.class(id), &self.geometry.lists);
+        let unassigned = lists
+            .all()
+            .zip(&self.unassigned_on)
+            .map(|((list, ..), &zones)| u64::from(class.stripes_on(list)) * u64::from(zones));
+        self.classes[usize::from(id.0)].free + unassigned.sum::<u64>()
     }
 
     pub fn has_free_in_zones(&self, id: ClassId) -> u64 {
@@ -366,7 +405,18 @@ impl Space {
             return None;
         }
         let zones = space.zones_with_free.len();
-        let at = if newest { zones - 1 } else { draw(zones) };
+        let mut at = if newest { zones - 1 } else { draw(zones) };
+        if self.prefer_newest {
+            let lists = &self.geometry.lists;
+            let is_newest = |at: usize| {
+                let zone = space.zones_with_free[at];
+                lists.of(zone) == lists.newest(zone)
+            };
+            let mut draws = 0..NEWEST_DRAWS;
+            while !is_newest(at) && draws.next().is_some() {
+                at = draw(zones);
+            }
+        }
         let zone = space.zones_with_free[at];
         let found = self.zones[zone as usize].as_mut().expect("listed zones are assigned");
         let index = found.free.swap_remove(draw(found.free.len()));

@@ -70,12 +70,14 @@ pub fn sums_of(data: &[u8]) -> (u32, PageSums) {
 
 /// Checkpoint objects that sums of a pool can come to, whatever its classes.
 pub fn parts_max(geometry: &PoolGeometry) -> u64 {
-    u64::from(geometry.zone_count) * zone_parts_max(geometry)
+    let lists = &geometry.lists;
+    let drives = |zone| lists.drives(lists.newest(zone)).len();
+    (0..geometry.zone_count).map(|zone| parts_on(geometry, drives(zone))).sum()
 }
 
 /// A stripe has at least one block of parity, so that of the blocks of a row one is without sums.
-pub fn zone_parts_max(geometry: &PoolGeometry) -> u64 {
-    let blocks = u64::from(geometry.zone_blocks) * (geometry.drives as u64 - 1);
+fn parts_on(geometry: &PoolGeometry, drives: usize) -> u64 {
+    let blocks = u64::from(geometry.zone_blocks) * (drives as u64).saturating_sub(1);
     (blocks * u64::from(geometry.block_pages())).div_ceil(SUMS_ENTRIES as u64)
 }
 
@@ -114,7 +116,7 @@ impl Sums {
         sums: &[u32],
     ) {
         let fits = position < class.data()
-            && stripe.index < class.stripes_per_zone
+            && stripe.index < class.stripes_in(stripe.zone)
             && first + sums.len() <= self.block_pages();
         if !self.enabled || !fits {
             return;
@@ -151,13 +153,14 @@ impl Sums {
 
     /// The zone's table is one for this class.
     fn fit_zone(&mut self, class: &Class, zone: u32) {
-        let fits = |zone: &ZoneSums| zone.class == class.id;
+        let pages = class.stripes_in(zone) as usize * class.data() * self.block_pages();
+        let parts = pages.div_ceil(SUMS_ENTRIES);
+        let fits = |zone: &ZoneSums| zone.class == class.id && zone.parts.len() == parts;
         if self.zones[zone as usize].as_ref().is_some_and(fits) {
             return;
         }
         self.forget_zone(zone);
-        let pages = class.stripes_per_zone as usize * class.data() * self.block_pages();
-        let parts = (0..pages.div_ceil(SUMS_ENTRIES)).map(|_| None).collect();
+        let parts = (0..parts).map(|_| None).collect();
         self.zones[zone as usize] = Some(ZoneSums { class: class.id, parts });
     }
 

@@ -22,7 +22,7 @@
 //! 176 | clean  | n      | pool name, n bytes of 63, then 1 byte zero           |
 //! 242 | group           | 12 bytes zero                                       |
 //! 256 | per shard: checkpoint seq, first journal block, objects, fingerprint (32 each)
-//!   . | per member: drive uuid (16), size (8), state (1), 0 (7)               |
+//!   . | per member: drive uuid (16), size (8), state (1), 0 (1), round (2), zones (4)
 //!   . | zero up to 16384                                                      |
 //! ```
 //! The checksum covers everything except itself and `copy`, so the four copies differ in one byte.
@@ -52,9 +52,16 @@ pub const INCOMPAT_SET: u64 = 4;
 pub const INCOMPAT_RESTORING: u64 = 8;
 /// Incompatible feature: pages of data have sums (record 15, checkpoint objects of kind 4).
 pub const INCOMPAT_SUMS: u64 = 16;
+/// Incompatible feature: not every zone lies on every drive ([`Member::round`],
+/// [`Member::zones`], and the round of a zone in its record and object).
+pub const INCOMPAT_LISTS: u64 = 64;
 /// Incompatible features this software knows.
-pub const KNOWN_INCOMPAT: u64 =
-    INCOMPAT_LIMITS | INCOMPAT_GROUPS | INCOMPAT_SET | INCOMPAT_RESTORING | INCOMPAT_SUMS;
+pub const KNOWN_INCOMPAT: u64 = INCOMPAT_LIMITS
+    | INCOMPAT_GROUPS
+    | INCOMPAT_SET
+    | INCOMPAT_RESTORING
+    | INCOMPAT_SUMS
+    | INCOMPAT_LISTS;
 /// `Superblock::scheme`: FusionRAID over RAID+.
 pub const SCHEME_FUSION: u16 = 1;
 /// In-place schemes: chunks without redundancy, mirrors, one or two parity chunks a stripe.
@@ -136,6 +143,12 @@ pub struct Member {
     pub drive: Uuid,
     pub state: MemberState,
     pub size: u64,
+    /// When it joined: 0 with the pool, then one more with each addition. Zero without the feature
+    /// LISTS.
+    pub round: u16,
+    /// Zones that it has, from the first on, whatever its size. Zero, for all, without the feature
+    /// LISTS.
+    pub zones: u32,
 }
 
 /// The checkpoint a shard starts from.
@@ -240,7 +253,9 @@ impl Superblock {
             w.uuid(&member.drive);
             w.u64(member.size);
             w.u8(member.state as u8);
-            w.zeros(7);
+            w.zeros(1);
+            w.u16(member.round);
+            w.u32(member.zones);
         }
         let used = label.len() as u32;
         label.resize(LABEL_LEN, 0);
@@ -305,8 +320,8 @@ impl Superblock {
         let mut member = |_| {
             let (drive, size) = (r.uuid()?, r.u64()?);
             let state = MemberState::from_byte(r.u8()?)?;
-            r.zeros(7)?;
-            Ok(Member { drive, state, size })
+            r.zeros(1)?;
+            Ok(Member { drive, state, size, round: r.u16()?, zones: r.u32()? })
         };
         let members = (0..count).map(&mut member).collect::<Result<Vec<_>, FormatError>>()?;
         Ok(Superblock {
@@ -353,7 +368,39 @@ impl Superblock {
         check(whole, "zone bytes", self.zone_bytes)?;
         let zones = self.zone_bytes.checked_mul(self.zone_count.into());
         check(zones.is_some_and(|z| z <= self.zones.len), "zones", self.zone_count.into())?;
+        self.validate_lists()?;
         self.validate_extents()
+    }
+
+    /// Zones of the drive in a place: those that a replacement has to have room for.
+    pub fn zones_of(&self, index: usize) -> u32 {
+        match self.features.incompat & INCOMPAT_LISTS {
+            0 => self.zone_count,
+            _ => self.members[index].zones,
+        }
+    }
+
+    /// Rounds rise one by one, and nobody has zones that the pool, or the drive, has no room for.
+    fn validate_lists(&self) -> Result<(), FormatError> {
+        let listed = self.features.incompat & INCOMPAT_LISTS != 0;
+        let mut last = 0;
+        for member in &self.members {
+            let (round, zones) = (member.round, member.zones);
+            let next = round == last || u32::from(round) == u32::from(last) + 1;
+            check(if listed { next } else { round == 0 }, "round", round.into())?;
+            last = round;
+            let fit = (1..=self.zone_count).contains(&zones) && self.has_room(member);
+            check(if listed { fit } else { zones == 0 }, "zones of a drive", zones.into())?;
+        }
+        let first = self.members.first().map_or(0, |first| first.round);
+        check(first == 0, "round", first.into())
+    }
+
+    /// For its zones, on a drive of its size.
+    fn has_room(&self, member: &Member) -> bool {
+        let zones = self.zone_bytes.checked_mul(member.zones.into());
+        let end = zones.and_then(|zones| zones.checked_add(self.zones.offset));
+        end.is_some_and(|end| end <= end_area(member.size))
     }
 
     fn validate_scheme(&self) -> Result<(), FormatError> {
@@ -378,8 +425,16 @@ impl Superblock {
 
     /// Page-aligned, inside the drive and outside the label areas, no two overlapping.
     fn validate_extents(&self) -> Result<(), FormatError> {
+        // The pool's zones, of which this drive may have only the first.
+        let own = self.zone_bytes * u64::from(self.zones_of(self.index.into()));
+        let zones = match self.features.incompat & INCOMPAT_LISTS {
+            0 => self.zones,
+            _ => Extent { len: own, ..self.zones },
+        };
+        let aligned = (self.zones.offset | self.zones.len).is_multiple_of(PAGE as u64);
+        check(aligned && self.zones.end().is_some(), "zone extent", self.zones.len)?;
         let mut extents =
-            [(self.journal, "journal"), (self.meta, "metadata"), (self.zones, "zone extent")];
+            [(self.journal, "journal"), (self.meta, "metadata"), (zones, "zone extent")];
         extents.sort_by_key(|(extent, _)| extent.offset);
         let mut free = LABEL_AREA;
         for (extent, field) in extents {

@@ -4,7 +4,7 @@
 //! chunk   3264 entries of 5 bytes (a full part); then, if any block is patched:
 //!         count 4, count times (entry in chunk 2, base entry 5, patches 2, patches of 10)
 //!         an entry with P holds the place of its block in that list
-//! zone    (0 1 | 1 1, class 1), tuples 4, each:
+//! zone    whose it is, as in the Zone record; tuples 4, each:
 //!         n 1, n times stripe 8, slots 2, slots times (1, 1), slots times pages written 2
 //! config  next volume 4,
 //!         classes 2, each: id 1, parity 1, width 2, layout kind 1, layout digest 4
@@ -21,7 +21,7 @@ use crate::entry::{BmtEntry, ENTRY_LEN, PATCH_LEN, Patch};
 use crate::error::{FormatError, check};
 use crate::ids::{ClassId, MAX_BLOCK_SECTORS, StripeId, VolumeId, valid_name};
 use crate::record::{
-    read_class, read_name, read_tuple, validate_class, validate_tuple, write_class, write_name,
+    read_name, read_owner, read_tuple, validate_class, validate_tuple, write_name, write_owner,
     write_tuple,
 };
 
@@ -163,6 +163,8 @@ impl TupleImage {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ZoneObject {
     pub class: Option<ClassId>,
+    /// It lies on drives of the rounds up to this one.
+    pub round: u16,
     pub tuples: Vec<TupleImage>,
 }
 
@@ -171,7 +173,7 @@ impl ZoneObject {
     pub fn encode(&self) -> Vec<Vec<u8>> {
         let mut bytes = Vec::new();
         let mut w = Writer(&mut bytes);
-        write_class(&mut w, self.class);
+        write_owner(&mut w, self.class, self.round);
         w.u32(u32::try_from(self.tuples.len()).expect("tuples of a zone"));
         for tuple in &self.tuples {
             if let Err(error) = tuple.validate() {
@@ -187,7 +189,7 @@ impl ZoneObject {
     pub fn decode<P: AsRef<[u8]>>(parts: &[P]) -> Result<ZoneObject, FormatError> {
         let bytes = join(parts);
         let mut r = Reader::new(&bytes);
-        let class = read_class(&mut r)?;
+        let (class, round) = read_owner(&mut r)?;
         let count = r.u32()? as usize;
         // The smallest tuple: two stripes, one slot.
         let mut tuples = Vec::with_capacity(r.count(count, 1 + 16 + 2 + 2 + 2)?);
@@ -199,7 +201,7 @@ impl ZoneObject {
             tuples.push(tuple);
         }
         r.end()?;
-        Ok(ZoneObject { class, tuples })
+        Ok(ZoneObject { class, round, tuples })
     }
 }
 

@@ -11,7 +11,7 @@
 //!  5   Relocate       volume 4, block 8, range 4, from 8, to 8
 //!  6   Unmap          volume 4, block 8, range 4
 //!  7   UnmapBlocks    volume 4, first 8, count 8
-//!  8   Zone           zone 4, (0 1 | 1 1, class 1)
+//!  8   Zone           zone 4, (0 1 | 1 1, class 1 | 2 1, class 1, round 2 (feature LISTS))
 //!  9   Class          id 1, parity 1, width 2, layout kind 1, layout digest 4
 //! 10   VolumeCreate   id 4, size 8, class 1, name length 1, name
 //! 11   VolumeResize   id 4, size 8
@@ -90,10 +90,11 @@ pub enum Record {
         first: u64,
         count: u64,
     },
-    /// A zone was given to a class, or returned.
+    /// A zone was given to a class, on the drives of the rounds up to one, or returned (round 0).
     Zone {
         zone: u32,
         class: Option<ClassId>,
+        round: u16,
     },
     /// A class came to be.
     Class {
@@ -243,9 +244,9 @@ impl Record {
                 w.u64(*first);
                 w.u64(*count);
             }
-            Record::Zone { zone, class } => {
+            Record::Zone { zone, class, round } => {
                 w.u32(*zone);
-                write_class(w, *class);
+                write_owner(w, *class, *round);
             }
             Record::Class { id, width, parity, layout_kind, layout_digest } => {
                 w.bytes(&[id.0, *parity]);
@@ -319,7 +320,11 @@ impl Record {
                 let volume = VolumeId(r.u32()?);
                 Record::UnmapBlocks { volume, first: r.u64()?, count: r.u64()? }
             }
-            8 => Record::Zone { zone: r.u32()?, class: read_class(r)? },
+            8 => {
+                let zone = r.u32()?;
+                let (class, round) = read_owner(r)?;
+                Record::Zone { zone, class, round }
+            }
             9 => {
                 let (id, parity, width) = (ClassId(r.u8()?), r.u8()?, r.u16()?);
                 let (layout_kind, layout_digest) = (r.u8()?, r.u32()?);
@@ -427,15 +432,25 @@ pub(crate) fn read_tuple(r: &mut Reader<'_>) -> Result<TupleParts, FormatError> 
     Ok((stripes, slots))
 }
 
-pub(crate) fn write_class(w: &mut Writer<'_>, class: Option<ClassId>) {
-    w.flag(class.is_some());
-    if let Some(class) = class {
-        w.u8(class.0);
+/// Whose a zone is, and on the drives of which rounds. The first round goes without saying.
+pub(crate) fn write_owner(w: &mut Writer<'_>, class: Option<ClassId>, round: u16) {
+    let Some(class) = class else { return w.u8(0) };
+    w.bytes(&[1 + u8::from(round > 0), class.0]);
+    if round > 0 {
+        w.u16(round);
     }
 }
 
-pub(crate) fn read_class(r: &mut Reader<'_>) -> Result<Option<ClassId>, FormatError> {
-    Ok(if r.flag("class given")? { Some(ClassId(r.u8()?)) } else { None })
+pub(crate) fn read_owner(r: &mut Reader<'_>) -> Result<(Option<ClassId>, u16), FormatError> {
+    let kind = r.u8()?;
+    check(kind <= 2, "class given", kind.into())?;
+    if kind == 0 {
+        return Ok((None, 0));
+    }
+    let class = ClassId(r.u8()?);
+    let round = if kind == 2 { r.u16()? } else { 0 };
+    check(kind == 1 || round > 0, "round", round.into())?;
+    Ok((Some(class), round))
 }
 
 pub(crate) fn write_name(w: &mut Writer<'_>, name: &str) {

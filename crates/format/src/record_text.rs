@@ -35,8 +35,13 @@ impl fmt::Display for Record {
             Record::UnmapBlocks { volume, first, count } => {
                 write!(f, "unmap {volume} blocks {first}+{count}")
             }
-            Record::Zone { zone, class: Some(class) } => write!(f, "zone {zone} to {class}"),
-            Record::Zone { zone, class: None } => write!(f, "zone {zone} returned"),
+            Record::Zone { zone, class: Some(class), round: 0 } => {
+                write!(f, "zone {zone} to {class}")
+            }
+            Record::Zone { zone, class: Some(class), round } => {
+                write!(f, "zone {zone} to {class} on drives of rounds up to {round}")
+            }
+            Record::Zone { zone, class: None, .. } => write!(f, "zone {zone} returned"),
             Record::Class { id, width, parity, layout_kind, layout_digest } => {
                 let data = width.saturating_sub(u16::from(*parity));
                 write!(f, "class {id} {data}+{parity} layout {layout_kind} {layout_digest:08x}")

@@ -65,6 +65,8 @@ impl<D: Drive> Set<D> {
             drive: Uuid::from_random(env.unique_id()),
             state: MemberState::Active,
             size,
+            round: 0,
+            zones: 0,
         });
         let members: Vec<Listed> = listed.collect();
         let first = members.first().ok_or(StoreError::NoLabel)?.drive;
@@ -163,7 +165,8 @@ impl<D: Drive> Set<D> {
         }
         label.generation += 1;
         let state = MemberState::Restoring;
-        label.members[place] = Listed { drive: Uuid::from_random(env.unique_id()), state, size };
+        let drive = Uuid::from_random(env.unique_id());
+        label.members[place] = Listed { drive, state, size, round: 0, zones: 0 };
         note_restoring(&mut label);
         drives[place] = Some(drive);
         Ok(Set { label, drives })

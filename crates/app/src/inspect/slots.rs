@@ -94,6 +94,9 @@ fn chunk_line(chunk: &ChunkObject) -> String {
 
 fn zone_line(zone: &ZoneObject) -> String {
     match zone.class {
+        Some(class) if zone.round > 0 => {
+            format!("class {class}, round {}, {} tuples", zone.round, zone.tuples.len())
+        }
         Some(class) => format!("class {class}, {} tuples", zone.tuples.len()),
         None => "free".to_owned(),
     }

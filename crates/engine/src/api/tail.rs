@@ -3,7 +3,10 @@
 
 use std::fmt;
 
-use io::Nanos;
+use format::FormatError;
+use io::{DriveError, Nanos};
+
+use super::OpenError;
 
 /// The straggler threshold t of FusionRAID §4.3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -260,6 +263,8 @@ pub enum EventKind {
     DriveOverride,
     /// Need for space rose past, or fell below, a mark.
     SpacePressure,
+    /// All zones lie on all drives that have them.
+    Rebalanced,
     PoolFailed,
 }
 
@@ -283,6 +288,7 @@ impl EventKind {
             EventKind::DriveGood => "drive-good",
             EventKind::DriveOverride => "drive-override",
             EventKind::SpacePressure => "space-pressure",
+            EventKind::Rebalanced => "rebalanced",
             EventKind::PoolFailed => "pool-failed",
         }
     }
@@ -301,4 +307,58 @@ pub struct PoolEvent {
     pub drive: Option<u16>,
     /// One sentence with the reason.
     pub text: String,
+}
+
+/// What a pool becomes with further drives. Sizes in bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AddPlan {
+    pub drives: usize,
+    pub zones: u32,
+    /// Sum of the drives' sizes.
+    pub raw_bytes: u64,
+    /// What volumes of the pool's own shape can hold once it is rebalanced.
+    pub usable_bytes: u64,
+    /// Capacity of larger drives that the pool can't use.
+    pub unused_bytes: u64,
+}
+
+/// Why drives were not added.
+#[derive(Debug, thiserror::Error)]
+pub enum AddError {
+    #[error("{0}")]
+    Open(#[from] OpenError),
+    #[error("{0}")]
+    Format(#[from] FormatError),
+    #[error("pool {pool} was not closed in order: open it once, and close it")]
+    NotClean { pool: String },
+    #[error("pool {pool}: drive {index} is lost or not restored yet: replace it first")]
+    Missing { pool: String, index: usize },
+    #[error("{added} drives to add, {drives} then: add at least one, up to {most} together")]
+    Count { added: usize, drives: usize, most: usize },
+    #[error("drive {name}: {size} bytes is too small; this pool needs at least {least} bytes")]
+    TooSmall { name: String, size: u64, least: u64 },
+    #[error("drive {name} is not empty: {what}; wipe it if nobody needs that")]
+    NotEmpty { name: String, what: String },
+    #[error("drive {name}: {error}")]
+    Drive { name: String, error: DriveError },
+    #[error("the pool can't be read: {0}")]
+    Damaged(String),
+}
+
+/// How far rebalancing is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RebalanceState {
+    /// Nobody asked for it, or it is done.
+    Idle,
+    Running,
+    /// There is no room to empty a zone: it is tried again every few seconds.
+    Waiting,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RebalanceStatus {
+    /// Zones that could lie on more drives than they do.
+    pub zones_left: u32,
+    pub zones_total: u32,
+    pub state: RebalanceState,
 }

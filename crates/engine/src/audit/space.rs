@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use format::StripeId;
+use format::{Member, StripeId};
+use layout::{DRIVES_MIN, DriveIndex};
 
 use super::map::Uses;
 use super::report::{Findings, Rule};
@@ -65,10 +66,27 @@ fn check_assignment(tables: &Tables, findings: &mut Findings) {
             findings.add(Rule::Space, || format!("zone {number}: {} does not exist", zone.class));
             continue;
         };
+        let list = tables.geometry.lists.of(number as u32);
+        let (kept, counted) = (tables.geometry.lists.drives(list), drives_of(tables, number));
+        findings.check(kept == counted, Rule::Space, || {
+            format!("zone {number}: it lies on drives {kept:?}, and should on {counted:?}")
+        });
         let what = format!("stripes of zone {number}");
-        let (kept, counted) = (zone.kinds.len() as u64, u64::from(class.stripes_per_zone));
+        let (kept, counted) = (zone.kinds.len() as u64, u64::from(class.stripes_in(number as u32)));
         findings.same(Rule::Space, &what, kept, counted);
     }
+}
+
+/// Drives that a zone lies on, by the labels: those of the rounds up to its own, or up to the
+/// newest if it is nobody's, as far as they have it.
+fn drives_of(tables: &Tables, number: usize) -> Vec<DriveIndex> {
+    let newest = tables.label.members.iter().map(|member| member.round).max().unwrap_or(0);
+    let round = tables.space.zones[number].as_ref().map_or(newest, |zone| zone.round);
+    let here = |&(at, member): &(usize, &Member)| {
+        member.round <= round && tables.label.zones_of(at) as usize > number
+    };
+    let members = tables.label.members.iter().enumerate().filter(here);
+    members.map(|(at, _)| DriveIndex(at as u16)).collect()
 }
 
 fn check_free_list(tables: &Tables, number: u32, zone: &ZoneImage, findings: &mut Findings) {
@@ -133,8 +151,10 @@ fn check_classes(tables: &Tables, findings: &mut Findings) {
 /// Blocks on the drives by what they are used for, and what `status` makes of them.
 fn check_sums(tables: &Tables, live: &Live, findings: &mut Findings) {
     let geometry = &tables.geometry;
-    let zone_blocks = u64::from(geometry.zone_blocks) * geometry.drives as u64;
-    let all = zone_blocks * tables.space.zones.len() as u64;
+    let narrowest = tables.classes.values().map(|class| class.width()).min().unwrap_or(0);
+    let lengths = (0..tables.space.zones.len()).map(|zone| drives_of(tables, zone).len());
+    let drives: usize = lengths.filter(|&drives| drives >= narrowest.max(DRIVES_MIN)).sum();
+    let all = u64::from(geometry.zone_blocks) * drives as u64;
     let (mut replicated, mut raid, mut limbo) = (0, 0, 0);
     let mut free = all;
     for (stripe, zone) in tables.stripes() {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use format::{ClassId, Flbn, ObjectKey, StripeId, VolumeId};
+use format::{ClassId, Flbn, ObjectKey, StripeId, Superblock, VolumeId};
 use io::Env;
 
 use crate::api::{MemoryStatus, SpaceStatus};
@@ -26,6 +26,7 @@ pub struct OpenImage {
 
 pub struct Tables {
     pub geometry: PoolGeometry,
+    pub label: Superblock,
     pub classes: BTreeMap<ClassId, Rc<Class>>,
     pub volumes: BTreeMap<VolumeId, VolumeRecord>,
     pub map: MapImage,
@@ -60,6 +61,7 @@ impl Tables {
         });
         Tables {
             geometry: shard.geometry.clone(),
+            label: shard.labels.get(),
             classes: state.space.classes().map(|class| (class.id, class.clone())).collect(),
             volumes: state.volumes.clone(),
             map,

@@ -1,13 +1,15 @@
 //! Making a pool: deciding sizes, writing the first labels.
 
+use std::rc::Rc;
+
 use format::{
-    CheckpointRoot, ClassId, Extent, Features, INCOMPAT_SUMS, JOURNAL_ALIGN, Member, MemberState,
-    SCHEME_FUSION, SCHEME_FUSION_ND, SLOT_LEN, SUMS_ENTRIES, Superblock, Uuid, end_area,
-    label_offsets, valid_name,
+    CheckpointRoot, ClassId, Extent, Features, INCOMPAT_LISTS, INCOMPAT_SUMS, JOURNAL_ALIGN,
+    Member, MemberState, SCHEME_FUSION, SCHEME_FUSION_ND, SLOT_LEN, SUMS_ENTRIES, Superblock, Uuid,
+    end_area, label_offsets, valid_name,
 };
 use futures_util::future::join_all;
 use io::{Buf, Drive, Durability, Env, Geometry};
-use layout::{LayoutError, StripeShape};
+use layout::{DRIVES_MIN, LayoutError, StripeShape};
 
 use crate::api::{CreateError, CreatePlan, CreateSpec, OpenOptions};
 use crate::geometry::{Class, PoolGeometry};
@@ -16,6 +18,7 @@ use crate::limits::{
     JOURNAL_DRIVE_FRACTION, JOURNAL_DRIVE_MAX, JOURNAL_DRIVE_MIN, JOURNAL_TOTAL_BYTES,
     METADATA_COPIES, PATCH_BUDGET_BYTES, ZONE_BYTES_MIN, ZONES_AIM, ZONES_MIN,
 };
+use crate::lists::{DriveLists, Reach};
 use crate::pool::{Pool, usable_bytes, usable_stripes};
 
 const MIB: u64 = 1 << 20;
@@ -26,11 +29,12 @@ const DATA_DEFAULT: usize = 6;
 struct Decision {
     plan: CreatePlan,
     geometry: PoolGeometry,
+    members: Vec<Reach>,
     journal: Extent,
     meta: Extent,
 }
 
-/// How the smallest drive, and with it every drive, is divided.
+/// How the smallest drive, and with it every drive, is divided; larger ones have more zones.
 struct Areas {
     journal: Extent,
     meta: Extent,
@@ -41,15 +45,41 @@ struct Areas {
 
 impl Areas {
     fn of(drives: usize, size: u64, spec: &CreateSpec) -> Areas {
+        Areas::for_map_of(drives, size, size, spec)
+    }
+
+    /// With room for the map of what drives have of which each uses `mean` bytes.
+    fn for_map_of(drives: usize, size: u64, mean: u64, spec: &CreateSpec) -> Areas {
         let block_size = spec.block_size;
         let journal = Extent { offset: MIB, len: journal_bytes(drives, size) };
         let zone_bytes = zone_bytes(drives, block_size, size);
-        let sums = if spec.checksums { sum_slots(drives, size, zone_bytes) } else { 0 };
-        let meta_len = meta_bytes(drives, size, block_size, zone_bytes, sums);
+        let sums = if spec.checksums { sum_slots(drives, mean, zone_bytes) } else { 0 };
+        let meta_len = meta_bytes(drives, mean, block_size, zone_bytes, sums);
         let meta = Extent { offset: journal.offset + journal.len, len: meta_len };
         let zones_at = (meta.offset + meta.len).next_multiple_of(MIB);
-        let room = end_area(size).saturating_sub(zones_at);
-        Areas { journal, meta, zones_at, zone_bytes, zone_count: (room / zone_bytes) as u32 }
+        let areas = Areas { journal, meta, zones_at, zone_bytes, zone_count: 0 };
+        Areas { zone_count: areas.zones_of(size), ..areas }
+    }
+
+    /// Zones that a drive of this size has room for.
+    fn zones_of(&self, size: u64) -> u32 {
+        zones_in(size, self.zones_at, self.zone_bytes)
+    }
+
+    /// The same with the zones that only larger drives have, as far as `wide` of them have these:
+    /// how many zones there are then.
+    fn extended(self, sizes: &[u64], wide: usize, spec: &CreateSpec) -> (Areas, u32) {
+        let useful = nth_largest(sizes, wide);
+        let smallest = *sizes.iter().min().expect("there are drives");
+        if self.zones_of(useful) == self.zone_count {
+            let zones = self.zone_count;
+            return (self, zones);
+        }
+        let used: u64 = sizes.iter().map(|&size| size.min(useful)).sum();
+        let mean = used / sizes.len() as u64;
+        let areas = Areas::for_map_of(sizes.len(), smallest, mean, spec);
+        let zones = areas.zones_of(useful);
+        (areas, zones)
     }
 
     /// There is room for data beside the replicated area.
@@ -83,7 +113,22 @@ fn decide(drives: &[(String, Geometry)], spec: &CreateSpec) -> Result<Decision, 
         let least = least.expect("some size is enough");
         return Err(CreateError::DriveTooSmall { name: name.clone(), size, least });
     }
-    let Areas { journal, meta, zones_at, zone_bytes, zone_count } = areas(size);
+    let sizes: Vec<u64> = drives.iter().map(|(_, geometry)| geometry.size).collect();
+    let wide = shape.width().max(DRIVES_MIN);
+    let plain = areas(size).zone_count;
+    let (extended, zone_count) = match areas(size).extended(&sizes, wide, spec) {
+        (extended, zones) if suffice(&extended) && zones > plain => (extended, zones),
+        // There is nothing to gain, or the map of that takes too much of the smallest drive.
+        _ => (areas(size), plain),
+    };
+    let reach = |&size: &u64| Reach { round: 0, zones: extended.zones_of(size).min(zone_count) };
+    let members: Vec<Reach> = sizes.iter().map(reach).collect();
+    let used = match zone_count == extended.zone_count {
+        true => size,
+        false => nth_largest(&sizes, wide),
+    };
+    let unused = sizes.iter().map(|&size| size.saturating_sub(used)).sum();
+    let Areas { journal, meta, zones_at, zone_bytes, .. } = extended;
     let geometry = PoolGeometry {
         drives: drives.len(),
         block_size: spec.block_size,
@@ -91,13 +136,12 @@ fn decide(drives: &[(String, Geometry)], spec: &CreateSpec) -> Result<Decision, 
         zone_count,
         zone_blocks: (zone_bytes / u64::from(spec.block_size)) as u32,
         zones: Extent { offset: zones_at, len: zone_bytes * u64::from(zone_count) },
+        lists: Rc::new(DriveLists::new(members.clone(), zone_count)),
     };
     if !geometry.fits() {
         return Err(CreateError::TooLarge);
     }
     let class = Class::new(ClassId(0), shape, &geometry)?;
-    let raw = drives.iter().map(|(_, geometry)| geometry.size).sum();
-    let used_each = size;
     let plan = CreatePlan {
         width: shape.width,
         parity: shape.parity,
@@ -105,15 +149,15 @@ fn decide(drives: &[(String, Geometry)], spec: &CreateSpec) -> Result<Decision, 
         drives: drives.len(),
         zone_bytes,
         zones: zone_count,
-        raw_bytes: raw,
+        raw_bytes: sizes.iter().sum(),
         usable_bytes: usable_bytes(&geometry, &class, spec.replicated_percent),
-        unused_bytes: raw - used_each * drives.len() as u64,
+        unused_bytes: unused,
         journal_bytes: journal.len,
         metadata_bytes: meta.len,
         checksum_bytes: if spec.checksums { sum_bytes(&geometry, &class) } else { 0 },
-        layout: class.layout.balance().to_string(),
+        layout: class.newest_layout().balance().to_string(),
     };
-    Ok(Decision { plan, geometry, journal, meta })
+    Ok(Decision { plan, geometry, members, journal, meta })
 }
 
 fn check_spec(drives: usize, spec: &CreateSpec) -> Result<StripeShape, CreateError> {
@@ -147,6 +191,19 @@ pub fn default_width(drives: usize, parity: u8) -> u16 {
     (DATA_DEFAULT + usize::from(parity)).min(drives) as u16
 }
 
+/// The smallest of the `count` largest.
+pub(super) fn nth_largest(sizes: &[u64], count: usize) -> u64 {
+    let mut sizes = sizes.to_vec();
+    sizes.sort_unstable_by(|a, b| b.cmp(a));
+    sizes[count.min(sizes.len()) - 1]
+}
+
+/// Zones that a drive of `size` bytes has room for.
+pub(super) fn zones_in(size: u64, zones_at: u64, zone_bytes: u64) -> u32 {
+    let zones = end_area(size).saturating_sub(zones_at) / zone_bytes;
+    zones.try_into().unwrap_or(u32::MAX)
+}
+
 /// Ring of one drive: an equal share of the pool's journal, within bounds.
 fn journal_bytes(drives: usize, size: u64) -> u64 {
     let share = JOURNAL_TOTAL_BYTES * METADATA_COPIES as u64 / drives as u64;
@@ -164,7 +221,7 @@ fn zone_bytes(drives: usize, block_size: u32, size: u64) -> u64 {
 
 /// Four bytes for each page of data that fits.
 fn sum_bytes(geometry: &PoolGeometry, class: &Class) -> u64 {
-    let stripes = u64::from(class.stripes_per_zone) * u64::from(geometry.zone_count);
+    let stripes = class.stripes();
     stripes * class.data() as u64 * u64::from(geometry.block_pages()) * 4
 }
 
@@ -201,14 +258,21 @@ pub async fn create<E: Env>(
         drives.iter().map(|drive| (drive.name(), drive.geometry())).collect();
     let decision = decide(&named, spec)?;
     let id = |env: &E| Uuid::from_random(env.unique_id());
+    let zone_count = decision.geometry.zone_count;
+    let listed = decision.members.iter().any(|reach| reach.zones < zone_count);
     let members: Vec<Member> = drives
         .iter()
-        .map(|drive| Member {
+        .zip(&decision.members)
+        .map(|(drive, reach)| Member {
             drive: id(env),
             state: MemberState::Active,
             size: drive.geometry().size,
+            round: 0,
+            zones: if listed { reach.zones } else { 0 },
         })
         .collect();
+    let sums = if spec.checksums { INCOMPAT_SUMS } else { 0 };
+    let lists = if listed { INCOMPAT_LISTS } else { 0 };
     let label = Superblock {
         pool: id(env),
         drive: members[0].drive,
@@ -217,14 +281,14 @@ pub async fn create<E: Env>(
         generation: 1,
         epoch: 1,
         created_secs: spec.created_secs,
-        features: Features { compat: 0, incompat: if spec.checksums { INCOMPAT_SUMS } else { 0 } },
+        features: Features { compat: 0, incompat: sums | lists },
         clean: true,
         scheme: if spec.detection { SCHEME_FUSION } else { SCHEME_FUSION_ND },
         group: 0,
         shards: 1,
         block_size: spec.block_size,
         zone_bytes: decision.geometry.zone_bytes,
-        zone_count: decision.geometry.zone_count,
+        zone_count,
         drive_size: members[0].size,
         journal: decision.journal,
         meta: decision.meta,
@@ -244,7 +308,7 @@ pub async fn create<E: Env>(
 }
 
 /// Erases what others left at both ends, then writes all label copies.
-async fn format_drive<D: Drive>(
+pub(super) async fn format_drive<D: Drive>(
     drive: &D,
     label: &Superblock,
     index: usize,

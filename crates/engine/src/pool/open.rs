@@ -21,6 +21,7 @@ use crate::discard::Discards;
 use crate::geometry::{Class, PoolGeometry};
 use crate::journal::{Journal, JournalIdentity};
 use crate::label::{Label, Labels, read_label};
+use crate::lists::{DriveLists, Reach};
 use crate::locks::RangeLocks;
 use crate::monitor::Clock;
 use crate::pool::{Inner, Pool};
@@ -147,8 +148,8 @@ impl<E: Env> Pool<E> {
             id,
             width: shape.width,
             parity: shape.parity,
-            layout_kind: layout_kind(class.layout.kind()),
-            layout_digest: class.layout.digest(),
+            layout_kind: layout_kind(class.founding_layout().kind()),
+            layout_digest: class.founding_layout().digest(),
         });
         shard.journal.set_copies(class.copies());
         state.space.class_add(Rc::new(class));
@@ -158,8 +159,8 @@ impl<E: Env> Pool<E> {
 }
 
 pub(super) struct Labelled<D> {
-    drive: D,
-    label: Superblock,
+    pub(super) drive: D,
+    pub(super) label: Superblock,
 }
 
 pub(super) async fn read_labels<D: Drive>(drives: Vec<D>) -> Result<Vec<Labelled<D>>, OpenError> {
@@ -299,7 +300,17 @@ pub fn geometry_of(label: &Superblock) -> PoolGeometry {
         zone_count: label.zone_count,
         zone_blocks: (label.zone_bytes / u64::from(label.block_size)) as u32,
         zones: label.zones,
+        lists: Rc::new(lists_of(label)),
     }
+}
+
+fn lists_of(label: &Superblock) -> DriveLists {
+    let reach = |(index, member): (usize, &Member)| Reach {
+        round: member.round,
+        zones: label.zones_of(index),
+    };
+    let members = label.members.iter().enumerate().map(reach).collect();
+    DriveLists::new(members, label.zone_count)
 }
 
 /// Counts what is live and decides what every stripe is.
@@ -337,6 +348,7 @@ fn build_shard<E: Env>(
         config_dirty: true,
         merge_hand: 0,
     };
+    state.space.prefer_newest = state.settings.rebalance;
     for index in array.indexes() {
         state.space.set_avoided(index, !array.is_active(index));
     }
@@ -368,6 +380,7 @@ fn build_shard<E: Env>(
         pacer: Default::default(),
         mending: Default::default(),
         scrub: Default::default(),
+        rebalance_after: Cell::new(io::Nanos::ZERO),
         discards: Discards::new(options.discard && !options.read_only),
     })
 }

@@ -25,7 +25,7 @@ impl<E: Env> Pool<E> {
             block_size: label.block_size,
             parity: class.shape.parity,
             width: class.shape.width,
-            layout: class.layout.balance().to_string(),
+            layout: class.newest_layout().balance().to_string(),
             read_only: shard.read_only,
             failed: shard.failure.borrow().clone(),
             drives,

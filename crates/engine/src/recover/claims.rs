@@ -59,7 +59,7 @@ impl<D: Drive> Recovery<'_, D> {
                     }
                 }
             }
-            Record::Zone { zone, class: None } => out.sums.forget_zone(*zone),
+            Record::Zone { zone, class: None, .. } => out.sums.forget_zone(*zone),
             _ => {}
         }
     }

@@ -7,6 +7,7 @@ use crate::tuple::TupleKey;
 
 pub struct ZoneImage {
     pub class: ClassId,
+    pub round: u16,
     pub kinds: Vec<Kind>,
     pub live: Vec<u32>,
     pub free: Vec<u32>,
@@ -61,6 +62,7 @@ impl Space {
             let stripes = 0..zone.kinds.len() as u32;
             Some(ZoneImage {
                 class: zone.class.id,
+                round: zone.round,
                 kinds: zone.kinds.to_vec(),
                 live: stripes.map(|index| zone.live.get(index)).collect(),
                 free: zone.free.clone(),

@@ -12,9 +12,9 @@ use crate::tuple::{Tuple, TupleKey};
 impl Space {
     /// (replicated, raid, limbo, all) blocks on drives.
     pub fn blocks(&self) -> (u64, u64, u64, u64) {
-        let total = u64::from(self.geometry.zone_blocks)
-            * self.geometry.drives as u64
-            * u64::from(self.geometry.zone_count);
+        // Zones that are too narrow for every class are nobody's.
+        let narrowest = self.classes().map(|class| class.width()).min().unwrap_or(0);
+        let total = self.geometry.blocks(narrowest);
         (self.replicated_blocks, self.raid_blocks, self.limbo_blocks, total)
     }
 
@@ -113,6 +113,7 @@ impl Space {
             slots: tuple.slots.to_vec(),
             filled: tuple.filled.to_vec(),
         };
-        format::ZoneObject { class, tuples: tuples.into_iter().map(image).collect() }
+        let round = self.round_of_zone(zone);
+        format::ZoneObject { class, round, tuples: tuples.into_iter().map(image).collect() }
     }
 }

@@ -9,6 +9,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::limits::TUPLE_CANDIDATES;
+use crate::lists::DriveLists;
 
 const ID: ClassId = ClassId(0);
 const BLOCK_SECTORS: u32 = 16;
@@ -23,6 +24,7 @@ fn geometry(drives: usize, zone_count: u32) -> PoolGeometry {
         zone_count,
         zone_blocks,
         zones: Extent { offset: 0, len: zone_bytes * u64::from(zone_count) },
+        lists: Rc::new(DriveLists::uniform(drives, zone_count)),
     }
 }
 
@@ -66,7 +68,7 @@ fn slots_lie_on_different_drives_in_every_layout() {
             for width in usize::from(parity) + 1..=drives {
                 let shape = shape(width - usize::from(parity), parity);
                 let mut space = space(drives, shape, 4);
-                (0..4).for_each(|zone| space.zone_assign(zone, ID));
+                (0..4).for_each(|zone| space.zone_assign(zone, ID, 0));
                 let mut rng = Rng::new((drives * 100 + width) as u64);
                 let stripes = space.has_free_in_zones(ID);
                 let wanted = TUPLE_CANDIDATES[usize::from(parity) - 1] as u64;
@@ -87,7 +89,7 @@ fn slots_lie_on_different_drives_in_every_layout() {
 fn chosen_stripes_share_fewer_drives_than_random_ones() {
     for (drives, data, parity, gain_percent) in [(16, 6, 1, 25), (31, 6, 1, 50), (13, 4, 2, 10)] {
         let mut space = space(drives, shape(data, parity), 40);
-        (0..40).for_each(|zone| space.zone_assign(zone, ID));
+        (0..40).for_each(|zone| space.zone_assign(zone, ID, 0));
         let mut rng = Rng::new(42);
         let class = space.class(ID).clone();
         let shared = |stripes: &[StripeId]| -> usize {
@@ -103,7 +105,7 @@ fn chosen_stripes_share_fewer_drives_than_random_ones() {
             chosen += shared(&space.tuple(key).expect("built").stripes.clone());
             let any = |rng: &mut Rng| StripeId {
                 zone: rng.below(40) as u32,
-                index: rng.below(class.stripes_per_zone.into()) as u32,
+                index: rng.below(class.stripes_in(0).into()) as u32,
             };
             let stripes: Vec<StripeId> = (0..class.copies()).map(|_| any(&mut rng)).collect();
             random += shared(&stripes);
@@ -127,12 +129,12 @@ fn replay_forgets_the_tuples_of_a_zone_that_changes_hands() {
         let mut space = space(5, shape(4, 1), 4);
         let class = Class::new(narrow, shape(1, 1), &space.geometry).expect("a shape");
         space.class_add(Rc::new(class));
-        space.zone_assign(2, narrow);
+        space.zone_assign(2, narrow, 0);
         let stripe = |index| StripeId { zone: 2, index };
         space.replay_tuple(&[stripe(first), stripe(first + 1)], &[[0, 0]], &[2]);
         space.zone_release(2);
-        space.zone_assign(2, wide);
-        let stripes = space.class(wide).stripes_per_zone;
+        space.zone_assign(2, wide, 0);
+        let stripes = space.class(wide).stripes_in(0);
         let flbn = |index| space.geometry.flbn(space.class(wide), stripe(index), 0);
         let live: Vec<_> = (0..stripes).map(|index| (flbn(index), 16)).collect();
         space.rebuild(live.into_iter());
@@ -145,8 +147,8 @@ fn replay_forgets_the_tuples_of_a_zone_that_changes_hands() {
 #[test]
 fn a_zone_that_is_kept_gives_its_free_stripes_again() {
     let mut space = space(5, shape(4, 1), 2);
-    space.zone_assign(0, ID);
-    space.zone_assign(1, ID);
+    space.zone_assign(0, ID, 0);
+    space.zone_assign(1, ID, 0);
     let take = |space: &mut Space| {
         space.take_stripe(ID, &mut |_| 0, &|_| false, 0).map(|(stripe, _)| stripe)
     };
@@ -163,7 +165,7 @@ fn a_zone_that_is_kept_gives_its_free_stripes_again() {
     while let Some(stripe) = take(&mut space) {
         found += usize::from(stripe.zone == kept);
     }
-    assert_eq!(found, space.class(ID).stripes_per_zone as usize - 1);
+    assert_eq!(found, space.class(ID).stripes_in(0) as usize - 1);
 }
 
 // ---- the model
@@ -207,9 +209,9 @@ impl Model {
     }
 
     fn add_zone(&mut self) {
-        let Some(zone) = self.space.zone_next() else { return };
-        self.space.zone_assign(zone, ID);
-        let stripes = self.space.class(ID).stripes_per_zone;
+        let Some(zone) = self.space.zone_next(ID) else { return };
+        self.space.zone_assign(zone, ID, 0);
+        let stripes = self.space.class(ID).stripes_in(0);
         self.kinds.extend((0..stripes).map(|index| (StripeId { zone, index }, Kind::Free)));
     }
 
@@ -486,7 +488,7 @@ impl Model {
         for zone in 0..4 {
             let image = self.space.export_zone(zone);
             let Some(owner) = image.class else { continue };
-            rebuilt.zone_assign(zone, owner);
+            rebuilt.zone_assign(zone, owner, 0);
             for tuple in image.tuples {
                 rebuilt.replay_tuple(&tuple.stripes, &tuple.slots, &tuple.filled);
             }

@@ -1,12 +1,14 @@
 //! The table against a plain map of what was said last.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use format::{ClassId, Extent, SUMS_ENTRIES, StripeId};
 use layout::StripeShape;
 use proptest::prelude::*;
 
 use super::*;
+use crate::lists::DriveLists;
 
 fn geometry() -> PoolGeometry {
     let zone_bytes = 8 << 20;
@@ -17,6 +19,7 @@ fn geometry() -> PoolGeometry {
         zone_count: 3,
         zone_blocks: (zone_bytes >> 16) as u32,
         zones: Extent { offset: 1 << 20, len: 3 * zone_bytes },
+        lists: Rc::new(DriveLists::uniform(6, 3)),
     }
 }
 
@@ -125,8 +128,8 @@ proptest! {
 fn no_class_needs_more_objects_than_there_is_room_for() {
     for (width, parity) in [(3, 1), (5, 1), (6, 1), (6, 2), (4, 2)] {
         let class = class(0, width, parity);
-        let pages = class.stripes_per_zone as usize * class.data() * 16;
-        assert!(pages.div_ceil(SUMS_ENTRIES) as u64 <= zone_parts_max(&geometry()));
+        let pages = class.stripes_in(0) as usize * class.data() * 16;
+        assert!(pages.div_ceil(SUMS_ENTRIES) as u64 <= parts_on(&geometry(), geometry().drives));
     }
 }
 

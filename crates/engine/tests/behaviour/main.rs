@@ -11,6 +11,7 @@ mod discards;
 mod exchange;
 mod failures;
 mod figures;
+mod grow;
 mod latencies;
 mod limits;
 mod memory;

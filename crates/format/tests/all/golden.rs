@@ -24,6 +24,8 @@ fn check(expected: &str, name: &str, actual: &str) {
 #[test]
 fn label() {
     check(include_str!("golden/label.txt"), "label.txt", &dump(&samples::label().encode(2)));
+    let listed = dump(&samples::listed_label().encode(2));
+    check(include_str!("golden/label-lists.txt"), "label-lists.txt", &listed);
 }
 
 #[test]
@@ -65,6 +67,7 @@ fn objects() {
     for (name, payload) in [
         ("chunk, second part", &chunk[1]),
         ("zone", &samples::zone().encode()[0]),
+        ("grown zone", &samples::grown_zone().encode()[0]),
         ("config", &samples::config().encode()[0]),
         ("config with limits", &samples::limited_config().encode()[0]),
         ("sums", &samples::sums().encode()[0]),

@@ -165,6 +165,12 @@ fn huge_counts() {
     let mut zone = vec![0];
     zone.extend_from_slice(&u32::MAX.to_le_bytes());
     assert_eq!(ZoneObject::decode(&[&zone]), Err(FormatError::Truncated));
+    // A round that goes without saying is not said, and nobody's zone has none.
+    let said = [2, 1, 0, 0, 0, 0, 0, 0];
+    let refused = Err(FormatError::Invalid { field: "round", value: 0 });
+    assert_eq!(ZoneObject::decode(&[&said]), refused);
+    let unknown = Err(FormatError::Invalid { field: "class given", value: 3 });
+    assert_eq!(ZoneObject::decode(&[&[3; 8]]), unknown);
 
     let mut config = vec![0; 6];
     config.extend_from_slice(&u32::MAX.to_le_bytes());

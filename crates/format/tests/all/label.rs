@@ -29,7 +29,11 @@ fn the_largest_label_fits() {
     label.shards = 16;
     label.checkpoint = vec![CheckpointRoot::default(); 16];
     label.pool_name = "n".repeat(NAME_MAX);
-    label.members = vec![Member { drive: DRIVES[1], state: MemberState::Active, size: 1 }; 256];
+    label.members =
+        vec![
+            Member { drive: DRIVES[1], state: MemberState::Active, size: 1, round: 0, zones: 0 };
+            256
+        ];
     label.index = 255;
     assert_eq!(Superblock::decode(&label.encode(0)), Ok((label, 0)));
 }
@@ -226,4 +230,46 @@ fn schemes_groups_and_features_must_fit() {
             matches!(found, Err(FormatError::Invalid { field: found, .. }) if found == field);
         assert!(is_it, "{field}: {found:?}");
     }
+}
+
+#[test]
+fn drive_lists_are_read_back() {
+    let label = samples::listed_label();
+    assert_eq!(Superblock::decode(&label.encode(1)), Ok((label.clone(), 1)));
+    assert_eq!([0, 1, 2].map(|at| label.zones_of(at)), [6, 6, 10]);
+    let old = samples::label();
+    assert_eq!([0, 1, 2].map(|at| old.zones_of(at)), [old.zone_count; 3]);
+    // The drive's own zones have to fit, not those of larger ones.
+    let mut small = label.clone();
+    (small.index, small.drive) = (1, DRIVES[1]);
+    small.members[1].size = 56 << 20;
+    (small.drive_size, small.members[1].zones) = (56 << 20, 5);
+    assert_eq!(small.validate(), Ok(()));
+    small.members[1].zones = 6;
+    assert!(small.validate().is_err(), "a drive of 56 MiB has no room for six zones");
+}
+
+#[test]
+fn impossible_drive_lists_are_refused() {
+    type Edit = (&'static str, fn(&mut Superblock));
+    let edits: &[Edit] = &[
+        ("round", |l| l.members[0].round = 1),
+        ("round", |l| l.members[2].round = 2),
+        ("round", |l| l.members[1].round = u16::MAX),
+        ("zones of a drive", |l| l.members[1].zones = 0),
+        ("zones of a drive", |l| l.members[1].zones = 11),
+        ("zones of a drive", |l| l.members[2].size = 60 << 20),
+        ("zones of a drive", |l| l.features.incompat = 0),
+    ];
+    for (at, (expected, edit)) in edits.iter().enumerate() {
+        let mut label = samples::listed_label();
+        edit(&mut label);
+        match label.validate() {
+            Err(FormatError::Invalid { field, .. }) => assert_eq!(field, *expected, "edit {at}"),
+            other => panic!("edit {at} ({expected}): {other:?}"),
+        }
+    }
+    let mut label = samples::label();
+    label.members[1].zones = 1;
+    assert!(label.validate().is_err(), "without the feature all drives have all zones");
 }

@@ -10,7 +10,7 @@ const MIB: u64 = 1 << 20;
 pub fn label() -> Superblock {
     let size = 64 * MIB;
     let states = [MemberState::Active, MemberState::Missing, MemberState::Failed];
-    let member = |(drive, state)| Member { drive, state, size };
+    let member = |(drive, state)| Member { drive, state, size, round: 0, zones: 0 };
     Superblock {
         pool: POOL,
         drive: DRIVES[1],
@@ -37,6 +37,16 @@ pub fn label() -> Superblock {
             CheckpointRoot { seq: 12, journal_start: 13, objects: 14, fingerprint: 15 },
         ],
     }
+}
+
+/// A larger drive has joined, and has zones of its own.
+pub fn listed_label() -> Superblock {
+    let mut label = label();
+    label.features.incompat = INCOMPAT_LISTS;
+    (label.zone_count, label.zones.len) = (10, 80 * MIB);
+    label.members.iter_mut().for_each(|member| member.zones = 6);
+    label.members[2] = Member { size: 128 * MIB, round: 1, zones: 10, ..label.members[2] };
+    label
 }
 
 pub fn journal_header() -> JournalHeader {
@@ -85,8 +95,8 @@ pub fn records() -> Vec<Record> {
         Record::Relocate { volume, block: 5, range, from, to },
         Record::Unmap { volume, block: 5, range },
         Record::UnmapBlocks { volume, first: 5, count: 600 },
-        Record::Zone { zone: 3, class: Some(ClassId(2)) },
-        Record::Zone { zone: 3, class: None },
+        Record::Zone { zone: 3, class: Some(ClassId(2)), round: 0 },
+        Record::Zone { zone: 3, class: None, round: 0 },
         Record::Class {
             id: ClassId(2),
             width: 10,
@@ -100,6 +110,7 @@ pub fn records() -> Vec<Record> {
         Record::Setting { key: 4, value: 0x1_0000_0000 },
         Record::VolumeLimits { id: volume, iops: 500, bytes_per_sec: 64 * MIB },
         Record::Sums { flbn: Flbn(0x11_2233_4455), first: 2, sums: vec![0xdead_beef, 1] },
+        Record::Zone { zone: 4, class: Some(ClassId(2)), round: 258 },
     ]
 }
 
@@ -140,11 +151,17 @@ pub fn zone() -> ZoneObject {
     let stripes = |first| (first..first + 3).map(|index| StripeId { zone: 3, index }).collect();
     ZoneObject {
         class: Some(ClassId(2)),
+        round: 0,
         tuples: vec![
             TupleImage { stripes: stripes(0), slots: vec![[0, 1], [1, 0]], filled: vec![16, 3] },
             TupleImage { stripes: stripes(4), slots: vec![[2, 2]], filled: vec![0] },
         ],
     }
+}
+
+/// The same on the drives of later rounds as well.
+pub fn grown_zone() -> ZoneObject {
+    ZoneObject { round: 258, tuples: Vec::new(), ..zone() }
 }
 
 pub fn config() -> ConfigObject {
@@ -244,8 +261,10 @@ pub fn any_record() -> impl Strategy<Value = Record> {
         (any_volume(), any::<u32>(), any::<u32>()).prop_map(|(volume, first, count)| {
             Record::UnmapBlocks { volume, first: first.into(), count: count.into() }
         }),
-        (any::<u32>(), proptest::option::of(class()))
-            .prop_map(|(zone, class)| Record::Zone { zone, class }),
+        (any::<u32>(), proptest::option::of((class(), any::<u16>()))).prop_map(|(zone, owner)| {
+            let (class, round) = owner.map_or((None, 0), |(class, round)| (Some(class), round));
+            Record::Zone { zone, class, round }
+        }),
         (class(), 2u16..=256, any::<u8>(), any::<u32>()).prop_map(
             |(id, width, layout_kind, layout_digest)| {
                 let parity = layout_kind % width.min(3) as u8;
