@@ -80,6 +80,11 @@ impl Machine {
         }
     }
 
+    /// A blank drive of another size takes a drive's place.
+    pub fn enlarge(&mut self, at: usize, bytes: u64, seed: u64) {
+        self.disks[at] = Disk::new(format!("d{at}"), bytes, 4096, seed ^ at as u64);
+    }
+
     /// From now on a drive takes as long as its model says.
     pub fn model(&mut self, models: Vec<Box<dyn Model>>) {
         let port = |model| ModelPort::new(&self.env, model);
@@ -98,7 +103,8 @@ impl Machine {
             Some(port) => Attached::new(&self.env, disk, port.clone()),
             None => Attached::new(&self.env, disk, Latency::SSD),
         };
-        if !self.with_faults {
+        // Drives that are about to join have none yet.
+        if !self.with_faults || at >= self.faults.len() {
             return attached.into();
         }
         AnyDrive::new(Faulty::new(&self.env, attached, &self.faults[at])).into()

@@ -13,6 +13,7 @@
 mod checks;
 pub mod client;
 pub mod context;
+mod joins;
 mod limits;
 mod liveness;
 mod modelled;
@@ -106,6 +107,9 @@ impl World {
         let seed = if plan.salt == 0 { plan.seed } else { mix(plan.seed ^ mix(plan.salt)) };
         let with_faults = plan.generation >= Generation::Swarm;
         let mut machine = Machine::new(seed, plan.drives, plan.drive_bytes, with_faults);
+        for &at in &plan.larger {
+            machine.enlarge(at, plan.drive_bytes + plan.larger_by, seed);
+        }
         if plan.modelled {
             let model = |at| -> Box<dyn Model> {
                 Box::new(modelled::drive(plan.seed, at, plan.drive_bytes))

@@ -170,7 +170,9 @@ fn describe(name: &str, plan: &CreatePlan) -> String {
     line("usable", Size(plan.usable_bytes).to_string());
     if plan.unused_bytes > 0 {
         let unused = Size(plan.unused_bytes);
-        line("unused", format!("{unused}: larger drives are used like the smallest"));
+        let enough = plan.width.max(3);
+        let why = format!("{unused}: what fewer than {enough} of the larger drives have");
+        line("unused", why);
     } else {
         line("unused", "nothing".to_owned());
     }

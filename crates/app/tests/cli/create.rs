@@ -71,5 +71,5 @@ fn larger_drives_are_said_to_be_wasted() {
     let scratch = Scratch::with_drives(3);
     scratch.file("large", 2 * DRIVE_BYTES);
     let done = scratch.run(&["create", "tank", "d0", "d1", "d2", "large"]).expect(0);
-    done.says("larger drives are used like the smallest");
+    done.says("of the larger drives have");
 }

@@ -341,6 +341,11 @@ pub enum AddError {
     NotEmpty { name: String, what: String },
     #[error("drive {name}: {error}")]
     Drive { name: String, error: DriveError },
+    #[error(
+        "pool {pool}: the metadata area of its first drives has room for the map and the sums of \
+         {mapped} bytes, and with these drives it could hold {usable}: add fewer or smaller ones"
+    )]
+    Metadata { pool: String, mapped: u64, usable: u64 },
     #[error("the pool can't be read: {0}")]
     Damaged(String),
 }

@@ -8,21 +8,25 @@
 //! ```
 //! A clean pool has nothing to replay, so that labels are all that changes. Zones keep the drives
 //! that they lie on until they are given out anew (`lists`): what is free lies on the new drives at
-//! once, and `rebalance` empties the rest. Metadata stays on the drives that the pool was made of.
+//! once, and `rebalance` empties the rest. Metadata stays on the drives that the pool was made of, so
+//! that these bound how far it can grow.
 
 use format::{
-    FormatError, INCOMPAT_LISTS, LABEL_AREA, Member, MemberState, Superblock, Uuid, label_offsets,
+    CHUNK_ENTRIES, FormatError, INCOMPAT_LISTS, INCOMPAT_SUMS, LABEL_AREA, Member, MemberState,
+    Superblock, Uuid, label_offsets,
 };
 use futures_util::future::join_all;
 use io::{Buf, Drive, Durability, Env};
 use layout::{DRIVES_MAX, DRIVES_MIN, StripeShape};
 
 use crate::api::{AddError, AddPlan, OpenOptions};
+use crate::checkpoint::MetaSlots;
 use crate::geometry::Class;
 use crate::label::{Label, for_drive, read_label};
 use crate::pool::create::{format_drive, nth_largest, zones_in};
 use crate::pool::open::{Labelled, geometry_of, newest_label, read_labels};
 use crate::pool::{Pool, usable_bytes};
+use crate::sums::parts_max;
 
 /// What is known of the pool when drives are added.
 struct Known {
@@ -192,6 +196,15 @@ fn plan(known: &Known, next: &Superblock) -> Result<AddPlan, AddError> {
     let geometry = geometry_of(next);
     let class = Class::new(format::ClassId(0), known.shape, &geometry)
         .map_err(|error| AddError::Damaged(error.to_string()))?;
+    let sums = next.features.incompat & INCOMPAT_SUMS != 0;
+    let sums = if sums { parts_max(&geometry) } else { 0 };
+    let slots = MetaSlots::new(geometry.lists.founders(), next.meta.len, sums);
+    let mapped = slots.chunks_max() * CHUNK_ENTRIES as u64 * u64::from(next.block_size);
+    let usable_bytes = usable_bytes(&geometry, &class, known.replicated_percent);
+    if mapped < usable_bytes {
+        let pool = next.pool_name.clone();
+        return Err(AddError::Metadata { pool, mapped, usable: usable_bytes });
+    }
     let last = |member: &Member| {
         let end = next.zones.offset + u64::from(member.zones) * next.zone_bytes;
         let all = member.zones < next.zone_count;
@@ -201,7 +214,7 @@ fn plan(known: &Known, next: &Superblock) -> Result<AddPlan, AddError> {
         drives: next.members.len(),
         zones: next.zone_count,
         raw_bytes: next.members.iter().map(|member| member.size).sum(),
-        usable_bytes: usable_bytes(&geometry, &class, known.replicated_percent),
+        usable_bytes,
         unused_bytes: next.members.iter().map(last).sum(),
     })
 }

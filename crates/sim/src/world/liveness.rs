@@ -58,6 +58,7 @@ impl World {
         let flushed = self.complete("flush", pool.flush())?;
         flushed.map_err(|error| refused("flush", &error))?;
         self.becomes_whole(&pool)?;
+        self.becomes_balanced(&pool)?;
         self.comes_to_rest(&pool)?;
         self.check_backlog(&pool)?;
         self.check_drives(&pool)?;

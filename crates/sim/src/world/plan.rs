@@ -43,6 +43,10 @@ const ROTS: std::ops::Range<u64> = 700_000..800_000;
 /// from which such a world is drawn: an even number, beyond all others.
 const RETURNS: std::ops::Range<u64> = 900_000..1_000_000;
 const RETURNS_STEP: u64 = 1 << 40;
+/// Seeds of worlds whose drives differ in size, and to which drives join.
+const JOINS: std::ops::Range<u64> = 800_000..850_000;
+/// Such worlds have no more drives in the beginning: they get more.
+const JOINS_DRIVES_MOST: usize = 8;
 
 impl Generation {
     pub fn of(seed: u64) -> Generation {
@@ -157,6 +161,11 @@ pub struct Plan {
     pub returns: bool,
     /// A drive that does not keep what it was given.
     pub rots: Option<usize>,
+    /// Drives that are larger than others, and by how much.
+    pub larger: Vec<usize>,
+    pub larger_by: u64,
+    /// Whether drives join, and zones move to them.
+    pub joins: bool,
     /// What goes wrong with drives, beside power and plugs.
     pub troubles: Vec<Trouble>,
     /// Whether deaths hit also while a pool is being opened.
@@ -249,6 +258,9 @@ impl Plan {
         if ROTS.contains(&seed) {
             return Plan::draw_rot(seed);
         }
+        if JOINS.contains(&seed) {
+            return Plan::draw_joins(seed);
+        }
         if !RETURNS.contains(&seed) {
             let mut plan = Plan::draw(seed);
             // By the seed alone: what else there is in the world stays as it was.
@@ -272,6 +284,21 @@ impl Plan {
         plan.troubles.retain(may_stay);
         plan.rots = Some((mix(seed) % plan.drives as u64) as usize);
         plan
+    }
+
+    /// A small world whose drives differ, and do not stay alone.
+    fn draw_joins(seed: u64) -> Plan {
+        let mut rng = Rng::new(mix(seed) ^ 0x901d);
+        let drawn = (1..).map(|again| swarm::draw(seed + again * RETURNS_STEP));
+        let suits = |plan: &Plan| !plan.modelled && plan.drives <= JOINS_DRIVES_MOST;
+        let plan = drawn.into_iter().find(suits).expect("most worlds are small");
+        let mut all: Vec<usize> = (0..plan.drives).collect();
+        rng.shuffle(&mut all);
+        all.truncate(if rng.chance(1, 2) { rng.index(plan.drives + 1) } else { 0 });
+        let larger_by = (1 + rng.below(12)) * 4 * MIB;
+        // Some more zones than the fewest: one can be emptied while others hold what it held.
+        let drive_bytes = plan.drive_bytes + rng.below(8) * 4 * MIB;
+        Plan { seed, drive_bytes, larger: all, larger_by, joins: true, ..plan }
     }
 
     fn draw(seed: u64) -> Plan {
@@ -332,6 +359,10 @@ impl Plan {
     }
 
     fn describe_tails(&self) -> String {
+        if self.joins {
+            let (larger, by) = (&self.larger, self.larger_by >> 20);
+            return format!(", drives {larger:?} larger by {by} MiB, drives join");
+        }
         match self.generation {
             Generation::Tails => format!(", {:?}", self.tails),
             _ => String::new(),

@@ -27,6 +27,7 @@ impl World {
     /// clean close.
     pub(super) fn session(&mut self) -> Result<(), Failure> {
         self.plug_drives();
+        self.join_sometimes()?;
         self.look_sometimes()?;
         self.rot_at_rest();
         self.arm_troubles(true);
@@ -35,6 +36,7 @@ impl World {
         self.make_volumes(&pool)?;
         self.limit_volumes(&pool)?;
         self.replace_lost(&pool)?;
+        self.rebalance_sometimes(&pool)?;
         if self.canary.is_some() {
             self.release_canary();
         }
