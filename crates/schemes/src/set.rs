@@ -165,8 +165,8 @@ impl<D: Drive> Set<D> {
         }
         label.generation += 1;
         let state = MemberState::Restoring;
-        let drive = Uuid::from_random(env.unique_id());
-        label.members[place] = Listed { drive, state, size, round: 0, zones: 0 };
+        let uuid = Uuid::from_random(env.unique_id());
+        label.members[place] = Listed { drive: uuid, state, size, round: 0, zones: 0 };
         note_restoring(&mut label);
         drives[place] = Some(drive);
         Ok(Set { label, drives })
