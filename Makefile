@@ -44,6 +44,7 @@ test: lint
 	target/release/steadyraid-sim world --seeds 10000..12000 --jobs 2
 	target/release/steadyraid-sim world --seeds 30000..30400 --jobs 2
 	target/release/steadyraid-sim world --seeds 900000..900200 --jobs 2
+	target/release/steadyraid-sim world --seeds 700000..700100 --jobs 2
 	scripts/tests/real_clients.sh
 	scripts/tests/filesystem.sh
 	scripts/tests/crash_kill.sh

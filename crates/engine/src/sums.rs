@@ -22,6 +22,7 @@ use io::PAGE;
 use smallvec::SmallVec;
 
 use crate::geometry::{Class, PoolGeometry};
+use crate::planted::{self, Bug};
 
 /// Sums of the pages of one piece of data, in order.
 pub type PageSums = SmallVec<[u32; 1]>;
@@ -183,7 +184,7 @@ impl Sums {
         first: usize,
         pages: &[u8],
     ) -> Option<usize> {
-        if !self.enabled {
+        if !self.enabled || planted::is(Bug::SkipSums) {
             return None;
         }
         let is_wrong = |&(at, page): &(usize, &[u8])| {

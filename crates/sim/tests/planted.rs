@@ -16,6 +16,8 @@ use sim::run::Case;
 const FIRST_SEED: u64 = 20_000;
 /// Of worlds in which lost drives are replaced.
 const FIRST_RETURN: u64 = 950_000;
+/// Of worlds in which a drive rots.
+const FIRST_ROT: u64 = 750_000;
 /// Worlds in which a bug must be caught.
 const WORLDS_MAX: u64 = 500;
 
@@ -38,6 +40,7 @@ fn noticed(bug: Bug, seed: u64) -> Option<Failure> {
 fn first_seed(bug: Bug) -> u64 {
     match bug {
         Bug::TrustUnrestored | Bug::RestorePastConversions => FIRST_RETURN,
+        Bug::SkipSums => FIRST_ROT,
         _ => FIRST_SEED,
     }
 }
@@ -78,6 +81,7 @@ bugs! {
     a_torn_write_taken_for_whole: IgnoreTornSector,
     a_torn_copy_left_torn: KeepTornCopy,
     a_flush_that_covers_too_much: SettleLate,
+    rot_that_is_read: SkipSums,
     an_empty_drive_that_is_read: TrustUnrestored,
     parity_that_a_conversion_left_out: RestorePastConversions,
 }

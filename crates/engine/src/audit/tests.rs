@@ -244,3 +244,12 @@ fn tuples_that_do_not_match() {
         tuple(t, &|tuple| tuple.stripes.truncate(1));
     });
 }
+
+#[test]
+fn live_pages_without_sums() {
+    expect(&[Rule::Sums], "is live and has no sum", |t| {
+        let stripe = first(t, Kind::Raid);
+        let class = t.zone(stripe).expect("assigned").1.clone();
+        t.sums.forget(&class, stripe);
+    });
+}

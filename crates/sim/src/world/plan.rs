@@ -261,16 +261,19 @@ impl Plan {
         if JOINS.contains(&seed) {
             return Plan::draw_joins(seed);
         }
+        // By the seed alone: what else there is in the world stays as it was.
+        let checksums = !mix(seed ^ 0x50d5).is_multiple_of(8);
         if !RETURNS.contains(&seed) {
             let mut plan = Plan::draw(seed);
-            // By the seed alone: what else there is in the world stays as it was.
-            plan.spec.checksums = !mix(seed ^ 0x50d5).is_multiple_of(8);
+            plan.spec.checksums = checksums;
             return plan;
         }
         // A world in which drives may be lost.
         let drawn = (1..).map(|again| Plan::draw(seed + again * RETURNS_STEP));
         let plan = drawn.into_iter().find(|plan| !plan.victims.is_empty());
-        Plan { seed, returns: true, ..plan.expect("every other world has victims") }
+        let mut plan = plan.expect("every other world has victims");
+        plan.spec.checksums = checksums;
+        Plan { seed, returns: true, ..plan }
     }
 
     /// Nothing else goes wrong that costs redundancy, nor hangs: a client's flush does without a
