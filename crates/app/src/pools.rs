@@ -146,7 +146,7 @@ pub async fn apply(pool: &Pool, request: &Request) -> Outcome<Answer> {
             drive::decide(pool.fusion("decide on drives")?, drive, *decision)
         }
         Request::DriveFail { drive, force, offline, .. } => {
-            drive::fail(pool.fusion("fail drives on request")?, drive, *force, *offline).await
+            drive::fail(pool, drive, *force, *offline).await
         }
         Request::DriveReplace { .. } => {
             Err(Failure::usage("drive replace", "only a server does that"))

@@ -182,12 +182,16 @@ impl<E: Env> Array<E> {
             let Some((place, listed)) = places.get_mut(index).zip(label.members.get(index)) else {
                 continue;
             };
+            // One that another has replaced is a stranger, and no copy of that.
+            if listed.drive != own.drive {
+                continue;
+            }
             if let Some(other) = place {
                 return Err(ArrayError::Duplicate { first: other.name(), second: drive.name() });
             }
             // One that others have written off, or that has shrunk, does not hold what it should.
             let whole = drive.geometry().size >= listed.size;
-            if whole && listed.drive == own.drive && listed.state == MemberState::Active {
+            if whole && listed.state == MemberState::Active {
                 *place = Some(drive);
             }
         }

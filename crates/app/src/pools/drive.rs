@@ -2,9 +2,10 @@
 
 use engine::{DriveOverride, DriveState, DriveStatus};
 
-use super::any::Fusion;
+use super::any::{Fusion, Other, Pool};
 use crate::control::{Answer, Decision};
 use crate::error::{Failure, Outcome};
+use crate::render::view;
 
 impl From<Decision> for DriveOverride {
     fn from(decision: Decision) -> DriveOverride {
@@ -22,6 +23,19 @@ pub fn find(pool: &Fusion, drive: &str) -> Outcome<DriveStatus> {
     let place = |is: fn(&DriveStatus) -> String| drives.iter().position(|info| is(info) == drive);
     let found = place(|info| info.index.to_string())
         .or_else(|| place(|info| info.uuid.to_string()))
+        .or_else(|| place(|info| info.name.clone()).filter(|_| !drive.is_empty()));
+    found.map(|place| drives.swap_remove(place)).ok_or_else(|| {
+        Failure::new(format!("'{drive}'"), "no such drive in this pool")
+            .hint(format!("'steadyraid status {}' lists its drives", pool.name()))
+    })
+}
+
+/// The same of a pool of any scheme, as it is shown.
+pub fn find_in(pool: &Pool, drive: &str) -> Outcome<view::Drive> {
+    let mut drives = pool.view().drives;
+    let place = |is: fn(&view::Drive) -> String| drives.iter().position(|info| is(info) == drive);
+    let found = place(|info| info.index.to_string())
+        .or_else(|| place(|info| info.uuid.clone()))
         .or_else(|| place(|info| info.name.clone()).filter(|_| !drive.is_empty()));
     found.map(|place| drives.swap_remove(place)).ok_or_else(|| {
         Failure::new(format!("'{drive}'"), "no such drive in this pool")
@@ -56,7 +70,56 @@ pub fn decide(pool: &Fusion, drive: &str, decision: Decision) -> Outcome<Answer>
     Ok(Answer::Done(format!("{object} {now}")))
 }
 
-pub async fn fail(pool: &Fusion, drive: &str, force: bool, offline: bool) -> Outcome<Answer> {
+fn needed(object: &str) -> Failure {
+    Failure::new(object, "is needed: without it data would be lost").hint(
+        "no redundancy is left in this pool; 'drive sit-out' leads requests round a slow drive, \
+         and --force does not help here",
+    )
+}
+
+fn last(object: &str) -> Failure {
+    let what = "without it no redundancy is left: data would be lost with the next drive";
+    Failure::new(object, what).hint(
+        "a failed drive misses every write from then on, and has to be replaced; 'drive sit-out' \
+         leads requests round it and keeps it whole; --force fails it",
+    )
+}
+
+fn failed(object: &str, left: impl std::fmt::Display, offline: bool) -> Answer {
+    let (is, next) = match offline {
+        true => ("offline", "'steadyraid drive online' takes it back"),
+        false => ("failed", "'steadyraid drive replace' puts another in its place"),
+    };
+    Answer::Done(format!("{object} is {is}; {left} more may die before data is lost; {next}"))
+}
+
+pub async fn fail(pool: &Pool, drive: &str, force: bool, offline: bool) -> Outcome<Answer> {
+    match pool {
+        Pool::Fusion(pool) => fail_fusion(pool, drive, force, offline).await,
+        Pool::Other(other) => fail_other(other, &find_in(pool, drive)?, force, offline).await,
+    }
+}
+
+async fn fail_other(
+    pool: &Other,
+    drive: &view::Drive,
+    force: bool,
+    offline: bool,
+) -> Outcome<Answer> {
+    let name = if drive.name.is_empty() { &drive.uuid } else { &drive.name };
+    let object = format!("pool {}: drive {} ({name})", pool.name(), drive.index);
+    let place = usize::from(drive.index);
+    match drive.state.as_str() {
+        "active" if !pool.drive_bears(place) => return Err(needed(&object)),
+        "active" if pool.status().margin <= 1 && !force => return Err(last(&object)),
+        "active" | "restoring" => {}
+        state => return Err(Failure::new(object, format!("is {state}: it is not used at all"))),
+    }
+    pool.drive_fail(place).await.map_err(|error| Failure::new(&object, error))?;
+    Ok(failed(&object, pool.status().margin, offline))
+}
+
+async fn fail_fusion(pool: &Fusion, drive: &str, force: bool, offline: bool) -> Outcome<Answer> {
     let drive = find(pool, drive)?;
     let object = object(pool, &drive);
     // One that is being restored is not counted on yet.
@@ -66,27 +129,11 @@ pub async fn fail(pool: &Fusion, drive: &str, force: bool, offline: bool) -> Out
     }
     match pool.status().redundancy_margin {
         _ if spare => {}
-        0 => {
-            return Err(Failure::new(&object, "is needed: without it data would be lost").hint(
-                "no redundancy is left in this pool; 'drive sit-out' leads requests round a slow \
-                 drive, and --force does not help here",
-            ));
-        }
-        1 if !force => {
-            let what = "without it no redundancy is left: data would be lost with the next drive";
-            return Err(Failure::new(&object, what).hint(
-                "a failed drive misses every write from then on, and has to be replaced; 'drive \
-                 sit-out' leads requests round it and keeps it whole; --force fails it",
-            ));
-        }
+        0 => return Err(needed(&object)),
+        1 if !force => return Err(last(&object)),
         _ => {}
     }
     let how = if offline { "taken offline by an operator" } else { "failed by an operator" };
     pool.drive_fail(drive.index, how, false).await.map_err(|error| Failure::new(&object, error))?;
-    let left = pool.status().redundancy_margin;
-    let (is, next) = match offline {
-        true => ("offline", "'steadyraid drive online' takes it back"),
-        false => ("failed", "'steadyraid drive replace' puts another in its place"),
-    };
-    Ok(Answer::Done(format!("{object} is {is}; {left} more may die before data is lost; {next}")))
+    Ok(failed(&object, pool.status().redundancy_margin, offline))
 }

@@ -1,6 +1,6 @@
 //! Drives that take the places of others, lost or not, while the pool is served.
 
-use engine::{DriveState, DriveStatus, Label, read_label};
+use engine::{Label, read_label};
 use io::uring::{RealDrive, UringEnv};
 
 use super::wrap::Wrapper;
@@ -9,8 +9,8 @@ use crate::drives::name::DriveName;
 use crate::drives::{self, gate, target};
 use crate::error::{Failure, Outcome};
 use crate::pools::Pool;
-use crate::pools::any::Fusion;
-use crate::pools::drive::find;
+use crate::pools::drive::find_in;
+use crate::render::view;
 use crate::size::Size;
 
 /// Carries out a request to replace a drive of `pool`, if it is one.
@@ -21,12 +21,8 @@ pub async fn carry_out(
     request: &Request,
 ) -> Option<Outcome<Answer>> {
     let Request::DriveReplace { drive, path, back, force, .. } = request else { return None };
-    let fusion = match pool.fusion("replace drives") {
-        Ok(fusion) => fusion,
-        Err(failure) => return Some(Err(failure)),
-    };
     let new = New { path, back: *back, force: *force };
-    Some(replace(env, wrapper, fusion, drive, new).await.map(Answer::Done))
+    Some(replace(env, wrapper, pool, drive, new).await.map(Answer::Done))
 }
 
 struct New<'a> {
@@ -38,15 +34,19 @@ struct New<'a> {
 async fn replace(
     env: &UringEnv,
     wrapper: &Wrapper,
-    pool: &Fusion,
+    pool: &Pool,
     drive: &str,
     new: New<'_>,
 ) -> Outcome<String> {
-    let lost = find(pool, drive)?;
+    let lost = find_in(pool, drive)?;
     let object = format!("pool {}: drive {}", pool.name(), lost.index);
-    check_state(&object, &lost, new.back)?;
+    check_state(&object, pool, &lost, new.back)?;
     let name = DriveName::try_from(new.path.to_owned());
     let name = name.map_err(|error| Failure::usage(new.path, error))?;
+    if let Pool::Other(pool) = pool {
+        // What serves it has it open as long as it might use it.
+        pool.drive_let_go(lost.index.into());
+    }
     if name.path().exists() {
         // Requests to it from before it was lost may not be over.
         drop(drives::claim(env, name.path()).await?);
@@ -66,18 +66,19 @@ async fn replace(
     }
     let made = opened.make_files(env)?;
     let drive = wrapper.named(&name, made.drives()[0].clone())?;
-    pool.drive_replace(lost.index, drive).await.map_err(|error| Failure::new(&object, error))?;
+    give(pool, lost.index, drive).await.map_err(|what| Failure::new(&object, what))?;
     made.keep();
-    let now = &pool.status().drives[usize::from(lost.index)];
-    if let Some((_, bytes, _)) = now.replacing {
-        let size = Size(bytes);
+    let view = pool.view();
+    let now = &view.drives[usize::from(lost.index)];
+    if let Some(copying) = &now.replacing {
+        let size = Size(copying.bytes);
         return Ok(format!(
             "{object}: {size} are being copied onto {}, which then takes its place ('steadyraid \
              status' shows how far it is); name it to 'serve' from then on",
             new.path
         ));
     }
-    let blocks = now.awaited.map_or(0, |(_, all)| all);
+    let blocks = now.restoring.map_or(0, |restoring| restoring.blocks);
     let how = if own { "is back" } else { "has taken the place of the lost one" };
     Ok(format!(
         "{object}: {} {how}; {blocks} blocks are being restored ('steadyraid status' shows how \
@@ -86,19 +87,36 @@ async fn replace(
     ))
 }
 
-fn check_state(object: &str, drive: &DriveStatus, back: bool) -> Outcome<()> {
-    match drive.state {
+async fn give(pool: &Pool, place: u16, drive: RealDrive) -> Result<(), String> {
+    let done = match pool {
+        Pool::Fusion(pool) => {
+            pool.drive_replace(place, drive).await.map_err(|error| error.to_string())
+        }
+        Pool::Other(pool) => {
+            pool.drive_replace(place.into(), drive).await.map_err(|error| error.to_string())
+        }
+    };
+    done.map(|_| ())
+}
+
+/// Only `fusion` copies a drive that is still there.
+fn check_state(object: &str, pool: &Pool, drive: &view::Drive, back: bool) -> Outcome<()> {
+    let fusion = matches!(pool, Pool::Fusion(_));
+    match drive.state.as_str() {
         _ if drive.replacing.is_some() => Err(Failure::new(object, "is being replaced already")),
-        DriveState::Missing | DriveState::Failed => Ok(()),
-        DriveState::Restoring => Err(Failure::new(object, "is being restored already")),
-        DriveState::Active if back => Err(Failure::new(object, "is active: it is not lost")),
-        DriveState::Active => Ok(()),
+        "missing" | "failed" => Ok(()),
+        "restoring" => Err(Failure::new(object, "is being restored already")),
+        _ if fusion && !back => Ok(()),
+        _ => Err(Failure::new(object, "is active: it is not lost")
+            .hint("'steadyraid drive fail' takes it out of use first")),
     }
 }
 
 /// Whether it is the drive that was in this place.
-async fn is_own(pool: &Fusion, lost: &DriveStatus, drive: &RealDrive) -> bool {
-    let known = |label: &format::Superblock| label.pool == pool.uuid() && label.drive == lost.uuid;
+async fn is_own(pool: &Pool, lost: &view::Drive, drive: &RealDrive) -> bool {
+    let known = |label: &format::Superblock| {
+        label.pool.to_string() == pool.uuid() && label.drive.to_string() == lost.uuid
+    };
     match read_label(drive).await {
         Ok(Label::Ours(label)) => known(&label),
         _ => false,

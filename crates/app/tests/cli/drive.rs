@@ -58,7 +58,7 @@ fn the_data_is_there_whatever_sits_out_or_is_failed() {
 }
 
 /// Waits until all drives are in use again; a bounded while.
-fn until_whole(scratch: &Scratch) {
+pub fn until_whole(scratch: &Scratch) {
     scratch.run(&["wait", "tank", "restore", "online", "--timeout", "30"]).expect(0);
 }
 

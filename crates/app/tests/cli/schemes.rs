@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use crate::drive::until_whole;
 use crate::nbd::{Client, FUA};
 use crate::support::{Scratch, check_page};
 
@@ -74,6 +75,81 @@ fn every_scheme_serves_volumes_through_crashes_and_losses() {
         status.expect(i32::from(!gone.is_empty()));
         server.stop();
     }
+}
+
+/// Scheme, number of drives, one that is replaced, and one that it could not do without, too.
+const REPLACED: [(&str, usize, usize, usize); 17] = [
+    ("raid1", 2, 0, 1),
+    ("raid10", 4, 2, 3),
+    ("raid4", 4, 3, 0),
+    ("raid5", 4, 1, 2),
+    ("raid6", 4, 2, 0),
+    ("raid50", 6, 0, 1),
+    ("raid60", 8, 5, 4),
+    ("n-raid5", 6, 3, 5),
+    ("tole-raid", 4, 0, 3),
+    ("mirror-log", 4, 1, 0),
+    ("log-raid", 6, 2, 0),
+    ("hybrid", 6, 1, 0),
+    ("log-mirror", 6, 4, 5),
+    ("hpda", 5, 3, 4),
+    ("steering", 5, 3, 1),
+    ("alternate", 4, 1, 2),
+    ("cached-raid5", 5, 0, 1),
+];
+
+/// Every scheme that has redundancy: a drive is failed and another takes its place, then one that
+/// the data could not do without before; that one is taken back, and a crash meanwhile is nothing.
+#[test]
+fn every_scheme_replaces_drives_while_it_serves() {
+    let drive_bytes = 64 << 20;
+    for (scheme, drives, first, second) in REPLACED {
+        let scratch = Scratch::new();
+        (0..drives).for_each(|at| scratch.file(&format!("d{at}"), drive_bytes));
+        let names: Vec<String> = (0..drives).map(|at| format!("d{at}")).collect();
+        let names = names.iter().map(String::as_str);
+        let create = ["create", "--scheme", scheme, "tank"].into_iter().chain(names);
+        scratch.run(&create.collect::<Vec<_>>()).expect(0);
+        scratch.run(&["volume", "create", "tank/vm", "8M", "--drives", "."]).expect(0);
+        let socket = scratch.path("run/nbd.sock");
+        let server = scratch.serve(&["."]);
+        let mut client = Client::open(&socket, "tank/vm");
+        client.write(0, &pattern(1, 2 << 20), FUA);
+        let (first, second) = (first.to_string(), second.to_string());
+        let drive = |words: &[&str]| scratch.run(&[&["drive"], words].concat());
+        drive(&["replace", "tank", &first, "new:64M"]).expect(3).says("is not lost");
+        drive(&["fail", "tank", &first, "--force"]).expect(0).says("is failed");
+        client.write(1 << 20, &pattern(2, 2 << 20), FUA);
+        drive(&["replace", "tank", &first, "small:8M"]).expect(3).says("small");
+        drive(&["replace", "tank", &first, "new:64M"]).expect(0).says("has taken the place");
+        client.write(2 << 20, &pattern(3, 2 << 20), FUA);
+        until_whole(&scratch);
+        scratch.run(&["events", "--json"]).expect(0).says("drive-restored");
+        drive(&["fail", "tank", &second, "--force"]).expect(0);
+        let check = |client: &mut Client| {
+            assert!(client.read(0, 1 << 20) == pattern(1, 1 << 20), "{scheme}");
+            assert!(client.read(1 << 20, 1 << 20) == pattern(2, 1 << 20), "{scheme}");
+            assert!(client.read(2 << 20, 2 << 20) == pattern(3, 2 << 20), "{scheme}");
+        };
+        check(&mut client);
+        let back = format!("d{second}");
+        drive(&["online", "tank", &second, &back]).expect(0).says("is back");
+        server.crash();
+        let server = scratch.serve(&["."]);
+        until_whole(&scratch);
+        let mut client = Client::open(&socket, "tank/vm");
+        check(&mut client);
+        client.disconnect();
+        server.stop();
+    }
+}
+
+#[test]
+fn a_scheme_without_redundancy_has_nothing_to_restore_from() {
+    let scratch = make("raid0", 3);
+    let _server = scratch.serve(&["."]);
+    let fail = scratch.run(&["drive", "fail", "tank", "0", "--force"]);
+    fail.expect(3).says("is needed: without it data would be lost");
 }
 
 #[test]

@@ -4,8 +4,11 @@ use schemes::pool::{DriveInfo, DriveState, Status};
 
 use super::{
     Backlog, Counters, Drive, DriveCounters, Handling, Health, Limits, Memory, OperationLatencies,
-    Pool, Recovery, SchemeCounter, Scrub, Space, Spikes, Volume,
+    Pool, Recovery, Restoring, SchemeCounter, Scrub, Space, Spikes, Volume,
 };
+
+/// What progress is shown in: a page, whatever the scheme moves at a time.
+const BLOCK: u64 = 4096;
 
 impl From<&Status> for Pool {
     fn from(status: &Status) -> Pool {
@@ -66,6 +69,10 @@ impl From<&Status> for Pool {
 impl From<&DriveInfo> for Drive {
     fn from(drive: &DriveInfo) -> Drive {
         let (counters, state) = (&drive.counters, drive.state);
+        let restoring = drive.restoring.map(|own| Restoring {
+            blocks: own.all.div_ceil(BLOCK),
+            blocks_left: own.left.div_ceil(BLOCK),
+        });
         Drive {
             index: drive.index,
             uuid: drive.uuid.to_string(),
@@ -85,7 +92,7 @@ impl From<&DriveInfo> for Drive {
             decided: "automatic".to_owned(),
             spikes: Spikes::default(),
             latency: OperationLatencies::default(),
-            restoring: None,
+            restoring,
             replacing: None,
         }
     }
@@ -133,9 +140,17 @@ fn diagnosis(status: &Status) -> (Health, Option<String>, Option<String>) {
     if gone.is_empty() {
         return (Health::Online, None, None);
     }
-    let action = match status.margin {
-        0 => "no redundancy is left somewhere: copy the volumes to another pool now",
-        _ => "data is still protected, but less: plan to copy the volumes to another pool",
+    let lost = |drive: &DriveInfo| matches!(drive.state, DriveState::Missing | DriveState::Failed);
+    let action = match (status.drives.iter().any(lost), status.margin) {
+        (false, _) => "nothing: it is being restored, and the pool may be used meanwhile",
+        (true, 0) => {
+            "no redundancy is left somewhere: put another drive in its place now ('steadyraid \
+             drive replace'), or take it back ('steadyraid drive online')"
+        }
+        (true, _) => {
+            "data is still protected, but less: put another drive in its place ('steadyraid drive \
+             replace'), or take it back ('steadyraid drive online')"
+        }
     };
     (Health::Degraded, Some(gone.join(", ")), Some(action.to_owned()))
 }
