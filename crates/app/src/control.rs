@@ -99,6 +99,11 @@ pub enum Request {
         pool: String,
         action: ScrubAction,
     },
+    Rebalance {
+        pool: String,
+        #[serde(default)]
+        stop: bool,
+    },
     /// Events of all pools, or one; waits for one if there is none.
     Events {
         #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,6 +1,7 @@
 //! Open pools: getting one from its drives, and carrying out requests on it. The same code
 //! serves verbs with `--drives` and the control socket.
 
+pub mod add;
 pub mod any;
 mod care;
 pub mod drive;
@@ -131,6 +132,7 @@ impl Request {
             | Request::DriveFail { pool, .. }
             | Request::DriveReplace { pool, .. }
             | Request::Scrub { pool, .. }
+            | Request::Rebalance { pool, .. }
             | Request::Fault { pool, .. }
             | Request::FaultRelease { pool, .. }
             | Request::FaultCounts { pool, .. } => Some(pool),
@@ -150,6 +152,9 @@ pub async fn apply(pool: &Pool, request: &Request) -> Outcome<Answer> {
         }
         Request::DriveReplace { .. } => {
             Err(Failure::usage("drive replace", "only a server does that"))
+        }
+        Request::Rebalance { stop, .. } => {
+            care::rebalance(pool.fusion("be rebalanced")?, *stop).await
         }
         Request::Scrub { action, .. } => care::scrub(pool.fusion("scrub")?, *action),
         Request::Fault { .. } | Request::FaultRelease { .. } | Request::FaultCounts { .. } => {

@@ -415,6 +415,7 @@ pub struct PoolStatus {
     /// Pages of data have sums.
     pub checksums: bool,
     pub scrub: ScrubStatus,
+    pub rebalance: RebalanceStatus,
     pub journal_fill_percent: u8,
     /// What the pool was opened with.
     pub spike_handling: SpikeHandling,

@@ -1,11 +1,13 @@
-//! `drive sit-out | trust | auto | fail | offline | replace | online`.
+//! `drive sit-out | trust | auto | fail | offline | replace | online | add`.
 
 use clap::Subcommand;
 
 use crate::control::{Answer, ControlArgs, Decision, Request};
 use crate::drives::modelled::ModelSpec;
+use crate::drives::name::DriveName;
 use crate::error::{Failure, Outcome};
 use crate::exit::Exit;
+use crate::pools::add;
 use crate::render::print;
 
 /// Decide about drives that are slow, replace drives, and take them back
@@ -73,6 +75,15 @@ Examples:
 Example:
   steadyraid drive online tank 3 /dev/nvme3n1")]
     Online(OnlineArgs),
+    /// Add drives to a pool that is not being served
+    ///
+    /// What is free lies on all drives from the next start of the server on; 'rebalance' moves what
+    /// is there. A larger drive is used as far as there are others of its size.
+    #[command(after_help = "\
+Examples:
+  steadyraid drive add tank /dev/nvme9n1 --drives /dev/nvme?n1
+  steadyraid drive add test d9.img:1G d10.img:1G --drives .")]
+    Add(AddArgs),
 }
 
 #[derive(clap::Args, Debug)]
@@ -114,8 +125,30 @@ pub struct OnlineArgs {
     path: String,
 }
 
+#[derive(clap::Args, Debug)]
+pub struct AddArgs {
+    pool: String,
+    /// Drives that hold nothing; PATH:SIZE makes a file
+    #[arg(value_name = "NEW", required = true, num_args = 1..)]
+    new: Vec<String>,
+    /// The pool's drives, all of them: block devices, files, or directories to search
+    #[arg(long, value_name = "DRIVE|DIR", num_args = 1.., required = true,
+        value_parser = DriveName::parser())]
+    drives: Vec<DriveName>,
+    /// Overwrite what is on the new ones
+    #[arg(long)]
+    force: bool,
+}
+
+fn add(AddArgs { pool, new, drives, force }: &AddArgs) -> Outcome<Exit> {
+    let env = super::environment()?;
+    print(&format!("{}\n", env.block_on(add::drives(&env, drives, pool, new, *force))?));
+    Ok(Exit::Ok)
+}
+
 pub fn run(verb: &Verb) -> Outcome<Exit> {
     match verb {
+        Verb::Add(args) => add(args),
         Verb::SitOut(args) => decide(args, Decision::SitOut),
         Verb::Trust(args) => decide(args, Decision::Trust),
         Verb::Auto(args) => decide(args, Decision::Auto),

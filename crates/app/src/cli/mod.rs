@@ -6,6 +6,7 @@ pub mod events;
 pub mod inspect;
 pub mod list;
 pub mod reach;
+pub mod rebalance;
 pub mod schemes;
 pub mod scrub;
 pub mod serve;
@@ -52,6 +53,7 @@ enum Verb {
     Wait(wait::Args),
     #[command(subcommand)]
     Scrub(scrub::Verb),
+    Rebalance(rebalance::Args),
     Events(events::Args),
     #[command(subcommand)]
     Drive(drive::Verb),
@@ -69,6 +71,7 @@ impl Cli {
             Verb::Status(args) => status::run(&args),
             Verb::Wait(args) => wait::run(&args),
             Verb::Scrub(verb) => scrub::run(&verb),
+            Verb::Rebalance(args) => rebalance::run(&args),
             Verb::Events(args) => events::run(&args),
             Verb::Drive(verb) => drive::run(&verb),
             Verb::List(args) => list::run(&args),

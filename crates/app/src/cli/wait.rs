@@ -41,6 +41,8 @@ pub enum Activity {
     Restore,
     /// No scrub is running or paused
     Scrub,
+    /// Nothing is being moved to drives that were added
+    Rebalance,
     /// Nothing is waiting to be converted or freed, no stripe to be resynchronized
     Background,
     /// Nothing is missing or being restored: the pool is online
@@ -55,6 +57,11 @@ impl Activity {
             Activity::Scrub => {
                 let scrub = &pool.scrub;
                 scrub.goes_on().then(|| format!("scrub {}, {} %", scrub.state, scrub.percent()))
+            }
+            Activity::Rebalance => {
+                let rebalance = &pool.rebalance;
+                let goes_on = matches!(rebalance.state.as_str(), "running" | "waiting");
+                goes_on.then(|| format!("{} zones are to be moved", rebalance.zones_left))
             }
             Activity::Background => {
                 let backlog = &pool.backlog;

@@ -33,3 +33,18 @@ pub fn scrub(pool: &Fusion, action: ScrubAction) -> Outcome<Answer> {
     };
     Ok(Answer::Done(format!("{object}: {said}")))
 }
+
+pub async fn rebalance(pool: &Fusion, stop: bool) -> Outcome<Answer> {
+    let object = format!("pool {}", pool.name());
+    let failed = |error| Failure::new(&object, error);
+    if stop {
+        pool.rebalance_stop().await.map_err(failed)?;
+        return Ok(Answer::Done(format!("{object}: nothing more is moved")));
+    }
+    pool.rebalance().await.map_err(failed)?;
+    let zones = pool.rebalance_status().zones_left;
+    Ok(Answer::Done(format!(
+        "{object}: {zones} zones are moved to all drives in the background; 'steadyraid wait POOL \
+         rebalance' waits for it"
+    )))
+}

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::latency;
 use super::table::{Columns, printable};
-use super::view::{Drive, Health, Limits, Listed, Pool, Scrub, Volume};
+use super::view::{Drive, Health, Limits, Listed, Pool, Rebalance, Scrub, Volume};
 use crate::size::Size;
 
 /// The report on one pool; with `latency` also how long its drives took to answer.
@@ -38,7 +38,9 @@ pub fn pool(pool: &Pool, latency: bool) -> String {
 }
 
 fn facts(pool: &Pool) -> Vec<(&'static str, String)> {
-    vec![
+    let grown = pool.rebalance.zones_left > 0;
+    let rebalance = grown.then(|| ("rebalance", rebalance_line(&pool.rebalance)));
+    let facts = vec![
         ("scheme", scheme_line(pool)),
         ("layout", pool.layout.clone()),
         ("space", space_line(pool)),
@@ -49,7 +51,8 @@ fn facts(pool: &Pool) -> Vec<(&'static str, String)> {
         ("journal", format!("{} % full", pool.journal_fill_percent)),
         ("memory", memory_line(pool)),
         ("opened", recovery_line(pool)),
-    ]
+    ];
+    facts.into_iter().chain(rebalance).collect()
 }
 
 /// Of a pool that is not `fusion`.
@@ -65,6 +68,16 @@ fn other_facts(pool: &Pool) -> Vec<(&'static str, String)> {
         ("resync", resync),
         ("opened", format!("in {} ms", pool.recovery.load_nanos / 1_000_000)),
     ]
+}
+
+fn rebalance_line(rebalance: &Rebalance) -> String {
+    match (rebalance.zones_left, rebalance.state.as_str()) {
+        (0, _) => "everything lies on all the drives that it could".to_owned(),
+        (left, "idle") => {
+            format!("{left} zones lie on fewer drives than they could ('steadyraid rebalance')")
+        }
+        (left, state) => format!("{state}: {left} zones of {} are left", rebalance.zones),
+    }
 }
 
 fn state_line(pool: &Pool) -> String {

@@ -29,7 +29,7 @@ mod care;
 mod other;
 mod tail;
 
-pub use care::Scrub;
+pub use care::{Rebalance, Scrub};
 pub use tail::{Backlog, Event, Handling, Latencies, Limits, OperationLatencies, Spikes};
 
 mirror! {
@@ -219,6 +219,8 @@ pub struct Pool {
     pub checksums: bool,
     #[serde(default)]
     pub scrub: Scrub,
+    #[serde(default)]
+    pub rebalance: Rebalance,
     /// Of schemes other than `fusion`: what only they count.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scheme_counters: Vec<SchemeCounter>,
@@ -268,6 +270,7 @@ impl From<&PoolStatus> for Pool {
             resync_stripes: 0,
             checksums: status.checksums,
             scrub: Scrub::of(&status.scrub),
+            rebalance: (&status.rebalance).into(),
             scheme_counters: Vec::new(),
         }
     }

@@ -185,3 +185,43 @@ fn what_rots_on_a_drive_is_found_and_mended() {
     client.disconnect();
     server.stop();
 }
+
+/// Drives join a pool that is not being served, larger ones, too; what it holds moves when asked.
+#[test]
+fn a_pool_grows_and_is_rebalanced() {
+    let scratch = Scratch::with_pool();
+    let server = scratch.serve(&["."]);
+    let socket = scratch.path("run/nbd.sock");
+    let mut client = Client::open(&socket, "tank/vm");
+    let data = |byte: u8| vec![byte; 1 << 20];
+    (0..32u8).for_each(|at| client.write(u64::from(at) << 20, &data(at + 1), FUA));
+    let usable = |scratch: &Scratch| {
+        scratch.run(&["status", "--json"]).json()["pools"][0]["space"]["usable"].as_u64()
+    };
+    let before = usable(&scratch).expect("a number");
+    client.disconnect();
+    let add = |new: &[&str], rest: &[&str]| {
+        scratch
+            .run(&[&["drive", "add", "tank"], new, &["--drives", "d0", "d1", "d2"], rest].concat())
+    };
+    add(&["e0:128M"], &["d3"]).expect(3).says("in use");
+    server.stop();
+    add(&["e0:128M"], &[]).expect(3).says("drive 3 is not there");
+    add(&["e0:8M"], &["d3"]).expect(3).says("too small");
+    assert!(!scratch.path("e0").exists(), "a file that is not used is not made");
+    add(&["e0:128M", "e1:192M"], &["d3"])
+        .expect(0)
+        .says("2 drives added, 6 now")
+        .says("can't be used");
+    add(&["e0"], &["d3", "e1"]).expect(3).says("belongs to SteadyRAID pool tank");
+    let server = scratch.serve(&["."]);
+    assert!(usable(&scratch).expect("a number") > before * 5 / 4, "{before}");
+    scratch.run(&["status"]).expect(0).says("zones lie on fewer drives than they could");
+    scratch.run(&["rebalance", "tank"]).expect(0);
+    scratch.run(&["wait", "tank", "rebalance", "--timeout", "60"]).expect(0);
+    let mut client = Client::open(&socket, "tank/vm");
+    scratch.run(&["drive", "fail", "tank", "2", "--force"]).expect(0);
+    (0..32u8).for_each(|at| assert!(client.read(u64::from(at) << 20, 1 << 20) == data(at + 1)));
+    client.disconnect();
+    server.stop();
+}

@@ -23,6 +23,28 @@ pub struct Scrub {
     pub seconds: u64,
 }
 
+/// How far what lies on fewer drives than it could has moved.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Rebalance {
+    /// `idle`, `running`, or `waiting` for room.
+    pub state: String,
+    pub zones: u32,
+    pub zones_left: u32,
+}
+
+impl From<&engine::RebalanceStatus> for Rebalance {
+    fn from(status: &engine::RebalanceStatus) -> Rebalance {
+        let state = match status.state {
+            engine::RebalanceState::Idle => "idle",
+            engine::RebalanceState::Running => "running",
+            engine::RebalanceState::Waiting => "waiting",
+        };
+        let (zones, zones_left) = (status.zones_total, status.zones_left);
+        Rebalance { state: state.to_owned(), zones, zones_left }
+    }
+}
+
 impl Scrub {
     pub fn of(scrub: &engine::ScrubStatus) -> Scrub {
         use engine::ScrubState;

@@ -4,7 +4,7 @@ use schemes::pool::{DriveInfo, DriveState, Status};
 
 use super::{
     Backlog, Counters, Drive, DriveCounters, Handling, Health, Limits, Memory, OperationLatencies,
-    Pool, Recovery, Restoring, SchemeCounter, Scrub, Space, Spikes, Volume,
+    Pool, Rebalance, Recovery, Restoring, SchemeCounter, Scrub, Space, Spikes, Volume,
 };
 
 /// What progress is shown in: a page, whatever the scheme moves at a time.
@@ -61,6 +61,7 @@ impl From<&Status> for Pool {
             resync_stripes: status.owed,
             checksums: false,
             scrub: Scrub::default(),
+            rebalance: Rebalance::default(),
             scheme_counters: scheme_counters.collect(),
         }
     }

@@ -1,0 +1,87 @@
+//! Drives that join a pool that nobody serves.
+
+use engine::{AddError, AddPlan, Label, read_label};
+use io::uring::UringEnv;
+use io::{Buf, Drive, Durability};
+
+use crate::drives::name::DriveName;
+use crate::drives::{gate, target};
+use crate::error::{Failure, Outcome};
+use crate::explain;
+use crate::size::Size;
+
+/// Adds `new` to the pool on the drives given. Returns what is said about it.
+pub async fn drives(
+    env: &UringEnv,
+    sources: &[DriveName],
+    pool: &str,
+    new: &[String],
+    force: bool,
+) -> Outcome<String> {
+    let groups = super::matching(env, sources, Some(pool)).await?;
+    let [group] = groups.as_slice() else {
+        let what = format!("{} pools have this name on these drives", groups.len());
+        return Err(Failure::new(pool, what).hint("give the UUID instead of the name"));
+    };
+    if let Some(scheme) = group.scheme() {
+        let what = format!("its scheme, {}, can't take more drives", scheme.name());
+        return Err(Failure::new(format!("pool {pool}"), what));
+    }
+    let claimed = super::claim(env, group).await?;
+    let opened = target::open_existing(env, &target::resolve(new)?)?;
+    gate::blank_or_forced(&opened, force).await?;
+    let made = opened.make_files(env)?;
+    if force {
+        for drive in made.drives() {
+            wipe_label(drive).await?;
+        }
+    }
+    let added = engine::add_drives(env, &claimed, made.drives()).await;
+    let plan = added.map_err(|error| explain_add(pool, &error))?;
+    made.keep();
+    Ok(say(pool, new.len(), &plan))
+}
+
+fn say(pool: &str, added: usize, plan: &AddPlan) -> String {
+    let unused = match plan.unused_bytes {
+        0 => String::new(),
+        bytes => format!(", {} of larger drives can't be used", Size(bytes)),
+    };
+    format!(
+        "pool {pool}: {added} drives added, {} now; {} usable once it is rebalanced ('steadyraid \
+         rebalance' while it is served){unused}",
+        plan.drives,
+        Size(plan.usable_bytes),
+    )
+}
+
+/// Whoever forces knows that it holds something.
+async fn wipe_label<D: Drive>(drive: &D) -> Outcome<()> {
+    let failed = |error| explain::drive(drive.name(), &error);
+    if matches!(read_label(drive).await.map_err(failed)?, Label::Empty) {
+        return Ok(());
+    }
+    let (size, len) = (drive.geometry().size / 4096 * 4096, 1 << 20);
+    for at in [0, size.saturating_sub(len)] {
+        let zeroes = Buf::zeroed(len.min(size) as usize);
+        drive.write(at, zeroes, Durability::Durable).await.map_err(failed)?;
+    }
+    Ok(())
+}
+
+fn explain_add(pool: &str, error: &AddError) -> Failure {
+    match error {
+        AddError::Open(error) => explain::open(error),
+        AddError::Drive { name, error } => explain::drive(name, error),
+        AddError::NotClean { .. } => {
+            Failure::new(format!("pool {pool}"), "was not closed in order")
+                .hint("serve it once, and stop the server")
+        }
+        AddError::Missing { index, .. } => {
+            let what = format!("drive {index} is not there, lost or not restored yet");
+            Failure::new(format!("pool {pool}"), what)
+                .hint("give all of its drives with --drives; replace those that are lost first")
+        }
+        error => Failure::new(format!("pool {pool}"), error),
+    }
+}
