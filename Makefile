@@ -43,6 +43,7 @@ test: lint
 	$(CARGO) test --locked --release --package sim --features planted --test planted
 	target/release/steadyraid-sim world --seeds 10000..12000 --jobs 2
 	target/release/steadyraid-sim world --seeds 30000..30400 --jobs 2
+	target/release/steadyraid-sim world --seeds 850000..850200 --jobs 2
 	target/release/steadyraid-sim world --seeds 900000..900200 --jobs 2
 	target/release/steadyraid-sim world --seeds 700000..700100 --jobs 2
 	scripts/tests/real_clients.sh

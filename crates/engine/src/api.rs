@@ -3,7 +3,7 @@
 use std::fmt;
 
 use format::{FormatError, Uuid};
-use io::DriveError;
+use io::{DriveError, Nanos};
 use layout::LayoutError;
 
 mod tail;
@@ -122,11 +122,24 @@ pub struct OpenOptions {
     pub spikes: SpikeHandling,
     /// Tell drives in the background which stripes hold nothing any more (TRIM).
     pub discard: bool,
+    /// How long after a drive was lost the others begin to take over what it held; `None`: they
+    /// never do.
+    pub rebuild_after: Option<Nanos>,
+}
+
+impl OpenOptions {
+    /// Long enough for a drive that was pulled by mistake, or for one that stands ready.
+    pub const REBUILD_AFTER: Nanos = Nanos::from_secs(30);
 }
 
 impl Default for OpenOptions {
     fn default() -> OpenOptions {
-        OpenOptions { read_only: false, spikes: SpikeHandling::default(), discard: true }
+        OpenOptions {
+            read_only: false,
+            spikes: SpikeHandling::default(),
+            discard: true,
+            rebuild_after: Some(OpenOptions::REBUILD_AFTER),
+        }
     }
 }
 
@@ -201,6 +214,19 @@ pub enum DriveVerbError {
     Needed { index: u16, gone: usize, parity: usize },
     #[error("drive {index} is {state}, or being replaced: it can't be replaced now")]
     NotLost { index: u16, state: DriveState },
+    #[error("drive {index} is {state}: only an active drive can be removed")]
+    NotActive { index: u16, state: DriveState },
+    #[error("drive {index} is being removed: stop that first, or wait until it is over")]
+    Removing { index: u16 },
+    #[error("drive {index} is not being removed")]
+    NotRemoving { index: u16 },
+    #[error("without drive {index} {left} drives would be left, and stripes are {width} wide")]
+    TooNarrow { index: u16, left: usize, width: usize },
+    #[error(
+        "drive {index} holds {needed} bytes, and the others have room for {room} more: delete \
+         something first"
+    )]
+    NoRoom { index: u16, needed: u64, room: u64 },
     #[error("drive {name} has {size} bytes, and the place of drive {index} needs {least}")]
     TooSmall { index: u16, name: String, size: u64, least: u64 },
     #[error("drive {name}: {error}")]
@@ -254,6 +280,8 @@ pub enum DriveState {
     Failed,
     /// It has taken a lost drive's place, and is being filled.
     Restoring,
+    /// It is not used, and nothing is missing without it: other drives have what it held.
+    Vacated,
 }
 
 impl fmt::Display for DriveState {
@@ -263,6 +291,7 @@ impl fmt::Display for DriveState {
             DriveState::Missing => "missing",
             DriveState::Failed => "failed",
             DriveState::Restoring => "restoring",
+            DriveState::Vacated => "vacated",
         })
     }
 }
@@ -335,6 +364,8 @@ pub struct Counters {
     pub relocated_bytes: u64,
     /// Blocks written to drives that took a lost one's place.
     pub restored_blocks: u64,
+    /// Blocks given substitutes because their drives were lost or left, or brought home again.
+    pub rebuilt_blocks: u64,
     pub merged_blocks: u64,
     pub journal_blocks: u64,
     pub journal_bytes: u64,
@@ -422,4 +453,41 @@ pub struct PoolStatus {
     pub backlog: BacklogStatus,
     /// Drives that may still die before data is lost: parity less the drives gone.
     pub redundancy_margin: u8,
+    pub rebuild: RebuildStatus,
+}
+
+/// How far what lost or leaving drives held has come elsewhere.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RebuildStatus {
+    /// It stands still because an operator said so.
+    pub paused: bool,
+    /// It stands still because there is no room for more.
+    pub waits_for_space: bool,
+    /// Blocks of stripes that lie elsewhere than the layout has them.
+    pub substitutes: u64,
+    pub drives: Vec<RebuildProgress>,
+}
+
+/// Of one drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RebuildProgress {
+    pub drive: u16,
+    pub work: RebuildWork,
+    /// Blocks that are still to be written, and how many there were.
+    pub left: u64,
+    pub total: u64,
+    /// At the rate of the last seconds.
+    pub eta: Option<Nanos>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RebuildWork {
+    /// Lost: the others take over what it held.
+    Rebuild,
+    /// To be let go of: the others take over what it holds.
+    Drain,
+    /// In a lost one's place: it gets what it should hold.
+    Restore,
+    /// Back: it gets what others have taken over.
+    Return,
 }

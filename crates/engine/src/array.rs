@@ -65,6 +65,16 @@ pub struct Array<D> {
     pub failed_event: Event,
     /// A drive has ended a flush.
     pub flush_over: Event,
+    /// Stripes that were given blocks on lost drives although these have substitutes else, and
+    /// how many of these the rebuild has seen to: as long as they differ, a vacated drive counts
+    /// as lost.
+    exposures: Cell<u64>,
+    covered: Cell<u64>,
+    /// The drive that is being emptied, and one that is vacated but not yet so for the labels.
+    draining: Cell<Option<DriveIndex>>,
+    vacating: Cell<Option<DriveIndex>>,
+    /// The pool has substitutes, or may have, and the labels say so.
+    pub substituted: Cell<bool>,
     /// Pages that a crash left older than they should be, and that may not be mended: nobody is
     /// given what lies there.
     stale: RefCell<FxHashSet<(DriveIndex, u64)>>,
@@ -106,6 +116,11 @@ impl<D: Drive> Array<D> {
             recorded: Cell::new(0),
             failed_event: Event::new(),
             flush_over: Event::new(),
+            exposures: Cell::new(0),
+            covered: Cell::new(0),
+            draining: Cell::new(None),
+            vacating: Cell::new(None),
+            substituted: Cell::new(false),
             stale: RefCell::default(),
         }
     }
@@ -134,7 +149,71 @@ impl<D: Drive> Array<D> {
 
     /// Drives whose loss made the pool poorer: what is lost, or not restored yet.
     pub fn lost(&self) -> usize {
-        self.indexes().filter(|&index| !self.is_whole(index)).count()
+        self.indexes().filter(|&index| self.is_missed(index)).count()
+    }
+
+    /// The drive does not hold all that it should, and nobody else holds it instead.
+    pub fn is_missed(&self, index: DriveIndex) -> bool {
+        match self.member(index).state.get() {
+            DriveState::Active => false,
+            DriveState::Vacated => self.is_exposed() || self.is_vacating(index),
+            _ => true,
+        }
+    }
+
+    /// A block was given out on a lost drive.
+    pub fn expose(&self) {
+        self.exposures.set(self.exposures.get() + 1);
+    }
+
+    pub fn exposures(&self) -> u64 {
+        self.exposures.get()
+    }
+
+    /// Blocks exposed up to this number of them have substitutes now.
+    pub fn note_covered(&self, exposures: u64) {
+        self.covered.set(exposures);
+    }
+
+    pub fn is_exposed(&self) -> bool {
+        self.covered.get() < self.exposures.get()
+    }
+
+    pub fn draining(&self) -> Option<DriveIndex> {
+        self.draining.get()
+    }
+
+    pub fn is_draining(&self, index: DriveIndex) -> bool {
+        self.draining.get() == Some(index)
+    }
+
+    pub fn set_draining(&self, index: Option<DriveIndex>) {
+        self.draining.set(index);
+    }
+
+    pub fn is_vacating(&self, index: DriveIndex) -> bool {
+        self.vacating.get() == Some(index)
+    }
+
+    /// Nothing is on the drive that is not elsewhere. It is missed until that is recorded.
+    pub fn vacate(&self, index: DriveIndex) {
+        let member = self.member(index);
+        self.vacating.set(Some(index));
+        member.state.set(DriveState::Vacated);
+        // What is still under way on it is nobody's business any more.
+        member.era.set(member.era.get() + 1);
+        member.gone.notify_all();
+        *member.awaited.borrow_mut() = None;
+    }
+
+    pub fn vacated(&self, index: DriveIndex) {
+        self.vacating.set(None);
+        *self.member(index).drive.borrow_mut() = None;
+    }
+
+    /// Changes with the drive in this place.
+    pub fn era(&self, index: DriveIndex) -> u32 {
+        self.member(index).era.get()
     }
 
     /// Order of preference for reads: drives that are there, not slow, with few stragglers and
@@ -329,6 +408,13 @@ impl<D: Drive> Array<D> {
         member.gone.notify_all();
     }
 
+    /// A drive in the place of a vacated one: it holds all that it should, which is nothing.
+    pub fn adopt_vacant(&self, index: DriveIndex, new: (Uuid, u64, D), awaited: Awaited) {
+        assert_eq!(awaited.left(), 0, "drive {index} is vacated");
+        self.adopt(index, new, awaited);
+        self.restored(index);
+    }
+
     /// What a drive that was being restored when the pool was closed does not hold.
     pub fn set_awaited(&self, index: DriveIndex, awaited: Awaited) {
         *self.member(index).awaited.borrow_mut() = Some(awaited);
@@ -359,6 +445,9 @@ impl<D: Drive> Array<D> {
         let member = self.member(index);
         let active = member.is_active();
         member.state.set(DriveState::Failed);
+        if self.draining.get() == Some(index) {
+            self.draining.set(None);
+        }
         if active {
             *member.awaited.borrow_mut() = None;
             // Whoever wants it back may have it, once what is under way on it is over.

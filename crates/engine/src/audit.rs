@@ -26,6 +26,7 @@ mod metadata;
 mod parity;
 mod report;
 mod space;
+mod substitutes;
 mod sums;
 mod tables;
 #[cfg(test)]
@@ -70,6 +71,7 @@ fn check_tables(tables: &Tables, report: &mut AuditReport, findings: &mut Findin
     let uses = map::check(tables, findings);
     space::check(tables, &uses, findings);
     tuples::check(tables, findings);
+    substitutes::check(tables, findings);
     memory::check(tables, findings);
     sums::check(tables, &uses, findings);
     uses

@@ -56,6 +56,8 @@ pub struct MetaSlots {
     /// names a sequence as high as theirs, or they would pass for newer versions of objects
     /// that did not change after all.
     pub cut_short: BTreeSet<u32>,
+    /// Objects that are written again although nothing in them changed.
+    pub rewrite: BTreeSet<ObjectKey>,
 }
 
 impl MetaSlots {
@@ -72,6 +74,7 @@ impl MetaSlots {
             objects: BTreeMap::new(),
             seq: 0,
             cut_short: BTreeSet::new(),
+            rewrite: BTreeSet::new(),
         }
     }
 
@@ -120,6 +123,23 @@ impl MetaSlots {
             stored.slots.iter().for_each(|&slot| used[slot as usize] = true);
         }
         self.free = (0..self.total).rev().filter(|&slot| !used[slot as usize]).collect();
+    }
+
+    /// Free slots for the parts of an object: if some drives are gone, those with most copies on
+    /// the others. `None`: too few are free.
+    fn take(&mut self, parts: usize, gone: &dyn Fn(DriveIndex) -> bool) -> Option<Vec<u32>> {
+        let left = self.free.len().checked_sub(parts)?;
+        let lost = |column: &usize| {
+            let places = (0..self.copies).map(|copy| (column + copy) % self.drives);
+            places.filter(|&drive| gone(DriveIndex(drive as u16))).count()
+        };
+        let lost: Vec<usize> = (0..self.drives).map(|column| lost(&column)).collect();
+        if lost.iter().any(|&lost| lost > 0) {
+            // The best last. Stable: the order of equals stays.
+            let drives = self.drives;
+            self.free.sort_by_key(|&slot| std::cmp::Reverse(lost[slot as usize % drives]));
+        }
+        Some(self.free.split_off(left))
     }
 
     pub fn root(&self) -> (u64, u64) {
@@ -217,6 +237,8 @@ impl<E: Env> Shard<E> {
         if std::mem::take(&mut state.config_dirty) {
             keys.push(ObjectKey::Config);
         }
+        let again = std::mem::take(&mut state.meta.rewrite);
+        keys.extend(again.into_iter().filter(|key| !keys.contains(key)).collect::<Vec<_>>());
         (keys, state.meta.seq + u64::from(!planted::is(Bug::ReuseCheckpointSequence)))
     }
 
@@ -245,9 +267,9 @@ impl<E: Env> Shard<E> {
     ) -> Result<Vec<u32>, String> {
         let slots: Vec<u32> = {
             let mut state = self.state.borrow_mut();
-            let left = state.meta.free.len().checked_sub(parts.len());
-            let left = left.ok_or("the metadata area is full: merge patches or add drives")?;
-            state.meta.free.split_off(left)
+            let gone = |drive| !self.array.is_active(drive) || self.array.is_draining(drive);
+            let slots = state.meta.take(parts.len(), &gone);
+            slots.ok_or("the metadata area is full: merge patches or add drives")?
         };
         let pool = self.labels.pool();
         let images = encode_object(pool, 0, key, seq, parts);

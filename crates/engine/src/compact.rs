@@ -392,7 +392,7 @@ impl<E: Env> Shard<E> {
         let mut blocks: Vec<Buf> = blocks.into_iter().map(BufMut::freeze).collect();
         blocks.extend(parity_of(class, &blocks, block_size));
         let write = |(position, block): (usize, &Buf)| {
-            let at = self.geometry.address(class, stripe, position);
+            let at = self.address(class, stripe, position);
             self.array.write(at.drive, at.offset, block.clone(), Durability::Cached)
         };
         let done = join_all(blocks.iter().enumerate().map(write)).await;

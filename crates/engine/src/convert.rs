@@ -58,7 +58,7 @@ impl<E: Env> Shard<E> {
         (convert, empty)
     }
 
-    async fn convert_tuples(&self, tuples: &Chosen) -> Result<usize, RequestError> {
+    pub(crate) async fn convert_tuples(&self, tuples: &Chosen) -> Result<usize, RequestError> {
         let done = self.write_parities(tuples).await;
         // Parity and zeroes are durable before the record that makes them count.
         if !planted::is(Bug::ConvertBeforeDurable) {
@@ -73,6 +73,11 @@ impl<E: Env> Shard<E> {
                 state.space.tuple_converted(*key, self.journal.latest(), self.reads.close());
                 freed += class.parity();
                 self.count(|counters| counters.conversions += 1);
+                let gone = |at| state.space.is_avoided(state.space.address(class, *key, at).drive);
+                if state.space.substitutes.enabled && (0..class.width()).any(gone) {
+                    self.array.expose();
+                    self.rebuild.stir();
+                }
             } else {
                 state.space.tuple_release_busy(*key, self.journal.latest(), self.reads.close());
             }
@@ -107,13 +112,14 @@ impl<E: Env> Shard<E> {
     }
 
     async fn write_parity(&self, key: TupleKey, class: Rc<Class>) -> Result<(), RequestError> {
-        if self.inactive_members(&class, key) > class.parity() {
-            return Err(RequestError::Io("too many drives of the stripe are gone".into()));
-        }
         let filled: Vec<u16> = {
             let state = self.state.borrow();
             state.space.tuple(key).expect("a busy tuple stays").filled.to_vec()
         };
+        self.cover_unwritten(key, &class, &filled);
+        if self.inactive_members(&class, key) > class.parity() {
+            return Err(RequestError::Io("too many drives of the stripe are gone".into()));
+        }
         let read = |slot: usize| self.read_slot(key, &class, slot, filled[slot]);
         let blocks: Result<Vec<Buf>, RequestError> =
             join_all((0..class.data()).map(read)).await.into_iter().collect();
@@ -121,13 +127,13 @@ impl<E: Env> Shard<E> {
         let parity = parity_of(&class, &blocks, self.geometry.block_size as usize);
         let mut writes = Vec::new();
         for (at, block) in parity.into_iter().enumerate() {
-            let address = self.geometry.address(&class, key, class.data() + at);
+            let address = self.address(&class, key, class.data() + at);
             writes.push((address.drive, address.offset, block));
         }
         for (slot, block) in blocks.iter().enumerate() {
             let start = usize::from(filled[slot]) * PAGE;
             if start < block.len() {
-                let address = self.geometry.address(&class, key, slot);
+                let address = self.address(&class, key, slot);
                 let zeroes = block.slice(start..block.len());
                 writes.push((address.drive, address.offset + start as u64, zeroes));
             }
@@ -139,6 +145,16 @@ impl<E: Env> Shard<E> {
             return Err(RequestError::Io("too many drives of the stripe are gone".into()));
         }
         Ok(())
+    }
+
+    /// Blocks of the stripe that hold nothing yet lie on drives that are there.
+    fn cover_unwritten(&self, key: TupleKey, class: &Rc<Class>, filled: &[u16]) {
+        let mut state = self.state.borrow_mut();
+        for position in 0..class.width() {
+            if filled.get(position).is_none_or(|&pages| pages == 0) {
+                self.cover(&mut state, class, key, position..position + 1, [&[]; 2]);
+            }
+        }
     }
 
     /// A slot's block as stripe 0 will hold it: what was written, then zeroes.
@@ -172,7 +188,7 @@ impl<E: Env> Shard<E> {
         slot: usize,
         len: usize,
     ) -> Result<Buf, RequestError> {
-        let own = self.geometry.address(class, key, slot);
+        let own = self.address(class, key, slot);
         if let Ok(data) = self.array.read(own.drive, own.offset, len).await
             && self.state.borrow().sums.wrong_page(class, (key, slot), 0, &data).is_none()
         {

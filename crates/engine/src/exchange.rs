@@ -56,7 +56,8 @@ impl<E: Env> Shard<E> {
         self.check_usable()?;
         self.check_room(index, &drive)?;
         let member = self.array.member(index);
-        if member.state() != DriveState::Active || member.twin().is_some() {
+        let leaves = self.array.is_draining(index);
+        if member.state() != DriveState::Active || member.twin().is_some() || leaves {
             return Err(DriveVerbError::NotLost { index: index.0, state: member.state() });
         }
         let name = drive.name();

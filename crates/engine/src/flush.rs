@@ -13,6 +13,7 @@
 //! The pool itself waits for every drive before it relies on what was flushed: parity, checkpoints,
 //! space that is used again.
 
+use format::Record;
 use io::Env;
 use layout::DriveIndex;
 use smallvec::SmallVec;
@@ -136,6 +137,10 @@ impl<E: Env> Shard<E> {
         let early = planted::is(Bug::FreeBeforeDurable);
         let published = if early { self.journal.latest() } else { self.journal.published() };
         let freed = state.space.release_limbo(published, self.reads.oldest());
+        // Before anybody is given such a stripe: its next life's records come after this.
+        for stripe in state.space.substitutes_dropped() {
+            self.journal.append(&Record::Substitutes { stripe, places: Vec::new() });
+        }
         drop(state);
         self.discards.note(&freed);
         if !freed.is_empty() {

@@ -156,6 +156,15 @@ impl Class {
         self.lists.drives(list)[place.index()]
     }
 
+    /// The drive that the layout has for a block of the stripe if its own is lost.
+    pub fn spare(&self, stripe: StripeId) -> Option<DriveIndex> {
+        let list = self.lists.of(stripe.zone);
+        let laid = &self.laid[list.index()];
+        let layout = self.layout(laid);
+        let place = layout.spare(Class::template_stripe(laid, layout, stripe))?;
+        Some(self.lists.drives(list)[place.index()])
+    }
+
     /// Drives of the stripe, data first, then parity.
     pub fn drives(&self, stripe: StripeId) -> Vec<DriveIndex> {
         (0..self.width()).map(|position| self.drive(stripe, position)).collect()

@@ -7,8 +7,8 @@
 use std::cell::RefCell;
 
 use format::{
-    Extent, Foreign, FormatError, INCOMPAT_RESTORING, LABEL_LEN, MemberState, Superblock, Uuid,
-    label_offsets, newest, probe,
+    Extent, Foreign, FormatError, INCOMPAT_RESTORING, INCOMPAT_SUBSTITUTES, LABEL_LEN, Member,
+    MemberState, Superblock, Uuid, label_offsets, newest, probe,
 };
 use futures_util::future::join_all;
 use io::sync::{Permit, Turn};
@@ -112,14 +112,20 @@ impl Labels {
                     DriveState::Missing => MemberState::Missing,
                     DriveState::Failed => MemberState::Failed,
                     DriveState::Restoring => MemberState::Restoring,
+                    DriveState::Vacated if array.is_vacating(index) => member.state,
+                    DriveState::Vacated => MemberState::Vacated,
                 };
                 member.drive = array.member(index).uuid();
                 member.size = array.member(index).size();
             }
             let features = &mut next.features.incompat;
-            *features &= !INCOMPAT_RESTORING;
+            *features &= !(INCOMPAT_RESTORING | INCOMPAT_SUBSTITUTES);
             if array.restoring().next().is_some() {
                 *features |= INCOMPAT_RESTORING;
+            }
+            let vacated = |member: &Member| member.state == MemberState::Vacated;
+            if array.substituted.get() || next.members.iter().any(vacated) {
+                *features |= INCOMPAT_SUBSTITUTES;
             }
             change(&mut next);
             next

@@ -219,7 +219,7 @@ impl<E: Env> Shard<E> {
         let state = self.state.borrow();
         let written = |class: &Rc<Class>| {
             let stripe = state.space.any_raid_stripe(class.id, self.env.random())?;
-            let at = |position| self.geometry.address(class, stripe, position);
+            let at = |position| state.space.address(class, stripe, position);
             (0..class.width()).map(at).find(|at| at.drive == index)
         };
         let looks = (0..PROBE_LOOKS_MAX).flat_map(|_| state.space.classes());

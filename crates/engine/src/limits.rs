@@ -200,3 +200,25 @@ pub const EXCHANGE_LAST_CHUNKS: u64 = 8;
 /// Longest time that writes to a drive are held back while it is exchanged: as long as a client's
 /// flush waits for a drive that hangs.
 pub const EXCHANGE_GATE_MAX: Nanos = FLUSH_PATIENCE;
+/// Blocks of spare stripes that nobody has, for each drive, while spare stripes are taken for the
+/// sake of balance: a stripe taken for one drive brings blocks on others, which will be wanted.
+pub const SPARE_BLOCKS_OPEN: usize = 8;
+/// Free stripes drawn in search of one with a block on a given drive: with 7 of 29 drives in each,
+/// one of four has it.
+pub const SPARE_DRAWS: usize = 16;
+/// How many substitutes more than the drive with the fewest the one that the layout has for a
+/// stripe's spare may have: it evens out over a template of the layout.
+pub const SPARE_SKEW: u64 = 2;
+/// Dead stripes freed at once in a pool with substitutes: each may take a record of up to some
+/// dozens of bytes, for which nobody has reserved room in the journal.
+pub const RELEASE_SUBSTITUTED_MAX: usize = 512;
+/// Stripes rebuilt for one pair of flushes: while they are, nothing that dies is given away.
+pub const REBUILD_BATCH: usize = 32;
+/// Rebuilding that has no room, or can't compute what is left, looks again after this long.
+pub const REBUILD_SPACE_RETRY: Nanos = Nanos::from_secs(5);
+/// Checkpoints written in a row so that no block of the journal is needed that a drive may have had:
+/// the second begins after everything that was under way when the first did.
+pub const VACATE_CHECKPOINTS: usize = 3;
+/// The rate of rebuilding is that of so many samples, taken so far apart: the last ten seconds.
+pub const RATE_SAMPLES: usize = 10;
+pub const RATE_STEP: Nanos = Nanos::from_secs(1);

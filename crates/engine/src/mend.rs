@@ -105,7 +105,7 @@ impl<E: Env> Shard<E> {
         if now.is_none_or(|now| now.id != class.id) {
             return Vec::new();
         }
-        let address = |stripe, position| self.geometry.address(class, stripe, position);
+        let address = |stripe, position| state.space.address(class, stripe, position);
         match state.space.kind(stripe) {
             Kind::Raid => {
                 let members = (0..class.width()).map(|position| address(stripe, position));
@@ -220,7 +220,7 @@ impl<E: Env> Shard<E> {
         let (unit, member) = if copies.len() > 1 {
             (Unit::Copies { slot: *position, members: copies.to_vec() }, 0)
         } else {
-            let at = |position| self.geometry.address(class, *stripe, position);
+            let at = |position| self.address(class, *stripe, position);
             (Unit::Stripe { members: (0..class.width()).map(at).collect() }, *position)
         };
         let pages = ((first / PAGE as u64) as usize, len / PAGE);
@@ -247,7 +247,7 @@ impl<E: Env> Shard<E> {
     ) -> RequestError {
         // Of copies the one that stays is named.
         let (at, position) = match unit {
-            Unit::Copies { slot, .. } => (self.geometry.address(class, stripe, *slot), *slot),
+            Unit::Copies { slot, .. } => (self.address(class, stripe, *slot), *slot),
             Unit::Stripe { members } => (members[member], member),
         };
         let byte = at.offset + (row.page * PAGE) as u64;
@@ -380,7 +380,7 @@ impl<E: Env> Shard<E> {
             .units(class, stripe)
             .into_iter()
             .find(|unit| matches!(unit, Unit::Copies { slot: at, .. } if *at == slot))?;
-        let own = self.geometry.address(class, stripe, slot);
+        let own = self.address(class, stripe, slot);
         let member = unit.members().iter().position(|at| *at == own)?;
         self.mend(class, stripe, &unit, (0, pages)).await;
         let rows = self.look(class, stripe, &unit, (0, pages)).await;
@@ -439,7 +439,7 @@ impl<E: Env> Shard<E> {
         stripe: StripeId,
         position: usize,
     ) -> Option<Buf> {
-        let at = |position| self.geometry.address(class, stripe, position);
+        let at = |position| self.address(class, stripe, position);
         let unit = Unit::Stripe { members: (0..class.width()).map(at).collect() };
         let count = usize::from(self.geometry.block_pages());
         let rows = self.look(class, stripe, &unit, (0, count)).await;

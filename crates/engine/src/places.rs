@@ -326,8 +326,9 @@ impl<E: Env> Shard<E> {
             again.or_else(|| if quick { build(state, false) } else { None })
         });
         let key = built?;
+        self.cover_tuple(state, class, key);
         let tuple = state.space.tuple(key).expect("just built");
-        tuple.stripes.iter().for_each(|&stripe| self.is_there(class, stripe));
+        tuple.stripes.iter().for_each(|&stripe| self.is_there(&state.space, class, stripe));
         tuple.stripes.iter().for_each(|&stripe| state.sums.forget(class, stripe));
         let record = Record::Tuple { stripes: tuple.stripes.to_vec(), slots: tuple.slots.to_vec() };
         let slots = tuple.slots.len();
@@ -335,6 +336,24 @@ impl<E: Env> Shard<E> {
         let open = state.open.entry(class.id).or_default();
         open.spare.extend((0..slots).map(|slot| (key, slot)));
         Some(())
+    }
+
+    /// Copies that would lie on lost drives get substitutes, on drives that have no other of their
+    /// slot, nor anything of the tuple if that can be.
+    fn cover_tuple(&self, state: &mut State, class: &Rc<Class>, key: TupleKey) {
+        if !state.space.substitutes.enabled {
+            return;
+        }
+        let stripes = state.space.tuple(key).expect("just built").stripes.clone();
+        for (copy, &stripe) in stripes.iter().enumerate() {
+            for position in 0..class.data() {
+                let tuple = state.space.tuple(key).expect("just built");
+                let slot = (0..class.data()).find(|&slot| tuple.position(slot, copy) == position);
+                let [all, of_slot] = self.tuple_drives(state, class, key, slot);
+                let others: [&[DriveIndex]; 2] = [&all, &of_slot];
+                self.cover(state, class, stripe, position..position + 1, others);
+            }
+        }
     }
 
     /// Makes sure that free stripes may be taken, giving the class a new zone when its own
@@ -367,7 +386,7 @@ impl<E: Env> Shard<E> {
     ) -> Spot {
         let tuple = state.space.tuple(key).expect("spots lie in tuples");
         let target = |(copy, &stripe): (usize, &StripeId)| {
-            let mut at = self.geometry.address(class, stripe, tuple.position(slot, copy));
+            let mut at = state.space.address(class, stripe, tuple.position(slot, copy));
             at.offset += u64::from(page) * io::PAGE as u64;
             at
         };
@@ -408,7 +427,8 @@ impl<E: Env> Shard<E> {
         });
         let any = found.or_else(|| if quick { None } else { look(&mut state, usize::MAX) });
         let (stripe, passed) = any?;
-        self.is_there(class, stripe);
+        self.cover(&mut state, class, stripe, 0..class.width(), [&[]; 2]);
+        self.is_there(&state.space, class, stripe);
         state.sums.forget(class, stripe);
         self.count(|counters| counters.redirected_writes += u64::from(passed));
         Some(stripe)

@@ -42,6 +42,10 @@ pub enum Bug {
     RestorePastConversions,
     /// What was read is taken for what was written, whatever its sum.
     SkipSums,
+    /// A substitute is recorded when it is in its drive's cache.
+    SubstituteBeforeDurable,
+    /// A stripe that is free keeps its substitutes for its next life.
+    KeepSubstitutes,
 }
 
 #[cfg(not(feature = "planted"))]

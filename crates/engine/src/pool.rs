@@ -87,6 +87,10 @@ impl<E: Env> Pool<E> {
         shard.flush().await?;
         // Twice: the first makes the journal's start the end, the second says so cleanly.
         shard.checkpoint(false).await?;
+        if shard.state.borrow().space.is_at_home() {
+            // The last checkpoint speaks of no substitutes, nor will anything that is replayed.
+            shard.array.substituted.set(false);
+        }
         let result = shard.checkpoint(true).await;
         *shard.failure.borrow_mut() = Some("the pool is closed".into());
         self.release().await;

@@ -78,11 +78,11 @@ impl<E: Env> Shard<E> {
         let class = state.space.class_of_zone(zone).expect("mapped blocks lie in zones").clone();
         let (stripe, position) = self.geometry.stripe_of(&class, flbn);
         let mut copies = SmallVec::new();
-        copies.push(self.geometry.address(&class, stripe, position));
+        copies.push(state.space.address(&class, stripe, position));
         if replicated && let Some(tuple) = state.space.tuple(stripe) {
             for copy in 1..tuple.stripes.len() {
                 let other = tuple.position(position, copy);
-                copies.push(self.geometry.address(&class, tuple.stripes[copy], other));
+                copies.push(state.space.address(&class, tuple.stripes[copy], other));
             }
             state.space.touch(stripe);
             self.order_copies(&mut copies);

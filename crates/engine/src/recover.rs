@@ -17,8 +17,8 @@ use std::rc::Rc;
 
 use format::{
     ChunkObject, ConfigObject, Extent, INCOMPAT_SUMS, JOURNAL_ALIGN, JOURNAL_BLOCK_MAX,
-    LimitsImage, ObjectKey, Place, Record, SLOT_LEN, SectorRange, StripeId, SumsObject, Superblock,
-    VolumeId, ZoneObject, decode_block, decode_slot, peek_header,
+    LimitsImage, ObjectKey, Place, Record, SLOT_LEN, SectorRange, StripeId, SubstituteImage,
+    SumsObject, Superblock, VolumeId, ZoneObject, decode_block, decode_slot, peek_header,
 };
 use futures_util::future::join_all;
 use io::{Drive, PAGE};
@@ -270,6 +270,9 @@ impl<D: Drive> Recovery<'_, D> {
         for tuple in object.tuples {
             out.space.replay_tuple(&tuple.stripes, &tuple.slots, &tuple.filled);
         }
+        for SubstituteImage { index, position, place } in object.substitutes {
+            out.space.load_substitute((StripeId { zone, index }, position), place);
+        }
         Ok(())
     }
 
@@ -455,7 +458,7 @@ impl<D: Drive> Recovery<'_, D> {
         let page = u64::from(place.sector) / 8 * PAGE as u64;
         let address = |(copy, &stripe): (usize, &StripeId)| {
             let position = if copy == 0 { slot } else { usize::from(positions[copy - 1]) };
-            let mut at = self.geometry.address(class, stripe, position);
+            let mut at = space.address(class, stripe, position);
             at.offset += page;
             at
         };
@@ -465,7 +468,7 @@ impl<D: Drive> Recovery<'_, D> {
 
     fn stripe_check(&self, space: &Space, stripe: StripeId, crcs: &[u32]) -> Check {
         let Some(class) = space.class_of_zone(stripe.zone) else { return Check::Nothing };
-        let address = |position| self.geometry.address(class, stripe, position);
+        let address = |position| space.address(class, stripe, position);
         let members = (0..class.width()).map(address).collect();
         Check::Stripe { members, crcs: crcs.to_vec(), shape: class.shape }
     }
@@ -485,6 +488,9 @@ impl<D: Drive> Recovery<'_, D> {
             Record::Stripe { stripe, blocks, .. } => self.apply_stripe(out, *stripe, blocks),
             Record::Tuple { stripes, slots } => out.space.replay_tuple(stripes, slots, &[]),
             Record::Convert { stripe } => out.space.replay_convert(*stripe),
+            Record::Substitutes { stripe, places } => {
+                out.space.replay_substitutes(*stripe, places);
+            }
             Record::Relocate { volume, block, range, from, to } => {
                 if out.volumes.contains_key(volume) {
                     out.map.relocate(*volume, *block, *range, *from, *to, &mut ignored);
@@ -582,7 +588,9 @@ fn set_limits(out: &mut Recovered, volume: VolumeId, limits: VolumeLimits) {
 /// Records that can be judged at once: at most so many, and none of them after one that changes
 /// what physical addresses mean.
 fn runs(records: &[Record]) -> impl Iterator<Item = &[Record]> {
-    let changes = |record: &Record| matches!(record, Record::Zone { .. } | Record::Class { .. });
+    let changes = |record: &Record| {
+        matches!(record, Record::Zone { .. } | Record::Class { .. } | Record::Substitutes { .. })
+    };
     let split = records.split_inclusive(move |record| changes(record));
     split.flat_map(|run| run.chunks(RECOVERY_READS_MAX))
 }

@@ -22,6 +22,7 @@ use format::{
 use futures_util::future::{join_all, select};
 use io::{Buf, Drive, Durability, Env, PAGE};
 use layout::DriveIndex;
+use smallvec::SmallVec;
 
 use crate::api::{DriveState, DriveVerbError, EventKind, RequestError, Severity};
 use crate::awaited::Awaited;
@@ -39,13 +40,14 @@ pub fn awaited(space: &Space, drive: DriveIndex, changed: impl Fn(u32) -> bool) 
     let geometry = &space.geometry;
     let mut awaited = Awaited::nothing(geometry.zones, geometry.block_size);
     let mut add = |class: &Class, stripe: StripeId| {
-        if let Some(position) = position_on(class, stripe, drive) {
-            awaited.add(geometry.address(class, stripe, position).offset);
+        for position in positions_on(space, class, stripe, drive) {
+            awaited.add(space.address(class, stripe, position).offset);
         }
     };
     for zone in (0..geometry.zone_count).filter(|&zone| changed(zone)) {
         let Some((class, stripes)) = space.held_in(zone) else { continue };
-        let raid = stripes.filter(|&(_, kind)| kind != Kind::Tuple);
+        // Blocks of spare stripes are those of the stripes that have them.
+        let raid = stripes.filter(|(_, kind)| !matches!(kind, Kind::Tuple | Kind::Spare));
         raid.for_each(|(stripe, _)| add(class, stripe));
     }
     for key in space.tuple_keys().into_iter().filter(|key| changed(key.zone)) {
@@ -56,9 +58,16 @@ pub fn awaited(space: &Space, drive: DriveIndex, changed: impl Fn(u32) -> bool) 
     awaited
 }
 
-/// Which of a stripe's blocks is on a drive.
-fn position_on(class: &Class, stripe: StripeId, drive: DriveIndex) -> Option<usize> {
-    (0..class.width()).find(|&position| class.drive(stripe, position) == drive)
+/// Which of a stripe's blocks are on a drive: one, or in stripes of tuples, which may have blocks
+/// elsewhere, more.
+fn positions_on(
+    space: &Space,
+    class: &Class,
+    stripe: StripeId,
+    drive: DriveIndex,
+) -> SmallVec<[usize; 2]> {
+    let on = |&position: &usize| space.address(class, stripe, position).drive == drive;
+    (0..class.width()).filter(on).collect()
 }
 
 /// How a look at everything that is awaited went.
@@ -103,13 +112,18 @@ impl<E: Env> Shard<E> {
             Some(label) => (label.drive, self.whole_at(label)),
             None => (Uuid::from_random(self.env.unique_id()), None),
         };
+        if self.array.member(index).state() == DriveState::Vacated
+            && self.come_home(index, uuid, &drive).await.map_err(failed)?
+        {
+            return Ok(());
+        }
         let turn = self.checkpoint_turn.lock().await;
         self.check_lost(index)?;
         let awaited = self.missed(index, since);
         drop(turn);
         let blocks = awaited.total();
         self.array.adopt(index, (uuid, size, drive), awaited);
-        self.state.borrow_mut().space.set_avoided(index, false);
+        self.use_again(index);
         self.forgive(index);
         self.labels.update(&self.array, |_| {}).await;
         self.record_failures().await?;
@@ -132,9 +146,74 @@ impl<E: Env> Shard<E> {
         Ok(())
     }
 
+    fn use_again(&self, index: DriveIndex) {
+        let mut state = self.state.borrow_mut();
+        state.space.set_avoided(index, false);
+        state.space.spare_reopen();
+    }
+
+    /// A drive in a vacated one's place lacks nothing: it is active at once, and what others hold
+    /// for it comes home later (`rebuild`). False if it does lack something.
+    async fn come_home(
+        &self,
+        index: DriveIndex,
+        uuid: Uuid,
+        drive: &E::Drive,
+    ) -> Result<bool, io::DriveError> {
+        // No checkpoint passes the drive over while it gets its copies of this one.
+        let _turn = self.checkpoint_turn.lock().await;
+        self.copy_objects(index, drive).await?;
+        let awaited = awaited(&self.state.borrow().space, index, |_| true);
+        let vacated = self.array.member(index).state() == DriveState::Vacated;
+        if !vacated || self.array.is_exposed() || awaited.total() > 0 {
+            return Ok(false);
+        }
+        // Until the labels know it, what is written to it is not safe there.
+        self.array.expose();
+        let size = drive.geometry().size;
+        self.array.adopt_vacant(index, (uuid, size, drive.clone()), awaited);
+        self.forgive(index);
+        self.labels.update(&self.array, |_| {}).await;
+        self.use_again(index);
+        self.rebuild.stir();
+        let text = format!("drive {} is used, and gets back what others hold", drive.name());
+        let (severity, kind) = (Severity::Info, EventKind::DriveRestored);
+        self.events.push(self.env.now(), severity, kind, Some(index.0), text);
+        Ok(true)
+    }
+
+    /// The copies of the checkpoint's objects that a drive should have, before it is used.
+    async fn copy_objects(
+        &self,
+        index: DriveIndex,
+        drive: &E::Drive,
+    ) -> Result<(), io::DriveError> {
+        let area = self.labels.meta().offset;
+        let slots: Vec<(ObjectKey, u32)> = {
+            let state = self.state.borrow();
+            let objects = state.meta.objects.iter();
+            objects.flat_map(|(&key, stored)| stored.slots.iter().map(move |&s| (key, s))).collect()
+        };
+        for some in slots.chunks(RESTORE_OBJECTS_AT_ONCE) {
+            let copy = |&(key, slot): &(ObjectKey, u32)| async move {
+                let places = self.state.borrow().meta.places(slot);
+                let Some(&(_, own)) = places.iter().find(|place| place.0 == index) else {
+                    return Ok(());
+                };
+                let others: Vec<_> = places.into_iter().filter(|place| place.0 != index).collect();
+                match self.read_slot_copy(key, &others).await {
+                    Some(bytes) => drive.write(area + own, bytes, Durability::Cached).await,
+                    None => Ok(()),
+                }
+            };
+            join_all(some.iter().map(copy)).await.into_iter().collect::<Result<(), _>>()?;
+        }
+        drive.flush().await
+    }
+
     fn check_lost(&self, index: DriveIndex) -> Result<(), DriveVerbError> {
         match self.array.member(index).state() {
-            DriveState::Missing | DriveState::Failed => Ok(()),
+            DriveState::Missing | DriveState::Failed | DriveState::Vacated => Ok(()),
             state => Err(DriveVerbError::NotLost { index: index.0, state }),
         }
     }
@@ -198,10 +277,10 @@ impl<E: Env> Shard<E> {
 
     /// A stripe is in use from now on, and whatever will be read there is written first: a drive
     /// that is being restored need not be given what was there before.
-    pub fn is_there(&self, class: &Class, stripe: StripeId) {
+    pub fn is_there(&self, space: &Space, class: &Class, stripe: StripeId) {
         for drive in self.array.restoring() {
-            if let Some(position) = position_on(class, stripe, drive) {
-                self.array.arrived(drive, self.geometry.address(class, stripe, position).offset);
+            for position in positions_on(space, class, stripe, drive) {
+                self.array.arrived(drive, space.address(class, stripe, position).offset);
             }
         }
     }
@@ -262,6 +341,7 @@ impl<E: Env> Shard<E> {
             return Ok(());
         }
         self.array.restored(drive);
+        self.rebuild.stir();
         self.labels.update(&self.array, |_| {}).await;
         let text = format!("drive {} holds everything that it should", self.drive_name(drive));
         let (severity, kind) = (Severity::Info, EventKind::DriveRestored);
@@ -373,8 +453,12 @@ impl<E: Env> Shard<E> {
         let state = self.state.borrow();
         let mut held = BTreeSet::new();
         if let Some((class, stripes)) = state.space.held_in(zone) {
-            for (stripe, _) in stripes {
-                let position = position_on(class, stripe, drive);
+            // By home: the blocks of this zone, whoever has them.
+            for (stripe, kind) in stripes {
+                let taken = state.space.spare_taken(stripe);
+                let here = |&at: &usize| class.drive(stripe, at) == drive;
+                let used = |at: &usize| kind != Kind::Spare || taken.has(*at);
+                let position = (0..class.width()).find(here).filter(used);
                 held.extend(position.map(|at| self.geometry.address(class, stripe, at).offset));
             }
         }
@@ -392,10 +476,10 @@ impl<E: Env> Shard<E> {
         let state = self.state.borrow();
         let (class, stripes) = state.space.held_in(zone)?;
         let awaited = |&(stripe, kind): &(StripeId, Kind)| {
-            let position = position_on(class, stripe, drive);
-            let at = position.map(|position| self.geometry.address(class, stripe, position));
-            kind != Kind::Tuple
-                && at.is_some_and(|at| self.array.is_awaited(drive, at.offset, PAGE))
+            let held = !matches!(kind, Kind::Tuple | Kind::Spare);
+            let positions = positions_on(&state.space, class, stripe, drive).into_iter();
+            let mut at = positions.map(|at| state.space.address(class, stripe, at));
+            held && at.any(|at| self.array.is_awaited(drive, at.offset, PAGE))
         };
         let stripes = stripes.filter(awaited).map(|(stripe, _)| stripe).collect();
         Some((class.clone(), stripes))
@@ -403,7 +487,7 @@ impl<E: Env> Shard<E> {
 
     fn lost_blocks(&self, class: &Class, stripe: StripeId) -> usize {
         let lost = |&position: &usize| {
-            let at = self.geometry.address(class, stripe, position);
+            let at = self.address(class, stripe, position);
             !self.array.is_active(at.drive) || self.array.is_awaited(at.drive, at.offset, PAGE)
         };
         (0..class.width()).filter(lost).count()
@@ -420,8 +504,13 @@ impl<E: Env> Shard<E> {
         if !self.is_raid(class, stripe) {
             return Done::Later;
         }
-        let position = position_on(class, stripe, drive).expect("chosen for its block there");
-        let at = self.geometry.address(class, stripe, position).offset;
+        let position = {
+            let state = self.state.borrow();
+            positions_on(&state.space, class, stripe, drive).first().copied()
+        };
+        // It may have been given a substitute since.
+        let Some(position) = position else { return Done::Later };
+        let at = self.address(class, stripe, position).offset;
         let rebuilt = match self.rebuilt_block(class, stripe, position).await {
             Some(block) => Some(block),
             None => self.block_as_it_is(class, stripe, position).await,
@@ -477,7 +566,7 @@ impl<E: Env> Shard<E> {
         pass.lost += done.lost;
     }
 
-    fn make_busy(&self, key: TupleKey) -> bool {
+    pub(crate) fn make_busy(&self, key: TupleKey) -> bool {
         let mut state = self.state.borrow_mut();
         let quiet = |tuple: &&mut Tuple| tuple.is_quiet() && !tuple.busy;
         let tuple = state.space.tuple_mut(key).filter(quiet);
@@ -499,16 +588,17 @@ impl<E: Env> Shard<E> {
         let class = state.space.class_of_zone(key.zone).expect("tuples lie in assigned zones");
         let mut slots = Vec::new();
         for (copy, &stripe) in tuple.stripes.iter().enumerate() {
-            let Some(position) = position_on(class, stripe, drive) else { continue };
-            let at = self.geometry.address(class, stripe, position).offset;
-            if !self.array.is_awaited(drive, at, PAGE) {
-                continue;
-            }
-            let slot = (0..class.data()).find(|&slot| tuple.position(slot, copy) == position);
-            match slot.filter(|&slot| tuple.filled[slot] > 0) {
-                Some(slot) => slots.push((slot, at)),
-                // A slot that nothing was written to: when it is, that goes there as well.
-                None => self.array.arrived(drive, at),
+            for position in positions_on(&state.space, class, stripe, drive) {
+                let at = state.space.address(class, stripe, position).offset;
+                if !self.array.is_awaited(drive, at, PAGE) {
+                    continue;
+                }
+                let slot = (0..class.data()).find(|&slot| tuple.position(slot, copy) == position);
+                match slot.filter(|&slot| tuple.filled[slot] > 0) {
+                    Some(slot) => slots.push((slot, at)),
+                    // A slot that nothing was written to: when it is, that goes there as well.
+                    None => self.array.arrived(drive, at),
+                }
             }
         }
         slots

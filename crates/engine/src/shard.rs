@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::{Rc, Weak};
 
-use format::{ClassId, VolumeId};
+use format::{ClassId, StripeId, VolumeId};
 use io::Env;
 use io::sync::{Event, Turn};
 use smallvec::SmallVec;
@@ -29,6 +29,7 @@ use crate::mend::Mending;
 use crate::pacer::Pacer;
 use crate::planted::{self, Bug};
 use crate::reads::ReadGenerations;
+use crate::rebuild::Rebuild;
 use crate::scrub::Scrub;
 use crate::space::Space;
 use crate::sums::Sums;
@@ -141,6 +142,7 @@ pub struct Shard<E: Env> {
     pub discards: Discards,
     pub mending: Mending,
     pub scrub: Scrub,
+    pub rebuild: Rebuild,
 }
 
 /// Where a replicated write goes.
@@ -161,6 +163,11 @@ impl<E: Env> Shard<E> {
         let mut counters = self.counters.get();
         change(&mut counters);
         self.counters.set(counters);
+    }
+
+    /// Where a block of a stripe is: where the layout has it, or its substitute.
+    pub fn address(&self, class: &Class, stripe: StripeId, position: usize) -> BlockAddress {
+        self.state.borrow().space.address(class, stripe, position)
     }
 
     pub fn class(&self, id: ClassId) -> Rc<Class> {
@@ -235,9 +242,14 @@ impl<E: Env> Shard<E> {
         while self.array.has_unrecorded() {
             let known = self.array.failures();
             for index in self.array.indexes() {
-                let gone = !self.array.is_active(index);
-                let was = self.state.borrow_mut().space.set_avoided(index, gone);
-                if gone && !was {
+                if self.array.is_active(index) {
+                    continue;
+                }
+                let mut state = self.state.borrow_mut();
+                let was = state.space.set_avoided(index, true);
+                if !was {
+                    state.space.spare_reopen();
+                    drop(state);
                     self.tell_failed(index);
                 }
             }

@@ -166,7 +166,8 @@ impl<E: Env> Shard<E> {
     fn members(&self, source: &Source) -> SmallVec<[Member; 8]> {
         let Source { class, stripe, position, .. } = source;
         let others = (0..class.width()).filter(|at| at != position);
-        others.map(|at| (at, self.geometry.address(class, *stripe, at))).collect()
+        let space = &self.state.borrow().space;
+        others.map(|at| (at, space.address(class, *stripe, at))).collect()
     }
 
     fn start(

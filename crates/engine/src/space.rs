@@ -19,6 +19,7 @@ pub mod image;
 mod relist;
 mod replay;
 mod report;
+pub mod substitutes;
 mod tuples;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -30,9 +31,10 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::geometry::{Class, PoolGeometry};
-use crate::limits::{CLASSES_MAX, NEWEST_DRAWS, STRIPE_CANDIDATES};
+use crate::limits::{CLASSES_MAX, NEWEST_DRAWS, RELEASE_SUBSTITUTED_MAX, STRIPE_CANDIDATES};
 use crate::planted::{self, Bug};
 use crate::tuple::{Tuple, TupleKey};
+use substitutes::Substitutes;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -44,6 +46,8 @@ pub enum Kind {
     Limbo,
     /// Free, but drives are being told so: not on the free list.
     Discarding,
+    /// Its blocks are substitutes of other stripes' (`substitutes`).
+    Spare,
 }
 
 impl Kind {
@@ -142,6 +146,7 @@ pub struct Space {
     avoid: Vec<bool>,
     /// Stripes are taken rather from zones that lie on all drives they can.
     pub prefer_newest: bool,
+    pub substitutes: Substitutes,
 }
 
 impl Space {
@@ -150,7 +155,9 @@ impl Space {
         let avoid = vec![false; geometry.drives];
         (0..zones).for_each(|zone| geometry.lists.reset(zone));
         let unassigned_on = geometry.lists.all().map(|(.., zones)| zones).collect();
+        let substitutes = Substitutes::new(geometry.drives);
         Space {
+            substitutes,
             geometry,
             classes: (0..CLASSES_MAX).map(|_| ClassSpace::default()).collect(),
             zones: (0..zones).map(|_| None).collect(),
@@ -241,6 +248,7 @@ impl Space {
         // On replay tuples that died since may still be listed: those of the checkpoint, and of a
         // zone that the checkpoint knows to be given back already (worlds 10338, 10359).
         self.tuples.retain(|_, tuple| tuple.stripes.iter().all(|stripe| stripe.zone != zone));
+        self.replay_forget_zone(zone);
         let Some(found) = self.zones[zone as usize].take() else { return };
         assert_eq!(found.free.len(), found.kinds.len(), "only an empty zone is given back");
         if !found.draining {
@@ -257,6 +265,8 @@ impl Space {
     /// The zone of another class that is easiest to empty, if that class can spare it: it must
     /// have room for what moves. One that holds nothing can always be spared.
     pub fn zone_to_drain(&self, not: ClassId) -> Option<u32> {
+        // What others have put into its spare stripes would stay.
+        let spares: BTreeSet<u32> = self.spares().map(|(stripe, _)| stripe.zone).collect();
         let wanting = self.class(not);
         let spare = |number: u32, zone: &Zone| {
             let used = (zone.kinds.len() - zone.free.len()) as u64;
@@ -273,7 +283,8 @@ impl Space {
             fit && zone.class.id != not && (used == 0 || elsewhere > used / 2 + 1 && fits())
         };
         let candidates = self.zones.iter().enumerate().filter_map(|(number, zone)| {
-            let zone = zone.as_ref().filter(|zone| spare(number as u32, zone))?;
+            let zone = zone.as_ref().filter(|_| !spares.contains(&(number as u32)));
+            let zone = zone.filter(|zone| spare(number as u32, zone))?;
             Some((zone.kinds.len() - zone.free.len(), number as u32))
         });
         candidates.min().map(|(_, zone)| zone)
@@ -541,9 +552,11 @@ impl Space {
         self.limbo.push_back(Dead { stripe, sequence, generation });
     }
 
-    /// Frees what is provably dead. Returns the stripes freed.
+    /// Frees what is provably dead. Returns the stripes freed; of some of them it has to be
+    /// recorded that they have no substitutes any more (`substitutes_dropped`).
     pub fn release_limbo(&mut self, durable: u64, oldest_read: u64) -> Vec<StripeId> {
         let mut freed = Vec::new();
+        let substituted = self.has_substitutes();
         while let Some(dead) = self.limbo.front() {
             let seen = dead.generation >= oldest_read && !planted::is(Bug::FreeBeforeReaders);
             if dead.sequence > durable || seen {
@@ -551,11 +564,16 @@ impl Space {
             }
             freed.push(dead.stripe);
             self.limbo.pop_front();
+            if substituted && freed.len() >= RELEASE_SUBSTITUTED_MAX {
+                break;
+            }
         }
         for &stripe in &freed {
             self.set_kind(stripe, Kind::Free);
             self.give_back(stripe);
+            self.substitutes_drop(stripe);
         }
+        self.release_left(durable, oldest_read);
         freed
     }
 

@@ -332,7 +332,7 @@ impl<E: Env> Shard<E> {
         let sequences: Sequences =
             records.iter().map(|record| self.journal.append_with_data(record)).collect();
         let gone_before = self.inactive_members(class, stripe);
-        let address = |position| self.geometry.address(class, stripe, position);
+        let address = |position| self.address(class, stripe, position);
         let targets: SmallVec<[BlockAddress; 8]> = (0..class.width()).map(address).collect();
         let drives = targets.iter().map(|at| at.drive).collect();
         let (array, parity) = (self.array.clone(), class.parity());
@@ -381,7 +381,7 @@ impl<E: Env> Shard<E> {
     }
 
     pub(crate) fn inactive_members(&self, class: &Class, stripe: StripeId) -> usize {
-        let drive = |position| class.drive(stripe, position);
+        let drive = |position| self.address(class, stripe, position).drive;
         (0..class.width()).filter(|&position| !self.array.is_active(drive(position))).count()
     }
 
@@ -407,6 +407,8 @@ impl<E: Env> Shard<E> {
         // who fills a pool to the last byte.
         let stripe = class.width() as u64 * u64::from(self.geometry.block_sectors());
         let limit = self.footprint_max(&state, class) + stripe;
+        // What stands in for lost drives' blocks has its place as well.
+        let limit = limit.saturating_sub(state.space.spare_sectors());
         let mut new = u64::from(range.len);
         // Far from the limit nothing has to be looked up.
         if taken + new * 2 >= limit / 2 {

@@ -52,6 +52,9 @@ pub const INCOMPAT_SET: u64 = 4;
 pub const INCOMPAT_RESTORING: u64 = 8;
 /// Incompatible feature: pages of data have sums (record 15, checkpoint objects of kind 4).
 pub const INCOMPAT_SUMS: u64 = 16;
+/// Incompatible feature: blocks of lost drives may have substitutes (record 20, end of a zone's
+/// object), and a drive may be [`MemberState::Vacated`].
+pub const INCOMPAT_SUBSTITUTES: u64 = 32;
 /// Incompatible feature: not every zone lies on every drive ([`Member::round`],
 /// [`Member::zones`], and the round of a zone in its record and object).
 pub const INCOMPAT_LISTS: u64 = 64;
@@ -61,6 +64,7 @@ pub const KNOWN_INCOMPAT: u64 = INCOMPAT_LIMITS
     | INCOMPAT_SET
     | INCOMPAT_RESTORING
     | INCOMPAT_SUMS
+    | INCOMPAT_SUBSTITUTES
     | INCOMPAT_LISTS;
 /// `Superblock::scheme`: FusionRAID over RAID+.
 pub const SCHEME_FUSION: u16 = 1;
@@ -123,6 +127,8 @@ pub enum MemberState {
     /// Written like any other, and being filled with what it should hold: what it held when the
     /// pool was opened is not to be trusted.
     Restoring = 4,
+    /// It is not used, and nothing is missing without it: what it held has substitutes elsewhere.
+    Vacated = 5,
 }
 
 impl MemberState {
@@ -132,6 +138,7 @@ impl MemberState {
             2 => Ok(MemberState::Missing),
             3 => Ok(MemberState::Failed),
             4 => Ok(MemberState::Restoring),
+            5 => Ok(MemberState::Vacated),
             _ => Err(FormatError::Invalid { field: "member state", value: byte.into() }),
         }
     }
@@ -417,9 +424,14 @@ impl Superblock {
         };
         let flagged = self.features.incompat & (INCOMPAT_GROUPS | INCOMPAT_SET);
         check(flagged == needed, "features", self.features.incompat)?;
-        let restoring = self.members.iter().any(|m| m.state == MemberState::Restoring);
-        let told = self.features.incompat & INCOMPAT_RESTORING != 0;
-        check(told || !restoring, "member state", MemberState::Restoring as u64)?;
+        for (state, feature) in [
+            (MemberState::Restoring, INCOMPAT_RESTORING),
+            (MemberState::Vacated, INCOMPAT_SUBSTITUTES),
+        ] {
+            let any = self.members.iter().any(|member| member.state == state);
+            let told = self.features.incompat & feature != 0;
+            check(told || !any, "member state", state as u64)?;
+        }
         check(fits, "group", self.group.into())
     }
 

@@ -27,11 +27,11 @@ pub use checkpoint::{
 };
 pub use drive::{
     CheckpointRoot, Extent, Features, INCOMPAT_GROUPS, INCOMPAT_LIMITS, INCOMPAT_LISTS,
-    INCOMPAT_RESTORING, INCOMPAT_SET, INCOMPAT_SUMS, LABEL_AREA, LABEL_LEN, Member, MemberState,
-    SCHEME_ALTERNATE, SCHEME_CACHED_RAID5, SCHEME_FUSION, SCHEME_FUSION_ND, SCHEME_HPDA,
-    SCHEME_HYBRID, SCHEME_LOG_MIRROR, SCHEME_LOG_RAID, SCHEME_MIRROR_LOG, SCHEME_MIRRORS,
-    SCHEME_N_RAID5, SCHEME_PARITY_DRIVE, SCHEME_PARITY1, SCHEME_PARITY2, SCHEME_STEERING,
-    SCHEME_STRIPES, SCHEME_TOLE_RAID, Superblock, end_area, label_offsets, newest,
+    INCOMPAT_RESTORING, INCOMPAT_SET, INCOMPAT_SUBSTITUTES, INCOMPAT_SUMS, LABEL_AREA, LABEL_LEN,
+    Member, MemberState, SCHEME_ALTERNATE, SCHEME_CACHED_RAID5, SCHEME_FUSION, SCHEME_FUSION_ND,
+    SCHEME_HPDA, SCHEME_HYBRID, SCHEME_LOG_MIRROR, SCHEME_LOG_RAID, SCHEME_MIRROR_LOG,
+    SCHEME_MIRRORS, SCHEME_N_RAID5, SCHEME_PARITY_DRIVE, SCHEME_PARITY1, SCHEME_PARITY2,
+    SCHEME_STEERING, SCHEME_STRIPES, SCHEME_TOLE_RAID, Superblock, end_area, label_offsets, newest,
 };
 pub use entry::{BmtEntry, ENTRY_LEN, PATCH_LEN, Patch};
 pub use error::FormatError;
@@ -44,8 +44,8 @@ pub use journal::{
     decode_block, peek_header,
 };
 pub use object::{
-    ChunkObject, ClassImage, ConfigObject, LimitsImage, PatchedBlock, SUMS_ENTRIES, SumsObject,
-    TupleImage, VolumeImage, ZoneObject,
+    ChunkObject, ClassImage, ConfigObject, LimitsImage, PatchedBlock, SUMS_ENTRIES,
+    SubstituteImage, SumsObject, TupleImage, VolumeImage, ZoneObject,
 };
 pub use record::Record;
 pub use signature::{Foreign, Own, own_label, probe, probe_all};

@@ -6,6 +6,8 @@
 //!         an entry with P holds the place of its block in that list
 //! zone    whose it is, as in the Zone record; tuples 4, each:
 //!         n 1, n times stripe 8, slots 2, slots times (1, 1), slots times pages written 2
+//!         then, if blocks of the zone's stripes lie elsewhere (feature SUBSTITUTES):
+//!         count 4, each: stripe's number in the zone 4, position 1, FLBN 8
 //! config  next volume 4,
 //!         classes 2, each: id 1, parity 1, width 2, layout kind 1, layout digest 4
 //!         volumes 4, each: id 4, size 8, class 1, name length 1, name
@@ -19,10 +21,10 @@ use crate::checkpoint::{CHUNK_ENTRIES, SLOT_PAYLOAD, split};
 use crate::cursor::{Reader, Writer};
 use crate::entry::{BmtEntry, ENTRY_LEN, PATCH_LEN, Patch};
 use crate::error::{FormatError, check};
-use crate::ids::{ClassId, MAX_BLOCK_SECTORS, StripeId, VolumeId, valid_name};
+use crate::ids::{ClassId, Flbn, MAX_BLOCK_SECTORS, StripeId, VolumeId, valid_name};
 use crate::record::{
-    read_name, read_owner, read_tuple, validate_class, validate_tuple, write_name, write_owner,
-    write_tuple,
+    read_name, read_owner, read_tuple, validate_class, validate_flbn, validate_tuple, write_name,
+    write_owner, write_tuple,
 };
 
 /// Sums of an object: they fill one slot.
@@ -159,13 +161,24 @@ impl TupleImage {
     }
 }
 
-/// A zone: whose it is, and its tuples.
+/// A block of a stripe that lies elsewhere than the layout has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SubstituteImage {
+    /// The stripe's number in its zone.
+    pub index: u32,
+    pub position: u8,
+    pub place: Flbn,
+}
+
+/// A zone: whose it is, its tuples, and which of its stripes' blocks lie elsewhere.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ZoneObject {
     pub class: Option<ClassId>,
     /// It lies on drives of the rounds up to this one.
     pub round: u16,
     pub tuples: Vec<TupleImage>,
+    /// In rising order of stripe and position.
+    pub substitutes: Vec<SubstituteImage>,
 }
 
 impl ZoneObject {
@@ -182,6 +195,7 @@ impl ZoneObject {
             write_tuple(&mut w, &tuple.stripes, &tuple.slots);
             tuple.filled.iter().for_each(|pages| w.u16(*pages));
         }
+        write_substitutes(&mut w, &self.substitutes);
         split(&bytes)
     }
 
@@ -200,9 +214,46 @@ impl ZoneObject {
             tuple.validate()?;
             tuples.push(tuple);
         }
+        let substitutes = read_substitutes(&mut r)?;
         r.end()?;
-        Ok(ZoneObject { class, round, tuples })
+        Ok(ZoneObject { class, round, tuples, substitutes })
     }
+}
+
+/// Nothing at all where there are none, as with limits.
+fn write_substitutes(w: &mut Writer<'_>, substitutes: &[SubstituteImage]) {
+    if substitutes.is_empty() {
+        return;
+    }
+    assert!(validate_substitutes(substitutes).is_ok(), "substitutes out of order, or impossible");
+    w.u32(u32::try_from(substitutes.len()).expect("substitutes of a zone"));
+    for substitute in substitutes {
+        w.u32(substitute.index);
+        w.u8(substitute.position);
+        w.u64(substitute.place.0);
+    }
+}
+
+fn read_substitutes(r: &mut Reader<'_>) -> Result<Vec<SubstituteImage>, FormatError> {
+    if r.remaining() == 0 {
+        return Ok(Vec::new());
+    }
+    let count = r.u32()? as usize;
+    check(count > 0, "substitutes of a zone", 0)?;
+    let mut substitutes = Vec::with_capacity(r.count(count, 4 + 1 + 8)?);
+    for _ in 0..count {
+        let (index, position, place) = (r.u32()?, r.u8()?, Flbn(r.u64()?));
+        substitutes.push(SubstituteImage { index, position, place });
+    }
+    validate_substitutes(&substitutes)?;
+    Ok(substitutes)
+}
+
+fn validate_substitutes(substitutes: &[SubstituteImage]) -> Result<(), FormatError> {
+    let order = |one: &SubstituteImage| (one.index, one.position);
+    let rising = substitutes.windows(2).all(|pair| order(&pair[0]) < order(&pair[1]));
+    check(rising, "substitutes of a zone", substitutes.len() as u64)?;
+    substitutes.iter().try_for_each(|one| validate_flbn(one.place))
 }
 
 /// A class as configured.

@@ -19,6 +19,7 @@
 //! 13   Setting        key 2, value 8
 //! 14   VolumeLimits   id 4, operations per second 8, bytes per second 8   (feature LIMITS)
 //! 15   Sums           flbn 8, first page 2, pages 2, pages times sum 4     (feature SUMS)
+//! 20   Substitutes    stripe 8, n 2, n times (position 1, FLBN 8)         (feature SUBSTITUTES)
 //!
 //! range: start 2, length 2      stripe: zone 4, index 4
 //! place: bits 0..38 FLBN, 38 W, 39..50 sector, rest zero
@@ -137,6 +138,13 @@ pub enum Record {
         first: u16,
         sums: Vec<u32>,
     },
+    /// These blocks of a stripe, by position in rising order, lie elsewhere, and all others where
+    /// the layout has them. Only in pools with the incompatible feature
+    /// [`crate::drive::INCOMPAT_SUBSTITUTES`].
+    Substitutes {
+        stripe: StripeId,
+        places: Vec<(u8, Flbn)>,
+    },
 }
 
 impl Record {
@@ -158,6 +166,7 @@ impl Record {
             Record::Setting { .. } => 13,
             Record::VolumeLimits { .. } => 14,
             Record::Sums { .. } => 15,
+            Record::Substitutes { .. } => 20,
         }
     }
 
@@ -185,6 +194,11 @@ impl Record {
                 check(first.checked_add(*count).is_some(), "unmapped blocks", *count)
             }
             Record::Class { width, parity, .. } => validate_class(*width, *parity),
+            Record::Substitutes { places, .. } => {
+                let rising = places.windows(2).all(|pair| pair[0].0 < pair[1].0);
+                check(rising, "substitutes", places.len() as u64)?;
+                places.iter().try_for_each(|(_, place)| validate_flbn(*place))
+            }
             Record::VolumeCreate { name, .. } => {
                 check(valid_name(name), "volume name", name.len() as u64)
             }
@@ -275,6 +289,7 @@ impl Record {
                 w.u64(*bytes_per_sec);
             }
             Record::Sums { flbn, first, sums } => write_sums(w, *flbn, *first, sums),
+            Record::Substitutes { stripe, places } => write_substitutes(w, *stripe, places),
         }
     }
 
@@ -349,9 +364,33 @@ impl Record {
                 }
                 Record::Sums { flbn, first, sums }
             }
+            20 => read_substitutes(r)?,
             _ => return Err(FormatError::Invalid { field: "record tag", value: tag.into() }),
         })
     }
+}
+
+fn write_substitutes(w: &mut Writer<'_>, stripe: StripeId, places: &[(u8, Flbn)]) {
+    stripe.write(w);
+    w.u16(places.len() as u16);
+    for (position, place) in places {
+        w.u8(*position);
+        w.u64(place.0);
+    }
+}
+
+fn read_substitutes(r: &mut Reader<'_>) -> Result<Record, FormatError> {
+    let stripe = StripeId::read(r)?;
+    let count = usize::from(r.u16()?);
+    let mut places = Vec::with_capacity(r.count(count, 1 + 8)?);
+    for _ in 0..count {
+        places.push((r.u8()?, Flbn(r.u64()?)));
+    }
+    Ok(Record::Substitutes { stripe, places })
+}
+
+pub(crate) fn validate_flbn(flbn: Flbn) -> Result<(), FormatError> {
+    check(flbn <= Flbn::MAX, "flbn", flbn.0)
 }
 
 fn validate_place(place: &Place, range: &SectorRange) -> Result<(), FormatError> {

@@ -58,6 +58,15 @@ impl fmt::Display for Record {
             Record::Sums { flbn, first, sums } => {
                 write!(f, "sums of {flbn} pages {first}+{}", sums.len())
             }
+            Record::Substitutes { stripe, places } => {
+                write!(f, "substitutes of {stripe}:")?;
+                let show = |(at, place): &(u8, crate::Flbn)| write!(f, " position {at} at {place}");
+                if places.is_empty() {
+                    f.write_str(" none")
+                } else {
+                    places.iter().try_for_each(show)
+                }
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ use engine::{
 use io::faulty::{Faults, Faulty};
 use io::rng::{Rng, mix};
 use io::virt::{Attached, CutMode, Disk, Latency, ModelPort, VirtDrive, VirtEnv};
-use io::{AnyDrive, Buf, Drive, Durability, Model};
+use io::{AnyDrive, Buf, Drive, Durability, Model, Nanos};
 
 use crate::content::{Found, SECTOR, identify};
 
@@ -49,6 +49,8 @@ pub struct Machine {
     /// Whether the machine sees the disks through their faults.
     with_faults: bool,
     /// What pools do about spikes.
+    /// When lost drives are rebuilt by the others, if at all.
+    pub rebuild_after: Option<Nanos>,
     pub spikes: SpikeHandling,
     /// Drives that are not plugged in.
     pub unplugged: BTreeSet<usize>,
@@ -74,6 +76,7 @@ impl Machine {
             ports: Vec::new(),
             with_faults,
             spikes: SpikeHandling::default(),
+            rebuild_after: None,
             unplugged: BTreeSet::new(),
             liars: BTreeMap::new(),
             fate: Rng::new(seed ^ 0xfa7e),
@@ -115,7 +118,8 @@ impl Machine {
     }
 
     pub async fn open(&self) -> Result<Pool<VirtEnv>, OpenError> {
-        let options = OpenOptions { spikes: self.spikes, ..OpenOptions::default() };
+        let (spikes, rebuild_after) = (self.spikes, self.rebuild_after);
+        let options = OpenOptions { spikes, rebuild_after, ..OpenOptions::default() };
         Pool::open(&self.env, self.drives(), options).await
     }
 

@@ -19,6 +19,7 @@ mod liveness;
 mod modelled;
 mod patience;
 pub mod plan;
+mod rebuilds;
 mod returns;
 mod rot;
 mod session;
@@ -117,11 +118,15 @@ impl World {
             machine.model((0..plan.drives).map(model).collect());
         }
         machine.spikes = plan.tails.spikes;
+        machine.rebuild_after = plan.rebuilds.then(|| Nanos::from_millis(plan.seed % 3 * 20));
         if canary == Some(Canary::Hangs) {
             // The engine goes round a drive that hangs, which is not what this canary is about.
             machine.spikes = SpikeHandling::OFF;
         }
-        let may_be_full = plan.fill == Fill::OverCommitted || plan.tails.competing;
+        let may_be_full = plan.fill == Fill::OverCommitted
+            || plan.tails.competing
+            // Room for what lost drives held is not room for more.
+            || plan.rebuilds && plan.fill != Fill::Calm;
         let context = Context::new(machine.env.clone(), may_be_full);
         context.patience.set(Patience::of(&plan));
         let rng = Rng::new(mix(plan.seed) ^ 0x3071d);

@@ -18,6 +18,8 @@ const FIRST_SEED: u64 = 20_000;
 const FIRST_RETURN: u64 = 950_000;
 /// Of worlds in which a drive rots.
 const FIRST_ROT: u64 = 750_000;
+/// Of worlds in which the others take over what lost drives held.
+const FIRST_REBUILD: u64 = 870_000;
 /// Worlds in which a bug must be caught.
 const WORLDS_MAX: u64 = 500;
 
@@ -41,6 +43,7 @@ fn first_seed(bug: Bug) -> u64 {
     match bug {
         Bug::TrustUnrestored | Bug::RestorePastConversions => FIRST_RETURN,
         Bug::SkipSums => FIRST_ROT,
+        Bug::SubstituteBeforeDurable | Bug::KeepSubstitutes => FIRST_REBUILD,
         _ => FIRST_SEED,
     }
 }
@@ -84,4 +87,6 @@ bugs! {
     rot_that_is_read: SkipSums,
     an_empty_drive_that_is_read: TrustUnrestored,
     parity_that_a_conversion_left_out: RestorePastConversions,
+    a_substitute_in_a_cache: SubstituteBeforeDurable,
+    substitutes_of_a_stripes_former_life: KeepSubstitutes,
 }

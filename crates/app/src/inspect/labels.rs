@@ -140,6 +140,7 @@ impl From<&format::Member> for Member {
             MemberState::Missing => "missing",
             MemberState::Failed => "failed",
             MemberState::Restoring => "restoring",
+            MemberState::Vacated => "vacated",
         };
         Member { drive: member.drive.to_string(), state, size: member.size }
     }

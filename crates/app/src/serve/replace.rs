@@ -104,7 +104,7 @@ fn check_state(object: &str, pool: &Pool, drive: &view::Drive, back: bool) -> Ou
     let fusion = matches!(pool, Pool::Fusion(_));
     match drive.state.as_str() {
         _ if drive.replacing.is_some() => Err(Failure::new(object, "is being replaced already")),
-        "missing" | "failed" => Ok(()),
+        "missing" | "failed" | "vacated" => Ok(()),
         "restoring" => Err(Failure::new(object, "is being restored already")),
         _ if fusion && !back => Ok(()),
         _ => Err(Failure::new(object, "is active: it is not lost")

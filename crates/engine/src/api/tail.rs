@@ -249,6 +249,11 @@ pub enum EventKind {
     DriveReplaced,
     /// Which came to nothing.
     ReplaceFailed,
+    /// What a drive held begins to be taken over by others, or is; nothing is missed without it.
+    RebuildBegun,
+    DriveVacated,
+    /// There is no room for what lost drives held.
+    RebuildWaits,
     /// Blocks can't be computed: more drives than the parity bears could not be read there.
     BlocksLost,
     /// Pages that were wrong or refused have been written again.
@@ -280,6 +285,9 @@ impl EventKind {
             EventKind::DriveReplacing => "drive-replacing",
             EventKind::DriveReplaced => "drive-replaced",
             EventKind::ReplaceFailed => "replace-failed",
+            EventKind::RebuildBegun => "rebuild-begun",
+            EventKind::DriveVacated => "drive-vacated",
+            EventKind::RebuildWaits => "rebuild-waits",
             EventKind::BlocksLost => "blocks-lost",
             EventKind::PagesHealed => "pages-healed",
             EventKind::PageLost => "page-lost",

@@ -69,7 +69,7 @@ fn slot_addresses(tables: &Tables, key: TupleKey, slot: usize) -> Vec<BlockAddre
         0 => slot,
         _ => usize::from(tuple.slots[slot][copy - 1]),
     };
-    numbered.map(|(copy, &stripe)| tables.geometry.address(class, stripe, position(copy))).collect()
+    numbered.map(|(copy, &stripe)| tables.address(class, stripe, position(copy))).collect()
 }
 
 /// What can be read of some blocks.
@@ -165,7 +165,8 @@ pub async fn check_parity<E: Env>(
         let _guard = shard.reads.enter();
         let group: Vec<_> = group.iter().copied().filter(|&(s, c)| is_raid(shard, s, c)).collect();
         let read = |&(stripe, class): &(StripeId, &Rc<Class>)| {
-            let address = |position| tables.geometry.address(class, stripe, position);
+            // Where it is now: blocks may have moved since the tables were copied.
+            let address = |position| shard.address(class, stripe, position);
             read_all(shard, (0..class.width()).map(address).collect(), len)
         };
         let members = join_all(group.iter().map(read)).await;

@@ -163,7 +163,7 @@ fn check_sums(tables: &Tables, live: &Live, findings: &mut Findings) {
         match kind {
             Kind::Free | Kind::Discarding => {}
             Kind::Tuple => replicated += width,
-            Kind::Raid | Kind::Writing => raid += width,
+            Kind::Raid | Kind::Writing | Kind::Spare => raid += width,
             Kind::Limbo => limbo += width,
         }
         free -= if kind.is_free() { 0 } else { width };

@@ -8,7 +8,7 @@ use io::Env;
 
 use crate::api::{MemoryStatus, SpaceStatus};
 use crate::checkpoint::image::MetaImage;
-use crate::geometry::{Class, PoolGeometry};
+use crate::geometry::{BlockAddress, Class, PoolGeometry};
 use crate::map::image::MapImage;
 use crate::pool::Pool;
 use crate::shard::{PackedSlot, VolumeRecord};
@@ -100,6 +100,25 @@ impl Tables {
         let (stripe, position) = self.geometry.stripe_of(class, flbn);
         self.zone(stripe)?;
         (position < class.data()).then_some((stripe, position, class))
+    }
+
+    /// Where a block of a stripe is.
+    pub fn address(&self, class: &Class, stripe: StripeId, position: usize) -> BlockAddress {
+        let home = (stripe, position as u8);
+        let all = &self.space.substitutes;
+        let found = all.binary_search_by_key(&home, |(home, _)| *home).ok();
+        let spare = found.and_then(|at| self.spare_of(all[at].1));
+        let (stripe, position) = spare.unwrap_or((stripe, position));
+        let class = self.zone(stripe).map_or(class, |(_, class)| class);
+        self.geometry.address(class, stripe, position)
+    }
+
+    /// Stripe and position of any physical block, if there is such a block.
+    pub fn spare_of(&self, block: Flbn) -> Option<(StripeId, usize)> {
+        let zone = self.geometry.zone_of(block);
+        let (_, class) = self.zone(StripeId { zone, index: 0 })?;
+        let (stripe, position) = self.geometry.stripe_of(class, block);
+        self.zone(stripe).map(|_| (stripe, position))
     }
 
     pub fn stripes(&self) -> impl Iterator<Item = (StripeId, &ZoneImage)> {

@@ -26,6 +26,7 @@ use crate::locks::RangeLocks;
 use crate::monitor::Clock;
 use crate::pool::{Inner, Pool};
 use crate::reads::ReadGenerations;
+use crate::rebuild::Rebuild;
 use crate::recover::{Recovered, Recovery};
 use crate::restore;
 use crate::shard::{Settings, Shard, State, VolumeRecord};
@@ -74,6 +75,10 @@ impl<E: Env> Pool<E> {
             check_redundancy(&label, &array, &recovered)?;
         }
         rebuild_space(&mut recovered).await;
+        if let Some(what) = recovered.space.substitutes_fault() {
+            let (pool, what) = (label.pool_name, what.to_owned());
+            return Err(OpenError::Damaged { pool, what });
+        }
         for index in array.restoring() {
             array.set_awaited(index, restore::awaited(&recovered.space, index, |_| true));
         }
@@ -89,6 +94,7 @@ impl<E: Env> Pool<E> {
             })?;
             shard.start_background();
             shard.array.restoring().for_each(|index| shard.start_restoring(index));
+            shard.start_rebuild();
         }
         shard.array.monitor.forget_reads();
         shard.start_ladder();
@@ -237,9 +243,10 @@ pub(super) fn assemble<D: Drive>(
             (MemberState::Active, Some(_)) => DriveState::Active,
             (MemberState::Restoring, Some(_)) => DriveState::Restoring,
             (MemberState::Failed, _) => DriveState::Failed,
+            (MemberState::Vacated, _) => DriveState::Vacated,
             _ => DriveState::Missing,
         };
-        if state != DriveState::Active {
+        if !matches!(state, DriveState::Active | DriveState::Vacated) {
             missing.push(format!("{index} ({})", member.drive));
         }
         let usable = drive.filter(|_| matches!(state, DriveState::Active | DriveState::Restoring));
@@ -258,6 +265,7 @@ pub(super) fn assemble<D: Drive>(
         });
     }
     let array = Array::new(members, spikes, clock);
+    array.substituted.set(label.features.incompat & format::INCOMPAT_SUBSTITUTES != 0);
     for index in array.restoring() {
         array.set_awaited(index, Awaited::all(label.zones, label.block_size));
     }
@@ -277,7 +285,7 @@ fn check_redundancy<D: Drive>(
     let tolerated = volumes.or(pool).unwrap_or(1);
     let gone: Vec<String> = array
         .indexes()
-        .filter(|&index| !array.is_whole(index))
+        .filter(|&index| array.is_missed(index))
         .map(|index| format!("{index} ({})", array.member(index).uuid()))
         .collect();
     if gone.len() <= tolerated {
@@ -336,6 +344,7 @@ fn build_shard<E: Env>(
     let copies = recovered.space.classes().map(|class| class.copies()).max().unwrap_or(2);
     let next = recovered.next_sequence;
     let journal = Journal::new(env.clone(), array.clone(), identity, next, copies);
+    let members = array.len();
     let mut state = State {
         map: recovered.map,
         space: recovered.space,
@@ -352,6 +361,8 @@ fn build_shard<E: Env>(
     for index in array.indexes() {
         state.space.set_avoided(index, !array.is_active(index));
     }
+    state.space.spare_reopen();
+    state.space.substitutes.enabled = array.substituted.get() && !options.read_only;
     Rc::new_cyclic(|me| Shard {
         me: me.clone(),
         released: Cell::new(false),
@@ -382,6 +393,7 @@ fn build_shard<E: Env>(
         scrub: Default::default(),
         rebalance_after: Cell::new(io::Nanos::ZERO),
         discards: Discards::new(options.discard && !options.read_only),
+        rebuild: Rebuild::new(members, options.rebuild_after),
     })
 }
 

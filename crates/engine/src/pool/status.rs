@@ -16,7 +16,7 @@ impl<E: Env> Pool<E> {
         let class = state.space.class(self.inner.default_class);
         let drives: Vec<DriveStatus> =
             shard.array.indexes().map(|i| self.drive_status(i)).collect();
-        let gone = drives.iter().filter(|drive| drive.state != DriveState::Active).count();
+        let gone = shard.array.lost();
         let most = state.space.classes().map(|class| class.parity()).min().unwrap_or(1);
         PoolStatus {
             name: label.pool_name.clone(),
@@ -43,6 +43,7 @@ impl<E: Env> Pool<E> {
             spike_handling: self.inner.spikes,
             backlog: self.backlog(),
             redundancy_margin: most.saturating_sub(gone) as u8,
+            rebuild: shard.rebuild_status(),
         }
     }
 
@@ -135,7 +136,7 @@ impl<E: Env> Pool<E> {
     ) -> Result<(), DriveVerbError> {
         let shard = self.shard();
         let drive = self.drive_index(index)?;
-        let gone = |&other: &layout::DriveIndex| other == drive || !shard.array.is_whole(other);
+        let gone = |&other: &layout::DriveIndex| other == drive || shard.array.is_missed(other);
         let gone = shard.array.indexes().filter(gone).count();
         let parity = shard.least_parity();
         if gone > parity && !force {
@@ -152,6 +153,29 @@ impl<E: Env> Pool<E> {
             DriveState::Active => self.shard().exchange(at, drive).await,
             _ => self.shard().replace(at, drive).await,
         }
+    }
+
+    /// Begins to move what an active drive holds to the others. When that is over the drive is
+    /// vacated, and nobody uses it.
+    pub fn drive_remove(&self, index: u16) -> Result<(), DriveVerbError> {
+        let at = self.drive_index(index)?;
+        self.shard().remove(at)
+    }
+
+    /// The drive stays, and gets back what was moved.
+    pub fn drive_remove_stop(&self, index: u16) -> Result<(), DriveVerbError> {
+        let at = self.drive_index(index)?;
+        self.shard().remove_stop(at)
+    }
+
+    /// What lost or leaving drives held stays where it is until it is told to go on, or the pool
+    /// is opened again.
+    pub fn rebuild_pause(&self) {
+        self.shard().rebuild_hold(true);
+    }
+
+    pub fn rebuild_resume(&self) {
+        self.shard().rebuild_hold(false);
     }
 
     fn drive_index(&self, index: u16) -> Result<layout::DriveIndex, DriveVerbError> {

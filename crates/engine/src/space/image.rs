@@ -1,7 +1,8 @@
 //! Zones, stripes and tuples copied as they are, for `audit`.
 
-use format::{ClassId, StripeId};
+use format::{ClassId, Flbn, StripeId};
 
+use super::substitutes::{Home, Taken};
 use super::{Kind, Space};
 use crate::tuple::TupleKey;
 
@@ -51,6 +52,11 @@ pub struct SpaceImage {
     pub blocks: (u64, u64, u64, u64),
     pub promised: u64,
     pub dirty_zones: Vec<u32>,
+    /// Blocks that lie elsewhere, spare stripes, blocks that are left, and open ones by drive.
+    pub substitutes: Vec<(Home, Flbn)>,
+    pub spares: Vec<(StripeId, Taken)>,
+    pub left: Vec<Flbn>,
+    pub open: Vec<Vec<Flbn>>,
     /// Bytes of the zones and of the tuples, as accounted.
     pub memory: (u64, u64),
 }
@@ -87,6 +93,10 @@ impl Space {
             blocks: self.blocks(),
             promised: self.promised,
             dirty_zones: self.dirty_zones.iter().copied().collect(),
+            substitutes: self.substitutes().collect(),
+            spares: self.spares().collect(),
+            left: self.left_blocks().collect(),
+            open: self.open_spares().to_vec(),
             memory: self.memory(),
         }
     }

@@ -1,6 +1,8 @@
 //! Zones that could lie on more drives than they do, because drives joined since they were given
 //! out.
 
+use std::collections::BTreeSet;
+
 use format::ClassId;
 
 use super::{Space, Zone};
@@ -31,7 +33,10 @@ impl Space {
             let moves = live.div_ceil(stripe);
             elsewhere > moves + moves / 8 + RESERVE_STRIPES
         };
-        let zones = self.outdated().map(|number| {
+        // What others have put into a zone's spare stripes would stay.
+        let spares: BTreeSet<u32> = self.spares().map(|(stripe, _)| stripe.zone).collect();
+        let outdated = self.outdated().filter(|number| !spares.contains(number));
+        let zones = outdated.map(|number| {
             let (live, zone) = live(number);
             (live, zone, number)
         });

@@ -66,6 +66,7 @@ impl Space {
             let tuple = self.tuples.get_mut(&key).expect("just seen");
             (tuple.last_access, tuple.listed) = (self.ticks, self.ticks);
         }
+        self.rebuild_substitutes();
         self.rebuild_free();
     }
 
@@ -80,7 +81,7 @@ impl Space {
             let width = zone.class.width() as u64;
             let count = |kind| zone.kinds.iter().filter(|&&k| k == kind).count() as u64;
             self.replicated_blocks += count(Kind::Tuple) * width;
-            self.raid_blocks += count(Kind::Raid) * width;
+            self.raid_blocks += (count(Kind::Raid) + count(Kind::Spare)) * width;
             let free = |&index: &u32| zone.kinds[index as usize] == Kind::Free;
             zone.free = (0..zone.kinds.len() as u32).filter(free).collect();
             let space = &mut self.classes[usize::from(zone.class.id.0)];

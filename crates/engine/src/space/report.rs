@@ -113,7 +113,8 @@ impl Space {
             slots: tuple.slots.to_vec(),
             filled: tuple.filled.to_vec(),
         };
-        let round = self.round_of_zone(zone);
-        format::ZoneObject { class, round, tuples: tuples.into_iter().map(image).collect() }
+        let (round, substitutes) = (self.round_of_zone(zone), self.export_substitutes(zone));
+        let tuples = tuples.into_iter().map(image).collect();
+        format::ZoneObject { class, round, tuples, substitutes }
     }
 }

@@ -312,7 +312,7 @@ impl Model {
         let named = |model: &Model, stripe, kind| match kind {
             Kind::Writing | Kind::Raid => true,
             Kind::Tuple => model.tuples.contains_key(&stripe),
-            Kind::Free | Kind::Discarding | Kind::Limbo => false,
+            Kind::Free | Kind::Discarding | Kind::Limbo | Kind::Spare => false,
         };
         let stripe = self.pick(named)?;
         let class = self.space.class(ID).clone();

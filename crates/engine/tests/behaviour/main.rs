@@ -22,6 +22,7 @@ mod restore;
 mod rot;
 mod shapes;
 mod space_use;
+mod spare;
 mod spikes;
 mod volumes;
 mod volumes_admin;

@@ -68,6 +68,7 @@ fn objects() {
         ("chunk, second part", &chunk[1]),
         ("zone", &samples::zone().encode()[0]),
         ("grown zone", &samples::grown_zone().encode()[0]),
+        ("zone with substitutes", &samples::substituted_zone().encode()[0]),
         ("config", &samples::config().encode()[0]),
         ("config with limits", &samples::limited_config().encode()[0]),
         ("sums", &samples::sums().encode()[0]),

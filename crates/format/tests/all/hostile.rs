@@ -35,6 +35,7 @@ fn block() -> Vec<u8> {
 fn parts() -> Vec<Vec<u8>> {
     let mut all = vec![samples::chunk().encode().concat()];
     all.push(samples::zone().encode().concat());
+    all.push(samples::substituted_zone().encode().concat());
     all.push(samples::config().encode().concat());
     all.push(samples::limited_config().encode().concat());
     all.push(samples::sums().encode().concat());
@@ -171,6 +172,9 @@ fn huge_counts() {
     assert_eq!(ZoneObject::decode(&[&said]), refused);
     let unknown = Err(FormatError::Invalid { field: "class given", value: 3 });
     assert_eq!(ZoneObject::decode(&[&[3; 8]]), unknown);
+    let mut zone = samples::zone().encode().concat();
+    zone.extend_from_slice(&u32::MAX.to_le_bytes());
+    assert_eq!(ZoneObject::decode(&[&zone]), Err(FormatError::Truncated));
 
     let mut config = vec![0; 6];
     config.extend_from_slice(&u32::MAX.to_le_bytes());

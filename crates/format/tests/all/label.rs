@@ -188,6 +188,16 @@ fn a_drive_is_restored_only_in_pools_that_say_so() {
 }
 
 #[test]
+fn a_drive_is_vacated_only_in_pools_that_say_so() {
+    let mut label = samples::label();
+    label.members[2].state = MemberState::Vacated;
+    let refused = Err(FormatError::Invalid { field: "member state", value: 5 });
+    assert_eq!(label.validate(), refused);
+    label.features.incompat |= INCOMPAT_SUBSTITUTES;
+    assert_eq!(Superblock::decode(&label.encode(0)), Ok((label, 0)));
+}
+
+#[test]
 fn in_place_labels_are_read_back() {
     let label = in_place();
     assert_eq!(Superblock::decode(&label.encode(1)), Ok((label, 1)));

@@ -111,6 +111,8 @@ pub fn records() -> Vec<Record> {
         Record::VolumeLimits { id: volume, iops: 500, bytes_per_sec: 64 * MIB },
         Record::Sums { flbn: Flbn(0x11_2233_4455), first: 2, sums: vec![0xdead_beef, 1] },
         Record::Zone { zone: 4, class: Some(ClassId(2)), round: 258 },
+        Record::Substitutes { stripe, places: vec![(1, Flbn(0x11_2233_4455)), (4, Flbn::MAX)] },
+        Record::Substitutes { stripe, places: Vec::new() },
     ]
 }
 
@@ -156,12 +158,20 @@ pub fn zone() -> ZoneObject {
             TupleImage { stripes: stripes(0), slots: vec![[0, 1], [1, 0]], filled: vec![16, 3] },
             TupleImage { stripes: stripes(4), slots: vec![[2, 2]], filled: vec![0] },
         ],
+        substitutes: Vec::new(),
     }
 }
 
 /// The same on the drives of later rounds as well.
 pub fn grown_zone() -> ZoneObject {
     ZoneObject { round: 258, tuples: Vec::new(), ..zone() }
+}
+
+/// The same with blocks that lie elsewhere.
+pub fn substituted_zone() -> ZoneObject {
+    let at = |index, position, place| SubstituteImage { index, position, place };
+    let substitutes = vec![at(0, 1, Flbn(0x1234)), at(0, 2, Flbn::MAX), at(9, 0, Flbn(5))];
+    ZoneObject { substitutes, ..zone() }
 }
 
 pub fn config() -> ConfigObject {
@@ -280,5 +290,10 @@ pub fn any_record() -> impl Strategy<Value = Record> {
             .prop_map(|(id, iops, bytes_per_sec)| Record::VolumeLimits { id, iops, bytes_per_sec }),
         (0..=Flbn::MAX.0, 0u16..128, proptest::collection::vec(1u32.., 1..=128))
             .prop_map(|(flbn, first, sums)| Record::Sums { flbn: Flbn(flbn), first, sums }),
+        (any_stripe(), proptest::collection::btree_map(any::<u8>(), 0..=Flbn::MAX.0, 0..6))
+            .prop_map(|(stripe, places)| {
+                let places = places.into_iter().map(|(at, place)| (at, Flbn(place))).collect();
+                Record::Substitutes { stripe, places }
+            }),
     ]
 }

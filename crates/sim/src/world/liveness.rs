@@ -57,8 +57,10 @@ impl World {
         self.complete("liveness", join_all(all))?;
         let flushed = self.complete("flush", pool.flush())?;
         flushed.map_err(|error| refused("flush", &error))?;
+        self.becomes_complete(&pool)?;
         self.becomes_whole(&pool)?;
         self.becomes_balanced(&pool)?;
+        self.all_comes_home(&pool)?;
         self.comes_to_rest(&pool)?;
         self.check_backlog(&pool)?;
         self.check_drives(&pool)?;

@@ -47,6 +47,9 @@ const RETURNS_STEP: u64 = 1 << 40;
 const JOINS: std::ops::Range<u64> = 800_000..850_000;
 /// Such worlds have no more drives in the beginning: they get more.
 const JOINS_DRIVES_MOST: usize = 8;
+/// Seeds of worlds in which drives stay away and the others take over what they held; drawn in the
+/// same way.
+const REBUILDS: std::ops::Range<u64> = 850_000..900_000;
 
 impl Generation {
     pub fn of(seed: u64) -> Generation {
@@ -55,7 +58,10 @@ impl Generation {
             1_000..10_000 => Generation::FullPools,
             10_000..30_000 => Generation::Swarm,
             _ if ROTS.contains(&seed) => Generation::Swarm,
-            30_000..900_000 => Generation::Tails,
+            30_000..850_000 => Generation::Tails,
+            // These two take turns.
+            850_000..900_000 if seed.is_multiple_of(2) => Generation::Swarm,
+            850_000..900_000 => Generation::Tails,
             _ if seed.is_multiple_of(2) => Generation::Swarm,
             _ => Generation::Tails,
         }
@@ -166,6 +172,8 @@ pub struct Plan {
     pub larger_by: u64,
     /// Whether drives join, and zones move to them.
     pub joins: bool,
+    /// Whether others take over what lost drives held, so that more may be lost.
+    pub rebuilds: bool,
     /// What goes wrong with drives, beside power and plugs.
     pub troubles: Vec<Trouble>,
     /// Whether deaths hit also while a pool is being opened.
@@ -261,6 +269,12 @@ impl Plan {
         if JOINS.contains(&seed) {
             return Plan::draw_joins(seed);
         }
+        if REBUILDS.contains(&seed) {
+            let drawn = (1..).map(|again| Plan::draw(seed + again * RETURNS_STEP));
+            let plan = drawn.into_iter().find(|plan| !plan.victims.is_empty() && plan.is_wide());
+            let plan = plan.expect("every other world has victims, and many have drives to spare");
+            return Plan { seed, returns: true, rebuilds: true, ..plan };
+        }
         // By the seed alone: what else there is in the world stays as it was.
         let checksums = !mix(seed ^ 0x50d5).is_multiple_of(8);
         if !RETURNS.contains(&seed) {
@@ -304,6 +318,12 @@ impl Plan {
         Plan { seed, drive_bytes, larger: all, larger_by, joins: true, ..plan }
     }
 
+    /// There are more drives than any stripe needs.
+    fn is_wide(&self) -> bool {
+        let widths = self.volumes.iter().map(|volume| volume.width).chain(self.spec.width);
+        widths.max().is_some_and(|widest| self.drives > usize::from(widest))
+    }
+
     fn draw(seed: u64) -> Plan {
         match Generation::of(seed) {
             Generation::Swarm => swarm::draw(seed),
@@ -319,7 +339,7 @@ impl Plan {
     }
 
     /// Drives that any volume can do without.
-    fn parity_least(&self) -> u8 {
+    pub(super) fn parity_least(&self) -> u8 {
         let volumes = self.volumes.iter().map(|volume| volume.parity).min();
         volumes.unwrap_or(1).min(self.spec.parity)
     }
@@ -330,6 +350,7 @@ impl Plan {
     pub fn is_flat(&self) -> bool {
         let Tails { spikes, limited, any_may_hesitate, .. } = self.tails;
         let roomy = self.fill == Fill::Calm && !self.modelled;
+        let roomy = roomy && !self.rebuilds;
         spikes == SpikeHandling::default() && roomy && !limited && !any_may_hesitate
     }
 

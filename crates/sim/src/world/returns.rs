@@ -46,14 +46,18 @@ impl Return {
 }
 
 fn is_lost(pool: &Pool<VirtEnv>, drive: usize) -> bool {
-    matches!(pool.status().drives[drive].state, DriveState::Missing | DriveState::Failed)
+    matches!(
+        pool.status().drives[drive].state,
+        DriveState::Missing | DriveState::Failed | DriveState::Vacated
+    )
 }
 
 impl World {
     /// Most lost drives come back, as they are or as new ones.
     pub(super) fn replace_lost(&mut self, pool: &Pool<VirtEnv>) -> Result<(), Failure> {
         for victim in self.lost(pool) {
-            if !self.rng.chance(2, 3) {
+            let often = if self.plan.rebuilds { 1 } else { 2 };
+            if !self.rng.chance(often, 3) {
                 continue;
             }
             let same = self.rng.chance(1, 2) && !self.machine.disks[victim].is_failed();
@@ -76,7 +80,12 @@ impl World {
     /// Blank, or what another drive of the pool holds.
     fn new_disk(&mut self, victim: usize) -> Disk {
         if self.rng.chance(1, 3) {
-            return self.machine.disks[(victim + 1) % self.plan.drives].fork();
+            let disk = self.machine.disks[(victim + 1) % self.plan.drives].fork();
+            if self.plan.rebuilds {
+                // That one may have died for good.
+                disk.set_failed(false);
+            }
+            return disk;
         }
         let seed = mix(self.plan.seed ^ self.rng.next_u64());
         Disk::new(format!("d{victim}"), self.plan.drive_bytes, 4096, seed)
@@ -137,7 +146,13 @@ impl World {
         if !self.plan.returns {
             return Ok(());
         }
-        for victim in self.lost(pool) {
+        let mut lost = self.lost(pool);
+        if self.plan.rebuilds {
+            // One that is being removed stays after all.
+            (0..self.plan.drives as u16).for_each(|drive| drop(pool.drive_remove_stop(drive)));
+            lost = (0..self.plan.drives).filter(|&drive| is_lost(pool, drive)).collect();
+        }
+        for victim in lost {
             let disk = self.new_disk(victim);
             self.replace(pool, victim, disk, "is replaced, and now for good")?;
         }

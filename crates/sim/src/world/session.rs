@@ -37,6 +37,7 @@ impl World {
         self.limit_volumes(&pool)?;
         self.replace_lost(&pool)?;
         self.rebalance_sometimes(&pool)?;
+        self.lose_more(&pool)?;
         if self.canary.is_some() {
             self.release_canary();
         }

@@ -44,6 +44,7 @@ pub(super) fn draw(seed: u64, generation: Generation) -> Plan {
         larger: Vec::new(),
         larger_by: 0,
         joins: false,
+        rebuilds: false,
         troubles: Vec::new(),
         deaths_in_opening: true,
         deaths: true,

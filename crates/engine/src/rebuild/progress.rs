@@ -1,0 +1,124 @@
+//! How far rebuilding is, and how long it will take.
+
+use std::collections::VecDeque;
+
+use io::{Env, Nanos};
+
+use crate::api::{DriveState, RebuildProgress, RebuildStatus, RebuildWork};
+use crate::limits::{RATE_SAMPLES, RATE_STEP};
+use crate::shard::Shard;
+use crate::space::Kind;
+
+#[derive(Default)]
+pub struct Progress {
+    /// Blocks to be moved when the pass began, by drive and whether they go home; and how many
+    /// have been moved since work began.
+    left: Vec<(u16, RebuildWork, u64)>,
+    moved: u64,
+    /// Of them since the pass began.
+    since_pass: u64,
+    /// When so many had been moved.
+    samples: VecDeque<(Nanos, u64)>,
+    /// Exposures, and newest journal block, when the pass began.
+    pub seen: (u64, u64),
+}
+
+impl Progress {
+    pub fn moved(&mut self) {
+        self.moved += 1;
+        self.since_pass += 1;
+    }
+
+    /// Everything is where it should be.
+    pub fn over(&mut self) {
+        *self = Progress { seen: self.seen, ..Progress::default() };
+    }
+
+    fn begin(&mut self, left: Vec<(u16, RebuildWork, u64)>) {
+        self.left = left;
+        self.since_pass = 0;
+    }
+
+    fn sample(&mut self, now: Nanos) {
+        let due = self.samples.back().is_none_or(|&(at, _)| now.saturating_sub(at) >= RATE_STEP);
+        if due {
+            self.samples.push_back((now, self.moved));
+            while self.samples.len() > RATE_SAMPLES {
+                self.samples.pop_front();
+            }
+        }
+    }
+
+    /// How long so many more will take at the rate of the last samples.
+    fn eta(&self, now: Nanos, left: u64) -> Option<Nanos> {
+        let &(since, before) = self.samples.front()?;
+        let (took, moved) = (now.saturating_sub(since).0, self.moved - before);
+        let nanos = u128::from(left) * u128::from(took) / u128::from(moved.max(1));
+        (moved > 0).then_some(Nanos(nanos.min(u128::from(u64::MAX)) as u64))
+    }
+}
+
+impl<E: Env> Shard<E> {
+    /// Counts what is to be moved now.
+    pub(super) async fn count_moves(&self) {
+        let mut counts = vec![[0; 2]; self.array.len()];
+        for zone in 0..self.geometry.zone_count {
+            self.count_zone(zone, &mut counts);
+            self.env.yield_now().await;
+        }
+        let mut left = Vec::new();
+        for (drive, [away, home]) in (0..).zip(counts) {
+            let draining = self.array.is_draining(layout::DriveIndex(drive));
+            let work = if draining { RebuildWork::Drain } else { RebuildWork::Rebuild };
+            left.extend((away > 0).then_some((drive, work, away)));
+            left.extend((home > 0).then_some((drive, RebuildWork::Return, home)));
+        }
+        self.rebuild.progress.borrow_mut().begin(left);
+    }
+
+    fn count_zone(&self, zone: u32, counts: &mut [[u64; 2]]) {
+        let state = self.state.borrow();
+        let Some((class, stripes)) = state.space.held_in(zone) else { return };
+        for (stripe, kind) in stripes {
+            if !matches!(kind, Kind::Raid | Kind::Tuple) {
+                continue;
+            }
+            for position in self.moves_of(&state.space, class, stripe) {
+                let home = class.drive(stripe, position);
+                let away = state.space.address(class, stripe, position).drive;
+                match self.is_home(home) {
+                    true => counts[usize::from(home.0)][1] += 1,
+                    false => counts[usize::from(away.0)][0] += 1,
+                }
+            }
+        }
+    }
+
+    pub fn rebuild_status(&self) -> RebuildStatus {
+        let now = self.env.now();
+        let mut progress = self.rebuild.progress.borrow_mut();
+        progress.sample(now);
+        let all: u64 = progress.left.iter().map(|(.., left)| left).sum();
+        let done = progress.since_pass.min(all);
+        let mut drives: Vec<RebuildProgress> = Vec::new();
+        for &(drive, work, total) in &progress.left {
+            // Of all drives alike: a pass takes the stripes as they lie.
+            let left = total - total * done / all.max(1);
+            let eta = progress.eta(now, all - done);
+            drives.push(RebuildProgress { drive, work, left, total, eta });
+        }
+        for index in self.array.indexes() {
+            let restoring = self.array.member(index).state() == DriveState::Restoring;
+            if let Some((left, total)) = self.array.awaited(index).filter(|_| restoring) {
+                let (drive, work) = (index.0, RebuildWork::Restore);
+                drives.push(RebuildProgress { drive, work, left, total, eta: None });
+            }
+        }
+        RebuildStatus {
+            paused: self.rebuild.paused.get(),
+            waits_for_space: self.rebuild.waits_for_space.get(),
+            substitutes: self.state.borrow().space.substitute_count(),
+            drives,
+        }
+    }
+}
