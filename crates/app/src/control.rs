@@ -95,6 +95,17 @@ pub enum Request {
         #[serde(default)]
         force: bool,
     },
+    DriveRemove {
+        pool: String,
+        drive: String,
+        #[serde(default)]
+        stop: bool,
+    },
+    /// What lost drives held, and what is restored, stands still or goes on.
+    Rebuild {
+        pool: String,
+        pause: bool,
+    },
     Scrub {
         pool: String,
         action: ScrubAction,

@@ -132,6 +132,8 @@ impl Request {
             | Request::DriveFail { pool, .. }
             | Request::DriveReplace { pool, .. }
             | Request::Scrub { pool, .. }
+            | Request::DriveRemove { pool, .. }
+            | Request::Rebuild { pool, .. }
             | Request::Rebalance { pool, .. }
             | Request::Fault { pool, .. }
             | Request::FaultRelease { pool, .. }
@@ -153,6 +155,10 @@ pub async fn apply(pool: &Pool, request: &Request) -> Outcome<Answer> {
         Request::DriveReplace { .. } => {
             Err(Failure::usage("drive replace", "only a server does that"))
         }
+        Request::DriveRemove { drive, stop, .. } => {
+            drive::remove(pool.fusion("be without a drive")?, drive, *stop)
+        }
+        Request::Rebuild { pause, .. } => care::rebuild(pool.fusion("be paused")?, *pause),
         Request::Rebalance { stop, .. } => {
             care::rebalance(pool.fusion("be rebalanced")?, *stop).await
         }

@@ -1,4 +1,4 @@
-//! `drive sit-out | trust | auto | fail | offline | replace | online | add`.
+//! `drive sit-out | trust | auto | fail | offline | replace | online | add | remove`.
 
 use clap::Subcommand;
 
@@ -75,6 +75,16 @@ Examples:
 Example:
   steadyraid drive online tank 3 /dev/nvme3n1")]
     Online(OnlineArgs),
+    /// Move what a drive holds to the others, and let go of it
+    ///
+    /// The drive is used until nothing is on it any more, and the pool stays as redundant as it is.
+    /// Refused if the others have no room for it, or would be fewer than a stripe is wide.
+    #[command(after_help = "\
+Examples:
+  steadyraid drive remove tank 3
+  steadyraid wait tank restore
+  steadyraid drive remove tank 3 --stop")]
+    Remove(RemoveArgs),
     /// Add drives to a pool that is not being served
     ///
     /// What is free lies on all drives from the next start of the server on; 'rebalance' moves what
@@ -126,6 +136,15 @@ pub struct OnlineArgs {
 }
 
 #[derive(clap::Args, Debug)]
+pub struct RemoveArgs {
+    #[command(flatten)]
+    args: Args,
+    /// It stays after all, and gets back what was moved
+    #[arg(long)]
+    stop: bool,
+}
+
+#[derive(clap::Args, Debug)]
 pub struct AddArgs {
     pool: String,
     /// Drives that hold nothing; PATH:SIZE makes a file
@@ -149,6 +168,10 @@ fn add(AddArgs { pool, new, drives, force }: &AddArgs) -> Outcome<Exit> {
 pub fn run(verb: &Verb) -> Outcome<Exit> {
     match verb {
         Verb::Add(args) => add(args),
+        Verb::Remove(RemoveArgs { args, stop }) => {
+            let (pool, drive) = (args.pool.clone(), args.drive.clone());
+            ask(args, &Request::DriveRemove { pool, drive, stop: *stop })
+        }
         Verb::SitOut(args) => decide(args, Decision::SitOut),
         Verb::Trust(args) => decide(args, Decision::Trust),
         Verb::Auto(args) => decide(args, Decision::Auto),

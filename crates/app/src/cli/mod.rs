@@ -7,6 +7,7 @@ pub mod inspect;
 pub mod list;
 pub mod reach;
 pub mod rebalance;
+pub mod rebuild;
 pub mod schemes;
 pub mod scrub;
 pub mod serve;
@@ -54,6 +55,8 @@ enum Verb {
     #[command(subcommand)]
     Scrub(scrub::Verb),
     Rebalance(rebalance::Args),
+    #[command(subcommand)]
+    Rebuild(rebuild::Verb),
     Events(events::Args),
     #[command(subcommand)]
     Drive(drive::Verb),
@@ -72,6 +75,7 @@ impl Cli {
             Verb::Wait(args) => wait::run(&args),
             Verb::Scrub(verb) => scrub::run(&verb),
             Verb::Rebalance(args) => rebalance::run(&args),
+            Verb::Rebuild(verb) => rebuild::run(&verb),
             Verb::Events(args) => events::run(&args),
             Verb::Drive(verb) => drive::run(&verb),
             Verb::List(args) => list::run(&args),

@@ -7,8 +7,9 @@ use crate::render::print;
 
 /// Move what a pool holds to all of its drives
 ///
-/// After 'drive add' only what is written anew lies on the new drives, too. The server empties the
-/// zones that lie on fewer, one at a time and beside requests, and goes on when it is started again.
+/// After 'drive add' only what is written anew lies on the new drives, too. The server empties
+/// the zones that lie on fewer, one at a time and beside requests, and goes on when it is started
+/// again.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -37,7 +37,7 @@ pub struct Args {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Activity {
-    /// No drive is being restored, or copied onto another
+    /// No drive is being restored, copied onto another, taken over by the others or emptied
     Restore,
     /// No scrub is running or paused
     Scrub,
@@ -77,6 +77,12 @@ impl Activity {
 }
 
 fn restoring(pool: &Pool) -> Option<String> {
+    let moved = pool.rebuild.drives.first();
+    let moved = moved.map(|of| format!("drive {}: {}, {} %", of.drive, of.work, of.percent()));
+    moved.or_else(|| filled(pool))
+}
+
+fn filled(pool: &Pool) -> Option<String> {
     pool.drives.iter().find_map(|drive| {
         let index = drive.index;
         let restored = |restoring: Restoring| {

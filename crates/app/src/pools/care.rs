@@ -48,3 +48,15 @@ pub async fn rebalance(pool: &Fusion, stop: bool) -> Outcome<Answer> {
          rebalance' waits for it"
     )))
 }
+
+pub fn rebuild(pool: &Fusion, pause: bool) -> Outcome<Answer> {
+    let object = format!("pool {}", pool.name());
+    let said = if pause {
+        pool.rebuild_pause();
+        "what lost drives held stays where it is until 'steadyraid rebuild resume'"
+    } else {
+        pool.rebuild_resume();
+        "rebuilding goes on"
+    };
+    Ok(Answer::Done(format!("{object}: {said}")))
+}

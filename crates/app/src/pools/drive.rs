@@ -137,3 +137,18 @@ async fn fail_fusion(pool: &Fusion, drive: &str, force: bool, offline: bool) -> 
     pool.drive_fail(drive.index, how, false).await.map_err(|error| Failure::new(&object, error))?;
     Ok(failed(&object, pool.status().redundancy_margin, offline))
 }
+
+pub fn remove(pool: &Fusion, drive: &str, stop: bool) -> Outcome<Answer> {
+    let drive = find(pool, drive)?;
+    let object = object(pool, &drive);
+    let failed = |error| Failure::new(&object, error);
+    if stop {
+        pool.drive_remove_stop(drive.index).map_err(failed)?;
+        return Ok(Answer::Done(format!("{object} stays, and gets back what was moved")));
+    }
+    pool.drive_remove(drive.index).map_err(failed)?;
+    Ok(Answer::Done(format!(
+        "{object} is being emptied; 'steadyraid status' shows how far that is, and it may be \
+         pulled when it is vacated"
+    )))
+}

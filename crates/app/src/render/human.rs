@@ -4,7 +4,9 @@ use std::fmt::Write;
 
 use super::latency;
 use super::table::{Columns, printable};
-use super::view::{Drive, Health, Limits, Listed, Pool, Rebalance, Scrub, Volume};
+use super::view::{
+    Drive, Health, Limits, Listed, Pool, Rebalance, Rebuild, RebuildDrive, Scrub, Volume,
+};
 use crate::size::Size;
 
 /// The report on one pool; with `latency` also how long its drives took to answer.
@@ -52,7 +54,7 @@ fn facts(pool: &Pool) -> Vec<(&'static str, String)> {
         ("memory", memory_line(pool)),
         ("opened", recovery_line(pool)),
     ];
-    facts.into_iter().chain(rebalance).collect()
+    facts.into_iter().chain(rebalance).chain(rebuild_lines(&pool.rebuild)).collect()
 }
 
 /// Of a pool that is not `fusion`.
@@ -68,6 +70,32 @@ fn other_facts(pool: &Pool) -> Vec<(&'static str, String)> {
         ("resync", resync),
         ("opened", format!("in {} ms", pool.recovery.load_nanos / 1_000_000)),
     ]
+}
+
+/// What is on its way because drives are lost, leave or come.
+fn rebuild_lines(rebuild: &Rebuild) -> Vec<(&'static str, String)> {
+    let now = match (rebuild.paused, rebuild.waits_for_space) {
+        (true, _) => ", paused",
+        (_, true) => ", waits for free space",
+        _ => "",
+    };
+    let line = |drive: &RebuildDrive| {
+        let what = match drive.work.as_str() {
+            "rebuild" => "the others take over what it held",
+            "drain" => "the others take over what it holds",
+            "return" => "it gets back what the others hold for it",
+            _ => "it gets what it should hold",
+        };
+        let eta = drive.eta_seconds.map_or_else(String::new, |eta| format!(", {eta} s to go"));
+        let (left, blocks) = (drive.blocks_left, drive.blocks);
+        let percent = drive.percent();
+        let text = format!(
+            "drive {}: {what}, {percent} % ({left} of {blocks} blocks left{eta}){now}",
+            drive.drive
+        );
+        ("rebuild", text)
+    };
+    rebuild.drives.iter().map(line).collect()
 }
 
 fn rebalance_line(rebalance: &Rebalance) -> String {

@@ -29,7 +29,7 @@ mod care;
 mod other;
 mod tail;
 
-pub use care::{Rebalance, Scrub};
+pub use care::{Rebalance, Rebuild, RebuildDrive, Scrub};
 pub use tail::{Backlog, Event, Handling, Latencies, Limits, OperationLatencies, Spikes};
 
 mirror! {
@@ -120,7 +120,7 @@ pub struct Drive {
     pub uuid: String,
     /// Path, or `mem:N`; empty when the drive is missing.
     pub name: String,
-    /// `active`, `missing`, `failed` or `restoring`.
+    /// `active`, `missing`, `failed`, `restoring` or `vacated`.
     pub state: String,
     pub size: u64,
     pub counters: DriveCounters,
@@ -221,6 +221,8 @@ pub struct Pool {
     pub scrub: Scrub,
     #[serde(default)]
     pub rebalance: Rebalance,
+    #[serde(default)]
+    pub rebuild: Rebuild,
     /// Of schemes other than `fusion`: what only they count.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scheme_counters: Vec<SchemeCounter>,
@@ -271,6 +273,7 @@ impl From<&PoolStatus> for Pool {
             checksums: status.checksums,
             scrub: Scrub::of(&status.scrub),
             rebalance: (&status.rebalance).into(),
+            rebuild: (&status.rebuild).into(),
             scheme_counters: Vec::new(),
         }
     }
@@ -334,11 +337,11 @@ fn diagnosis(status: &PoolStatus) -> (Health, Option<String>, Option<String>) {
     let gone: Vec<String> = status
         .drives
         .iter()
-        .filter(|drive| drive.state != DriveState::Active)
+        .filter(|drive| !matches!(drive.state, DriveState::Active | DriveState::Vacated))
         .map(|drive| format!("drive {} ({}) is {}", drive.index, drive.uuid, drive.state))
         .collect();
     if gone.is_empty() {
-        return (Health::Online, None, None);
+        return (Health::Online, vacated(status), None);
     }
     if gone.len() > usize::from(status.parity) {
         let reason = format!("{}: more than parity can make up for", gone.join(", "));
@@ -347,6 +350,19 @@ fn diagnosis(status: &PoolStatus) -> (Health, Option<String>, Option<String>) {
     }
     let action = degraded_action(status);
     (Health::Degraded, Some(gone.join(", ")), Some(action.to_owned()))
+}
+
+/// Drives that nothing is missed without.
+fn vacated(status: &PoolStatus) -> Option<String> {
+    let vacated = status.drives.iter().filter(|drive| drive.state == DriveState::Vacated);
+    let vacated: Vec<String> = vacated.map(|drive| drive.index.to_string()).collect();
+    (!vacated.is_empty()).then(|| {
+        format!(
+            "nothing is missing: the other drives hold what was on drive {}, whose place another \
+             may take ('steadyraid drive replace')",
+            vacated.join(", ")
+        )
+    })
 }
 
 /// What to do about drives that are lost.

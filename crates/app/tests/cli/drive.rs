@@ -169,7 +169,6 @@ fn what_rots_on_a_drive_is_found_and_mended() {
     let check = |client: &mut Client| {
         (0..16u8).for_each(|at| assert!(client.read(u64::from(at) << 20, 1 << 20) == data(at + 1)));
     };
-    check(&mut client);
     scratch.run(&["scrub", "pause", "tank"]).expect(3).says("is not being scrubbed");
     scratch.run(&["scrub", "start", "tank"]).expect(0);
     scratch.run(&["wait", "tank", "scrub", "--timeout", "60"]).expect(0);
@@ -177,6 +176,7 @@ fn what_rots_on_a_drive_is_found_and_mended() {
         scratch.run(&["scrub", "status", "tank", "--json"]).expect(0).json()["scrub"].clone();
     assert!(found["bad_pages"].as_u64() > Some(100), "{found}");
     assert_eq!((&found["state"], &found["lost_pages"]), (&"done".into(), &0.into()), "{found}");
+    check(&mut client);
     scratch.run(&["scrub", "start", "tank"]).expect(0);
     scratch.run(&["wait", "tank", "scrub", "--timeout", "60"]).expect(0);
     scratch.run(&["scrub", "status", "tank"]).expect(0).says("nothing wrong");
@@ -223,5 +223,44 @@ fn a_pool_grows_and_is_rebalanced() {
     scratch.run(&["drive", "fail", "tank", "2", "--force"]).expect(0);
     (0..32u8).for_each(|at| assert!(client.read(u64::from(at) << 20, 1 << 20) == data(at + 1)));
     client.disconnect();
+    server.stop();
+}
+
+/// A drive is emptied and let go of; later another takes its place, and gets back what the others
+/// hold for it.
+#[test]
+fn a_drive_is_removed_and_its_place_taken() {
+    let scratch = Scratch::with_drives(6);
+    let all = ["d0", "d1", "d2", "d3", "d4", "d5"];
+    scratch.run(&[&["create", "tank"], &all[..], &["--width", "4"]].concat()).expect(0);
+    scratch.run(&["volume", "create", "tank/vm", "64M", "--drives", "."]).expect(0);
+    let server = scratch.serve(&["."]);
+    let mut client = Client::open(&scratch.path("run/nbd.sock"), "tank/vm");
+    let data = |byte: u8| vec![byte; 1 << 20];
+    let check = |client: &mut Client| {
+        (0..32u8).for_each(|at| assert!(client.read(u64::from(at) << 20, 1 << 20) == data(at + 1)));
+    };
+    (0..32u8).for_each(|at| client.write(u64::from(at) << 20, &data(at + 1), FUA));
+    scratch.run(&["drive", "remove", "tank", "1", "--stop"]).expect(3).says("not being removed");
+    scratch.run(&["drive", "remove", "tank", "1"]).expect(0).says("is being emptied");
+    scratch.run(&["wait", "tank", "restore", "--timeout", "60"]).expect(0);
+    assert_eq!(drive(&scratch, 1)["state"], "vacated");
+    scratch.run(&["status"]).expect(0).says("nothing is missing");
+    std::fs::remove_file(scratch.path("d1")).expect("nobody needs it");
+    // As redundant as before: another may be lost.
+    scratch.run(&["drive", "fail", "tank", "4", "--force"]).expect(0);
+    check(&mut client);
+    scratch.run(&["rebuild", "pause", "tank"]).expect(0);
+    scratch.run(&["rebuild", "resume", "tank"]).expect(0);
+    scratch.run(&["drive", "online", "tank", "4", "d4"]).expect(0);
+    scratch.run(&["drive", "replace", "tank", "1", "new:128M"]).expect(0);
+    scratch.run(&["wait", "tank", "restore", "online", "--timeout", "60"]).expect(0);
+    assert_eq!(drive(&scratch, 1)["state"], "active");
+    check(&mut client);
+    client.disconnect();
+    server.crash();
+    std::fs::remove_file(scratch.path("d0")).expect("one may be lost");
+    let server = scratch.serve(&["."]);
+    check(&mut Client::open(&scratch.path("run/nbd.sock"), "tank/vm"));
     server.stop();
 }

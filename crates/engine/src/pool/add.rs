@@ -8,7 +8,7 @@
 //! ```
 //! A clean pool has nothing to replay, so that labels are all that changes. Zones keep the drives
 //! that they lie on until they are given out anew (`lists`): what is free lies on the new drives at
-//! once, and `rebalance` empties the rest. Metadata stays on the drives that the pool was made of, so
+//! once, and `rebalance` empties the rest. Metadata stays on the drives the pool was made of, so
 //! that these bound how far it can grow.
 
 use format::{

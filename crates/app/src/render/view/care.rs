@@ -77,3 +77,59 @@ impl Scrub {
         matches!(self.state.as_str(), "running" | "paused")
     }
 }
+
+/// How far what lost or leaving drives held has come elsewhere, and what returns.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Rebuild {
+    pub paused: bool,
+    pub waits_for_space: bool,
+    /// Blocks that lie elsewhere than the layout has them.
+    pub substitutes: u64,
+    pub drives: Vec<RebuildDrive>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RebuildDrive {
+    pub drive: u16,
+    /// `rebuild`, `drain`, `restore` or `return`.
+    pub work: String,
+    pub blocks: u64,
+    pub blocks_left: u64,
+    /// Seconds, at the rate of the last ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub eta_seconds: Option<u64>,
+}
+
+impl From<&engine::RebuildStatus> for Rebuild {
+    fn from(status: &engine::RebuildStatus) -> Rebuild {
+        use engine::RebuildWork;
+        let drive = |of: &engine::RebuildProgress| RebuildDrive {
+            drive: of.drive,
+            work: match of.work {
+                RebuildWork::Rebuild => "rebuild",
+                RebuildWork::Drain => "drain",
+                RebuildWork::Restore => "restore",
+                RebuildWork::Return => "return",
+            }
+            .to_owned(),
+            blocks: of.total,
+            blocks_left: of.left,
+            eta_seconds: of.eta.map(|eta| eta.0.div_ceil(1_000_000_000)),
+        };
+        Rebuild {
+            paused: status.paused,
+            waits_for_space: status.waits_for_space,
+            substitutes: status.substitutes,
+            drives: status.drives.iter().map(drive).collect(),
+        }
+    }
+}
+
+impl RebuildDrive {
+    pub fn percent(&self) -> u64 {
+        let done = self.blocks.saturating_sub(self.blocks_left);
+        (done * 100).checked_div(self.blocks).unwrap_or(100)
+    }
+}

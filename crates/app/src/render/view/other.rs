@@ -4,7 +4,7 @@ use schemes::pool::{DriveInfo, DriveState, Status};
 
 use super::{
     Backlog, Counters, Drive, DriveCounters, Handling, Health, Limits, Memory, OperationLatencies,
-    Pool, Rebalance, Recovery, Restoring, SchemeCounter, Scrub, Space, Spikes, Volume,
+    Pool, Rebalance, Rebuild, Recovery, Restoring, SchemeCounter, Scrub, Space, Spikes, Volume,
 };
 
 /// What progress is shown in: a page, whatever the scheme moves at a time.
@@ -62,6 +62,7 @@ impl From<&Status> for Pool {
             checksums: false,
             scrub: Scrub::default(),
             rebalance: Rebalance::default(),
+            rebuild: Rebuild::default(),
             scheme_counters: scheme_counters.collect(),
         }
     }

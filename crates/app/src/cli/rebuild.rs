@@ -1,0 +1,43 @@
+//! `rebuild pause | resume`.
+
+use clap::Subcommand;
+
+use crate::control::{Answer, ControlArgs, Request};
+use crate::error::{Failure, Outcome};
+use crate::exit::Exit;
+use crate::render::print;
+
+/// Hold up, or go on with, what is moved because drives are lost, leave or come
+///
+/// Half a minute after a drive was lost the others begin to take over what it held, as far as there
+/// is free space, beside requests. 'status' shows how far that is.
+#[derive(Subcommand, Debug)]
+#[command(after_help = "\
+Examples:
+  steadyraid rebuild pause tank
+  steadyraid rebuild resume tank")]
+pub enum Verb {
+    /// Until 'rebuild resume', or the server is started again
+    Pause(Args),
+    Resume(Args),
+}
+
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    pool: String,
+    #[command(flatten)]
+    control: ControlArgs,
+}
+
+pub fn run(verb: &Verb) -> Outcome<Exit> {
+    let (args, pause) = match verb {
+        Verb::Pause(args) => (args, true),
+        Verb::Resume(args) => (args, false),
+    };
+    let request = Request::Rebuild { pool: args.pool.clone(), pause };
+    match args.control.connect()?.ask(&request)? {
+        Answer::Done(what) => print(&format!("{what}\n")),
+        _ => return Err(Failure::new("server", "answered something else than it was asked")),
+    }
+    Ok(Exit::Ok)
+}
