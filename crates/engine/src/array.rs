@@ -5,6 +5,8 @@
 //! may take its place, and is *restored*: written like any other, and read where it holds what it
 //! should.
 
+mod missed;
+
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::ops::Range;
@@ -150,70 +152,6 @@ impl<D: Drive> Array<D> {
     /// Drives whose loss made the pool poorer: what is lost, or not restored yet.
     pub fn lost(&self) -> usize {
         self.indexes().filter(|&index| self.is_missed(index)).count()
-    }
-
-    /// The drive does not hold all that it should, and nobody else holds it instead.
-    pub fn is_missed(&self, index: DriveIndex) -> bool {
-        match self.member(index).state.get() {
-            DriveState::Active => false,
-            DriveState::Vacated => self.is_exposed() || self.is_vacating(index),
-            _ => true,
-        }
-    }
-
-    /// A block was given out on a lost drive.
-    pub fn expose(&self) {
-        self.exposures.set(self.exposures.get() + 1);
-    }
-
-    pub fn exposures(&self) -> u64 {
-        self.exposures.get()
-    }
-
-    /// Blocks exposed up to this number of them have substitutes now.
-    pub fn note_covered(&self, exposures: u64) {
-        self.covered.set(exposures);
-    }
-
-    pub fn is_exposed(&self) -> bool {
-        self.covered.get() < self.exposures.get()
-    }
-
-    pub fn draining(&self) -> Option<DriveIndex> {
-        self.draining.get()
-    }
-
-    pub fn is_draining(&self, index: DriveIndex) -> bool {
-        self.draining.get() == Some(index)
-    }
-
-    pub fn set_draining(&self, index: Option<DriveIndex>) {
-        self.draining.set(index);
-    }
-
-    pub fn is_vacating(&self, index: DriveIndex) -> bool {
-        self.vacating.get() == Some(index)
-    }
-
-    /// Nothing is on the drive that is not elsewhere. It is missed until that is recorded.
-    pub fn vacate(&self, index: DriveIndex) {
-        let member = self.member(index);
-        self.vacating.set(Some(index));
-        member.state.set(DriveState::Vacated);
-        // What is still under way on it is nobody's business any more.
-        member.era.set(member.era.get() + 1);
-        member.gone.notify_all();
-        *member.awaited.borrow_mut() = None;
-    }
-
-    pub fn vacated(&self, index: DriveIndex) {
-        self.vacating.set(None);
-        *self.member(index).drive.borrow_mut() = None;
-    }
-
-    /// Changes with the drive in this place.
-    pub fn era(&self, index: DriveIndex) -> u32 {
-        self.member(index).era.get()
     }
 
     /// Order of preference for reads: drives that are there, not slow, with few stragglers and

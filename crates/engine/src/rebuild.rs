@@ -13,6 +13,7 @@
 //! there. A drive is vacated when a whole pass found nothing left on it, and no block of the
 //! journal and no object of the checkpoint depends on it either.
 
+mod home;
 mod moves;
 mod progress;
 mod vacate;

@@ -17,8 +17,8 @@ use std::rc::Rc;
 
 use format::{
     ChunkObject, ConfigObject, Extent, INCOMPAT_SUMS, JOURNAL_ALIGN, JOURNAL_BLOCK_MAX,
-    LimitsImage, ObjectKey, Place, Record, SLOT_LEN, SectorRange, StripeId, SubstituteImage,
-    SumsObject, Superblock, VolumeId, ZoneObject, decode_block, decode_slot, peek_header,
+    LimitsImage, ObjectKey, Place, Record, SLOT_LEN, SectorRange, StripeId, SumsObject, Superblock,
+    VolumeId, ZoneObject, decode_block, decode_slot, peek_header,
 };
 use futures_util::future::join_all;
 use io::{Drive, PAGE};
@@ -270,9 +270,7 @@ impl<D: Drive> Recovery<'_, D> {
         for tuple in object.tuples {
             out.space.replay_tuple(&tuple.stripes, &tuple.slots, &tuple.filled);
         }
-        for SubstituteImage { index, position, place } in object.substitutes {
-            out.space.load_substitute((StripeId { zone, index }, position), place);
-        }
+        out.space.load_substitutes(zone, &object.substitutes);
         Ok(())
     }
 
@@ -488,9 +486,7 @@ impl<D: Drive> Recovery<'_, D> {
             Record::Stripe { stripe, blocks, .. } => self.apply_stripe(out, *stripe, blocks),
             Record::Tuple { stripes, slots } => out.space.replay_tuple(stripes, slots, &[]),
             Record::Convert { stripe } => out.space.replay_convert(*stripe),
-            Record::Substitutes { stripe, places } => {
-                out.space.replay_substitutes(*stripe, places);
-            }
+            Record::Substitutes { stripe, places } => out.space.replay_substitutes(*stripe, places),
             Record::Relocate { volume, block, range, from, to } => {
                 if out.volumes.contains_key(volume) {
                     out.map.relocate(*volume, *block, *range, *from, *to, &mut ignored);

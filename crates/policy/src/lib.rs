@@ -4,8 +4,8 @@
 //! file per array scheme; [`background`] says which background work comes next, [`pace`] how much
 //! of the time it may have; [`spike`] who is in a latency spike, [`learn`] and [`recent`] what is
 //! usual, [`hedge`] when to send again, [`health`] what becomes of a drive that stays slow;
-//! [`limit`] when a volume's request may go, [`fair`] whose goes first; [`rebuild`] how lost copies come
-//! back.
+//! [`limit`] when a volume's request may go, [`fair`] whose goes first; [`rebuild`] how lost copies
+//! come back.
 
 pub mod background;
 pub mod fair;

@@ -262,6 +262,8 @@ impl<E: Env> Pool<E> {
             let (listed, part) = (&inner.label.members[index], drives[index].as_ref());
             let restoring = restoring.iter().find(|own| own.place == index).copied();
             let state = match (lost.contains(&index), missing.contains(&index)) {
+                // Whole, and the labels are just being told.
+                (false, _) if inner.filling.borrow().contains(&index) => DriveState::Restoring,
                 (false, _) => DriveState::Active,
                 (true, _) if restoring.is_some() => DriveState::Restoring,
                 (true, true) => DriveState::Missing,

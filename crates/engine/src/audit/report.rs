@@ -23,7 +23,7 @@ pub enum Rule {
     Space,
     /// Tuples are p+1 stripes whose blocks match as the layout allows.
     Tuples,
-    /// Blocks elsewhere than the layout has them have a place of their own, on a drive of their own.
+    /// Blocks elsewhere than the layout has them have a place, and a drive, of their own.
     Substitutes,
     /// Tables are as large as they say, and within their bounds.
     Memory,

@@ -352,8 +352,14 @@ impl Space {
 
     // ---- after a restart
 
-    /// As a checkpoint has it.
-    pub fn load_substitute(&mut self, home: Home, block: Flbn) {
+    /// As a checkpoint has them.
+    pub fn load_substitutes(&mut self, zone: u32, images: &[SubstituteImage]) {
+        for &SubstituteImage { index, position, place } in images {
+            self.load_substitute((StripeId { zone, index }, position), place);
+        }
+    }
+
+    fn load_substitute(&mut self, home: Home, block: Flbn) {
         self.substitutes.places.insert(home, block);
     }
 

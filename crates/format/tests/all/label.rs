@@ -48,10 +48,10 @@ fn newer_versions_and_features_are_refused_clearly() {
     assert!(error.to_string().contains("use a newer SteadyRAID"), "{error}");
 
     let mut featured = samples::label().encode(0);
-    featured[32] = 0b10_0001;
+    featured[32] = 0b1000_0001;
     reseal(&mut featured);
     let error = Superblock::decode(&featured).unwrap_err();
-    assert_eq!(error, FormatError::UnknownFeatures(0b10_0000), "limits of volumes are known");
+    assert_eq!(error, FormatError::UnknownFeatures(0b1000_0000), "limits of volumes are known");
     assert!(error.is_too_new());
 
     let mut compatible = samples::label().encode(0);

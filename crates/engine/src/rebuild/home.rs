@@ -1,0 +1,72 @@
+//! A drive takes a vacated one's place.
+
+use format::{ObjectKey, Uuid};
+use futures_util::future::join_all;
+use io::{Drive, Durability, Env};
+use layout::DriveIndex;
+
+use crate::api::{DriveState, EventKind, Severity};
+use crate::limits::RESTORE_OBJECTS_AT_ONCE;
+use crate::restore::awaited;
+use crate::shard::Shard;
+
+impl<E: Env> Shard<E> {
+    /// A drive in a vacated one's place lacks nothing: it is active at once, and what others hold
+    /// for it comes home later (`rebuild`). False if it does lack something.
+    pub(crate) async fn come_home(
+        &self,
+        index: DriveIndex,
+        uuid: Uuid,
+        drive: &E::Drive,
+    ) -> Result<bool, io::DriveError> {
+        // No checkpoint passes the drive over while it gets its copies of this one.
+        let _turn = self.checkpoint_turn.lock().await;
+        self.copy_objects(index, drive).await?;
+        let awaited = awaited(&self.state.borrow().space, index, |_| true);
+        let vacated = self.array.member(index).state() == DriveState::Vacated;
+        if !vacated || self.array.is_exposed() || awaited.total() > 0 {
+            return Ok(false);
+        }
+        // Until the labels know it, what is written to it is not safe there.
+        self.array.expose();
+        let size = drive.geometry().size;
+        self.array.adopt_vacant(index, (uuid, size, drive.clone()), awaited);
+        self.forgive(index);
+        self.labels.update(&self.array, |_| {}).await;
+        self.use_again(index);
+        self.rebuild.stir();
+        let text = format!("drive {} is used, and gets back what others hold", drive.name());
+        let (severity, kind) = (Severity::Info, EventKind::DriveRestored);
+        self.events.push(self.env.now(), severity, kind, Some(index.0), text);
+        Ok(true)
+    }
+
+    /// The copies of the checkpoint's objects that a drive should have, before it is used.
+    async fn copy_objects(
+        &self,
+        index: DriveIndex,
+        drive: &E::Drive,
+    ) -> Result<(), io::DriveError> {
+        let area = self.labels.meta().offset;
+        let slots: Vec<(ObjectKey, u32)> = {
+            let state = self.state.borrow();
+            let objects = state.meta.objects.iter();
+            objects.flat_map(|(&key, stored)| stored.slots.iter().map(move |&s| (key, s))).collect()
+        };
+        for some in slots.chunks(RESTORE_OBJECTS_AT_ONCE) {
+            let copy = |&(key, slot): &(ObjectKey, u32)| async move {
+                let places = self.state.borrow().meta.places(slot);
+                let Some(&(_, own)) = places.iter().find(|place| place.0 == index) else {
+                    return Ok(());
+                };
+                let others: Vec<_> = places.into_iter().filter(|place| place.0 != index).collect();
+                match self.read_slot_copy(key, &others).await {
+                    Some(bytes) => drive.write(area + own, bytes, Durability::Cached).await,
+                    None => Ok(()),
+                }
+            };
+            join_all(some.iter().map(copy)).await.into_iter().collect::<Result<(), _>>()?;
+        }
+        drive.flush().await
+    }
+}
