@@ -41,11 +41,12 @@ test: lint
 	$(CARGO) build --locked --release --workspace --exclude eval
 	$(CARGO) test --locked --release --package sim
 	$(CARGO) test --locked --release --package sim --features planted --test planted
-	target/release/steadyraid-sim world --seeds 10000..12000 --jobs 2
-	target/release/steadyraid-sim world --seeds 30000..30400 --jobs 2
-	target/release/steadyraid-sim world --seeds 850000..850200 --jobs 2
-	target/release/steadyraid-sim world --seeds 900000..900200 --jobs 2
-	target/release/steadyraid-sim world --seeds 700000..700100 --jobs 2
+	target/release/steadyraid-sim world --seeds 10000..11000 --jobs 2
+	target/release/steadyraid-sim world --seeds 30000..30200 --jobs 2
+	target/release/steadyraid-sim world --seeds 700000..700250 --jobs 2
+	target/release/steadyraid-sim world --seeds 800000..800200 --jobs 2
+	target/release/steadyraid-sim world --seeds 850000..850300 --jobs 2
+	target/release/steadyraid-sim world --seeds 900000..900250 --jobs 2
 	scripts/tests/real_clients.sh
 	scripts/tests/filesystem.sh
 	scripts/tests/crash_kill.sh
