@@ -28,7 +28,7 @@ impl<E: Env> Steering<E> {
     /// Gives the place of a lost drive to a new one. [`Store::work`] fills it. A dedicated staging
     /// drive is used from the next opening on.
     pub async fn replace(&self, place: usize, new: E::Drive) -> Result<(), StoreError> {
-        let Inner { env, stage, set, spare, mending, .. } = &*self.inner;
+        let Inner { env, array, stage, set, spare, mending, .. } = &*self.inner;
         let _turn = mending.lock().await;
         let name = new.name();
         if !self.lost().contains(&place) {
@@ -46,9 +46,12 @@ impl<E: Env> Steering<E> {
         others.for_each(|at| next.forget(at));
         let own = new.name();
         label::wipe(&new).await.map_err(|_| StoreError::NotWritten { name: own })?;
-        next.write_labels().await?;
         let split = stage.targets.len();
         let of = if place < split { 0..split } else { split..next.len() };
+        if let Some(part) = next.first_of(of.clone(), place).filter(|_| place < split && !spared) {
+            array.blank(&part).await?;
+        }
+        next.write_labels().await?;
         let (part, head) = (next.first_of(of, place), next.second(place..place + 1).pop());
         *set.borrow_mut() = next;
         let parts = part.zip(head).filter(|_| place < split);
@@ -90,7 +93,6 @@ impl<E: Env> Steering<E> {
     ) -> Result<(), StoreError> {
         let Inner { array, stage, drives, .. } = &*self.inner;
         let own = &stage.targets[place];
-        array.blank(&part).await?;
         // What was staged for the lost drive must not come back over the new one's bytes.
         if !self.forget_staged(place).await {
             return refuse(&name, place, "too few other drives can be written to");
