@@ -99,7 +99,9 @@ impl<E: Env> Shard<E> {
             while self.has_rebuilding() && !self.stopping() {
                 let pass = self.rebuild_pass().await;
                 if pass.is_over() && self.vacate_all().await {
-                    self.rebuild.stirred.set(false);
+                    // Somebody may have been given a block on a lost drive meanwhile.
+                    self.rebuild.stirred.set(self.array.is_exposed());
+                    self.give_back_dead().await;
                     break;
                 }
                 self.rebuild_rest(&pass).await;
@@ -108,6 +110,18 @@ impl<E: Env> Shard<E> {
             if !self.rebuild.stirred.get() {
                 self.rebuild.progress.borrow_mut().over();
             }
+        }
+    }
+
+    /// Dead stripes give their substitutes back when that is durable: nobody else may come to see
+    /// to it.
+    async fn give_back_dead(&self) {
+        let wanted = {
+            let space = &self.state.borrow().space;
+            space.has_substitutes() && space.limbo_len() > 0
+        };
+        if wanted {
+            let _ = self.flush_limbo().await;
         }
     }
 

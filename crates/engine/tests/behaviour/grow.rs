@@ -330,11 +330,25 @@ fn larger_drives_get_zones_of_their_own_when_there_are_enough() {
     env.crash();
 }
 
+/// How long two drives take to join a pool of six, in virtual time.
+fn time_to_join() -> io::Nanos {
+    let env = VirtEnv::new(399);
+    let all = disks(&[64; 8], 7);
+    let (mut rng, mut mirror) = (Rng::new(399), Mirror::new(100 * MIB));
+    env.block_on(six(&env, &all[..6], &mut mirror, &mut rng, 1));
+    let begin = env.now();
+    env.block_on(async { add(&env, &all[..6], &all[6..]).await }).expect("they join");
+    let took = env.now().saturating_sub(begin);
+    env.crash();
+    took
+}
+
 /// The power goes at any write of an addition: the pool opens as it was or with all drives, has
 /// what it had, and a second attempt is not refused.
 #[test]
 fn power_cuts_while_drives_join() {
     let mut joined = [0; 2];
+    let took = time_to_join();
     for seed in 0..40 {
         let env = VirtEnv::new(400 + seed);
         let all = disks(&[64; 8], 20 * seed);
@@ -346,7 +360,9 @@ fn power_cuts_while_drives_join() {
         env.spawn(async move {
             let _ = add(&task, &old, &new).await;
         });
-        let span = io::Nanos::from_micros(rng.below(if seed % 2 == 0 { 40_000 } else { 12_000 }));
+        // At any time of it, or near the end, where it counts.
+        let part = if seed % 2 == 0 { rng.below(1_100) } else { 900 + rng.below(150) };
+        let span = io::Nanos(took.0 * part / 1_000);
         env.block_on(async { env.sleep_until(env.now() + span).await });
         env.crash();
         all.iter().for_each(|disk| disk.power_cut(&mut rng, CutMode::Random));
