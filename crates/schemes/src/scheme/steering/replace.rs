@@ -12,7 +12,7 @@
 
 use std::rc::Rc;
 
-use classical::{Grid, label};
+use classical::Grid;
 use format::MemberState;
 use futures_util::future::join;
 use io::{Drive, Env};
@@ -28,7 +28,7 @@ impl<E: Env> Steering<E> {
     /// Gives the place of a lost drive to a new one. [`Store::work`] fills it. A dedicated staging
     /// drive is used from the next opening on.
     pub async fn replace(&self, place: usize, new: E::Drive) -> Result<(), StoreError> {
-        let Inner { env, array, stage, set, spare, mending, .. } = &*self.inner;
+        let Inner { env, stage, set, spare, mending, .. } = &*self.inner;
         let _turn = mending.lock().await;
         let name = new.name();
         if !self.lost().contains(&place) {
@@ -44,13 +44,8 @@ impl<E: Env> Steering<E> {
         let mut next = set.borrow().with(env, place, new.clone())?;
         let others = self.lost().into_iter().filter(|at| *at != place && !self.is_moving(*at));
         others.for_each(|at| next.forget(at));
-        let own = new.name();
-        label::wipe(&new).await.map_err(|_| StoreError::NotWritten { name: own })?;
         let split = stage.targets.len();
         let of = if place < split { 0..split } else { split..next.len() };
-        if let Some(part) = next.first_of(of.clone(), place).filter(|_| place < split && !spared) {
-            array.blank(&part).await?;
-        }
         next.write_labels().await?;
         let (part, head) = (next.first_of(of, place), next.second(place..place + 1).pop());
         *set.borrow_mut() = next;
