@@ -75,7 +75,7 @@ fn a_working_drive_is_exchanged_under_load() {
 #[test]
 fn a_crash_leaves_one_of_the_two() {
     let (mut olds, mut news) = (0, 0);
-    for seed in 0..60 {
+    for seed in 0..30 {
         let (drives, parity, conversion) = SHAPES[seed as usize % SHAPES.len()];
         let world = Virtual::new(drives, DRIVE, 4000 + seed);
         let (mut mirror, mut rng) = (Mirror::new(VOLUME), Rng::new(seed));
@@ -112,7 +112,7 @@ fn a_crash_leaves_one_of_the_two() {
             prove(&pool, &mirror, &others, &format!("seed {seed}")).await;
         });
     }
-    assert!(olds > 9 && news > 9, "{olds} old drives and {news} new ones");
+    assert!(olds > 5 && news > 5, "{olds} old drives and {news} new ones");
 }
 
 /// With whichever drive of the place is the member: the other is a stranger.

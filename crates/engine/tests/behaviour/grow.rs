@@ -349,7 +349,7 @@ fn time_to_join() -> io::Nanos {
 fn power_cuts_while_drives_join() {
     let mut joined = [0; 2];
     let took = time_to_join();
-    for seed in 0..40 {
+    for seed in 0..20 {
         let env = VirtEnv::new(400 + seed);
         let all = disks(&[64; 8], 20 * seed);
         let mut rng = Rng::new(seed);

@@ -149,7 +149,7 @@ fn drives_are_lost_one_after_another() {
 /// The power goes at some moment of it, again and again.
 #[test]
 fn power_cuts_only_interrupt() {
-    for seed in 0..60 {
+    for seed in 0..30 {
         let at = seed as usize % SHAPES.len();
         let (drives, parity, ..) = SHAPES[at];
         let world = Virtual::new(drives, DRIVE, 900 + seed);

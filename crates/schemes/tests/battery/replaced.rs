@@ -14,7 +14,7 @@ use crate::world::{Subject, worlds};
 /// Drives restored in the worlds of one scheme, for each world.
 const RESTORED: u64 = 1;
 /// Worlds; more with SCHEME_SEEDS.
-const SEEDS: u64 = 20;
+const SEEDS: u64 = 12;
 
 type Ask = Box<dyn Fn() -> Vec<usize>>;
 
