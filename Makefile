@@ -61,6 +61,8 @@ soak: build
 	scripts/tests/crash_kill.sh 3000
 	scripts/tests/filesystem.sh 20
 	scripts/tests/real_clients.sh 400
+	scripts/tests/drives_die.sh all
+	scripts/tests/drives_die.sh pairs
 
 # One file with more: scripts/coverage.sh 1000 --cuts --lines
 coverage: setup

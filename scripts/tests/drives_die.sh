@@ -3,7 +3,7 @@
 # nothing, overwritten with noise, or removed. No client sees an error; afterwards the drive is
 # replaced, and a scrub finds nothing wrong. Needs root.
 #
-#   scripts/tests/drives_die.sh              three of 13 drives, each in its way (make test)
+#   scripts/tests/drives_die.sh              three of 13 drives, each in its way
 #   scripts/tests/drives_die.sh all          all 13 of a RAID5 pool, one after the other
 #   scripts/tests/drives_die.sh pairs        RAID6: every pair of 9 drives
 set -euo pipefail
