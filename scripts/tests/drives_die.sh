@@ -49,6 +49,10 @@ drive_file() { # INDEX
     status_json | jq -r --argjson index "$1" '.pools[0].drives[$index].name'
 }
 
+drive_state() { # INDEX
+    status_json | jq -r --argjson index "$1" '.pools[0].drives[$index].state'
+}
+
 die() { # FILE WAY
     case $2 in
     truncate) truncate -s 0 "$1" ;;
@@ -60,7 +64,9 @@ die() { # FILE WAY
 # What an operator does: a drive of no use is failed, any is replaced.
 replace() { # INDEX WAY
     spares=$((spares + 1))
-    [ "$2" = remove ] || ask drive fail tank "$1" --force >/dev/null
+    # The server may have failed it by itself: it could not be flushed.
+    [ "$2" = remove ] || [ "$(drive_state "$1")" != active ] ||
+        ask drive fail tank "$1" --force >/dev/null
     ask drive replace tank "$1" "$drives/spare$spares.img:$drive_size" >/dev/null
 }
 
