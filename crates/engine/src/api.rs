@@ -138,7 +138,8 @@ impl Default for OpenOptions {
             read_only: false,
             spikes: SpikeHandling::default(),
             discard: true,
-            rebuild_after: Some(OpenOptions::REBUILD_AFTER),
+            // Worlds 850065, 850072 and 870001 show that it is not to be relied on yet.
+            rebuild_after: None,
         }
     }
 }
