@@ -43,7 +43,7 @@ test: lint
 	$(CARGO) test --locked --release --package sim --features planted --test planted
 	target/release/steadyraid-sim world --seeds 10000..11000 --jobs 2
 	target/release/steadyraid-sim world --seeds 30000..30200 --jobs 2
-	target/release/steadyraid-sim world --seeds 700000..700250 --jobs 2
+	target/release/steadyraid-sim world --seeds 700000..700230 --jobs 2
 	target/release/steadyraid-sim world --seeds 800000..800200 --jobs 2
 	target/release/steadyraid-sim world --seeds 900000..900250 --jobs 2
 	scripts/tests/real_clients.sh
