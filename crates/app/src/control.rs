@@ -21,6 +21,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::error::{Failure, Outcome};
+use crate::exit::Exit;
+use crate::render::print;
 use crate::render::view::{self, VERSION};
 use crate::runtime_dir;
 use crate::serve::faults::FaultSpec;
@@ -252,6 +254,15 @@ impl ControlArgs {
             Failure::new(self.path().display(), NO_SERVER)
                 .hint("start one with 'steadyraid serve', or name its socket with --control")
         })
+    }
+
+    /// Has the server that must be running do something, and prints what it says about it.
+    pub fn have_done(&self, request: &Request) -> Outcome<Exit> {
+        match self.connect()?.ask(request)? {
+            Answer::Done(what) => print(&format!("{what}\n")),
+            _ => return Err(Failure::new("server", "answered something else than it was asked")),
+        }
+        Ok(Exit::Ok)
     }
 
     /// Asks the server that must be running, for a verb that could do with drives.

@@ -2,7 +2,7 @@
 
 use clap::Subcommand;
 
-use crate::control::{Answer, ControlArgs, Decision, Request};
+use crate::control::{ControlArgs, Decision, Request};
 use crate::drives::modelled::ModelSpec;
 use crate::drives::name::DriveName;
 use crate::error::{Failure, Outcome};
@@ -170,7 +170,7 @@ pub fn run(verb: &Verb) -> Outcome<Exit> {
         Verb::Add(args) => add(args),
         Verb::Remove(RemoveArgs { args, stop }) => {
             let (pool, drive) = (args.pool.clone(), args.drive.clone());
-            ask(args, &Request::DriveRemove { pool, drive, stop: *stop })
+            args.control.have_done(&Request::DriveRemove { pool, drive, stop: *stop })
         }
         Verb::SitOut(args) => decide(args, Decision::SitOut),
         Verb::Trust(args) => decide(args, Decision::Trust),
@@ -184,13 +184,13 @@ pub fn run(verb: &Verb) -> Outcome<Exit> {
 
 fn fail(FailArgs { args, force }: &FailArgs, offline: bool) -> Outcome<Exit> {
     let (pool, drive) = (args.pool.clone(), args.drive.clone());
-    ask(args, &Request::DriveFail { pool, drive, force: *force, offline })
+    args.control.have_done(&Request::DriveFail { pool, drive, force: *force, offline })
 }
 
 fn replace(args: &Args, path: &str, back: bool, force: bool) -> Outcome<Exit> {
     let (pool, drive) = (args.pool.clone(), args.drive.clone());
     let path = seen_from_anywhere(path)?;
-    ask(args, &Request::DriveReplace { pool, drive, path, back, force })
+    args.control.have_done(&Request::DriveReplace { pool, drive, path, back, force })
 }
 
 /// The server may run in another directory.
@@ -206,13 +206,5 @@ fn seen_from_anywhere(path: &str) -> Outcome<String> {
 
 fn decide(args: &Args, decision: Decision) -> Outcome<Exit> {
     let (pool, drive) = (args.pool.clone(), args.drive.clone());
-    ask(args, &Request::DriveDecide { pool, drive, decision })
-}
-
-fn ask(args: &Args, request: &Request) -> Outcome<Exit> {
-    match args.control.connect()?.ask(request)? {
-        Answer::Done(what) => print(&format!("{what}\n")),
-        _ => return Err(Failure::new("server", "answered something else than it was asked")),
-    }
-    Ok(Exit::Ok)
+    args.control.have_done(&Request::DriveDecide { pool, drive, decision })
 }

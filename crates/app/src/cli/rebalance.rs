@@ -1,9 +1,8 @@
 //! `rebalance`: what lies on fewer drives than it could moves.
 
-use crate::control::{Answer, ControlArgs, Request};
-use crate::error::{Failure, Outcome};
+use crate::control::{ControlArgs, Request};
+use crate::error::Outcome;
 use crate::exit::Exit;
-use crate::render::print;
 
 /// Move what a pool holds to all of its drives
 ///
@@ -27,9 +26,5 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Outcome<Exit> {
     let request = Request::Rebalance { pool: args.pool.clone(), stop: args.stop };
-    match args.control.connect()?.ask(&request)? {
-        Answer::Done(what) => print(&format!("{what}\n")),
-        _ => return Err(Failure::new("server", "answered something else than it was asked")),
-    }
-    Ok(Exit::Ok)
+    args.control.have_done(&request)
 }

@@ -2,10 +2,9 @@
 
 use clap::Subcommand;
 
-use crate::control::{Answer, ControlArgs, Request};
-use crate::error::{Failure, Outcome};
+use crate::control::{ControlArgs, Request};
+use crate::error::Outcome;
 use crate::exit::Exit;
-use crate::render::print;
 
 /// Hold up, or go on with, what is moved because drives are lost, leave or come
 ///
@@ -35,9 +34,5 @@ pub fn run(verb: &Verb) -> Outcome<Exit> {
         Verb::Resume(args) => (args, false),
     };
     let request = Request::Rebuild { pool: args.pool.clone(), pause };
-    match args.control.connect()?.ask(&request)? {
-        Answer::Done(what) => print(&format!("{what}\n")),
-        _ => return Err(Failure::new("server", "answered something else than it was asked")),
-    }
-    Ok(Exit::Ok)
+    args.control.have_done(&request)
 }

@@ -64,11 +64,7 @@ pub fn run(verb: &Verb) -> Outcome<Exit> {
 
 fn act(args: &Args, action: ScrubAction) -> Outcome<Exit> {
     let request = Request::Scrub { pool: args.pool.clone(), action };
-    match args.control.connect()?.ask(&request)? {
-        Answer::Done(what) => print(&format!("{what}\n")),
-        _ => return Err(strange()),
-    }
-    Ok(Exit::Ok)
+    args.control.have_done(&request)
 }
 
 fn status(StatusArgs { args, json }: &StatusArgs) -> Outcome<Exit> {

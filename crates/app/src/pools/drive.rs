@@ -17,29 +17,31 @@ impl From<Decision> for DriveOverride {
     }
 }
 
-/// The drive of this index, UUID or name. An index comes first: it names no other drive.
+/// The drive of this index, UUID or name.
 pub fn find(pool: &Fusion, drive: &str) -> Outcome<DriveStatus> {
-    let mut drives = pool.status().drives;
-    let place = |is: fn(&DriveStatus) -> String| drives.iter().position(|info| is(info) == drive);
-    let found = place(|info| info.index.to_string())
-        .or_else(|| place(|info| info.uuid.to_string()))
-        .or_else(|| place(|info| info.name.clone()).filter(|_| !drive.is_empty()));
-    found.map(|place| drives.swap_remove(place)).ok_or_else(|| {
-        Failure::new(format!("'{drive}'"), "no such drive in this pool")
-            .hint(format!("'steadyraid status {}' lists its drives", pool.name()))
-    })
+    let named =
+        |info: &DriveStatus| [info.index.to_string(), info.uuid.to_string(), info.name.clone()];
+    pick(pool.status().drives, named, drive, &pool.name())
 }
 
 /// The same of a pool of any scheme, as it is shown.
 pub fn find_in(pool: &Pool, drive: &str) -> Outcome<view::Drive> {
-    let mut drives = pool.view().drives;
-    let place = |is: fn(&view::Drive) -> String| drives.iter().position(|info| is(info) == drive);
-    let found = place(|info| info.index.to_string())
-        .or_else(|| place(|info| info.uuid.clone()))
-        .or_else(|| place(|info| info.name.clone()).filter(|_| !drive.is_empty()));
+    let named = |info: &view::Drive| [info.index.to_string(), info.uuid.clone(), info.name.clone()];
+    pick(pool.view().drives, named, drive, &pool.name())
+}
+
+/// An index comes first, then a UUID: it names no other drive. A missing drive's name is empty.
+fn pick<T>(
+    mut drives: Vec<T>,
+    named: impl Fn(&T) -> [String; 3],
+    drive: &str,
+    pool: &str,
+) -> Outcome<T> {
+    let place = |of: usize| drives.iter().position(|info| named(info)[of] == drive);
+    let found = (0..3).filter(|_| !drive.is_empty()).find_map(place);
     found.map(|place| drives.swap_remove(place)).ok_or_else(|| {
         Failure::new(format!("'{drive}'"), "no such drive in this pool")
-            .hint(format!("'steadyraid status {}' lists its drives", pool.name()))
+            .hint(format!("'steadyraid status {pool}' lists its drives"))
     })
 }
 
