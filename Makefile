@@ -37,9 +37,7 @@ fmt:
 	$(CARGO) fmt --all
 
 test: lint
-	$(CARGO) test --locked --workspace --exclude sim
-	$(CARGO) build --locked --release --workspace --exclude eval
-	$(CARGO) test --locked --release --package sim
+	$(CARGO) test --locked --release --workspace
 	$(CARGO) test --locked --release --package sim --features planted --test planted
 	target/release/steadyraid-sim world --seeds 10000..11000 --jobs 2
 	target/release/steadyraid-sim world --seeds 30000..30200 --jobs 2

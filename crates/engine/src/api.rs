@@ -230,6 +230,8 @@ pub enum DriveVerbError {
     NoRoom { index: u16, needed: u64, room: u64 },
     #[error("drive {name} has {size} bytes, and the place of drive {index} needs {least}")]
     TooSmall { index: u16, name: String, size: u64, least: u64 },
+    #[error("drive {name} failed as soon as it was in place {index}: use another")]
+    FailedAtOnce { index: u16, name: String },
     #[error("drive {name}: {error}")]
     Drive { name: String, error: DriveError },
     #[error("{0}")]

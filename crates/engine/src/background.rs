@@ -11,7 +11,7 @@
 
 use std::rc::Rc;
 
-use format::{ClassId, Record};
+use format::{ClassId, Record, StripeId};
 use futures_util::future::{Either, select};
 use io::Env;
 use policy::background::{Facts, Work, next_work};
@@ -136,7 +136,9 @@ impl<E: Env> Shard<E> {
             stripes.truncate(COMPACT_BATCH);
         }
         let held = self.state.borrow().space.zone_held(zone);
-        self.vacate_stripes(&owner, &[&tuples[..], &stripes].concat()).await?;
+        for (class, victims) in self.by_class(tuples.iter().chain(&stripes)) {
+            self.vacate_stripes(&class, &victims).await?;
+        }
         {
             let mut state = self.state.borrow_mut();
             for key in tuples {
@@ -170,6 +172,22 @@ impl<E: Env> Shard<E> {
         drop(state);
         self.space_freed.notify_all();
         Ok(true)
+    }
+
+    fn by_class<'a>(
+        &self,
+        stripes: impl Iterator<Item = &'a StripeId>,
+    ) -> Vec<(Rc<Class>, Vec<StripeId>)> {
+        let state = self.state.borrow();
+        let mut found: Vec<(Rc<Class>, Vec<StripeId>)> = Vec::new();
+        for &stripe in stripes {
+            let class = state.space.class_of_zone(stripe.zone).expect("stripes lie in zones");
+            match found.iter_mut().find(|(known, _)| known.id == class.id) {
+                Some((_, some)) => some.push(stripe),
+                None => found.push((class.clone(), vec![stripe])),
+            }
+        }
+        found
     }
 
     fn choose_drain(&self, starved: ClassId) -> Option<(u32, Rc<Class>)> {

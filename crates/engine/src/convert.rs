@@ -17,7 +17,7 @@ use crate::api::RequestError;
 use crate::geometry::Class;
 use crate::limits::{COMPACT_BYTES_MAX, CONVERT_BATCH, STRIPES_AT_ONCE};
 use crate::planted::{self, Bug};
-use crate::shard::Shard;
+use crate::shard::{Claim, Shard};
 use crate::tuple::TupleKey;
 use crate::write::parity_of;
 
@@ -73,10 +73,9 @@ impl<E: Env> Shard<E> {
                 state.space.tuple_converted(*key, self.journal.latest(), self.reads.close());
                 freed += class.parity();
                 self.count(|counters| counters.conversions += 1);
-                let gone = |at| state.space.is_avoided(state.space.address(class, *key, at).drive);
-                if state.space.substitutes.enabled && (0..class.width()).any(gone) {
-                    self.array.expose();
-                    self.rebuild.stir();
+                if state.space.substitutes.enabled && self.avoided_in(&state.space, class, *key) > 0
+                {
+                    self.expose();
                 }
             } else {
                 state.space.tuple_release_busy(*key, self.journal.latest(), self.reads.close());
@@ -152,7 +151,8 @@ impl<E: Env> Shard<E> {
         let mut state = self.state.borrow_mut();
         for position in 0..class.width() {
             if filled.get(position).is_none_or(|&pages| pages == 0) {
-                self.cover(&mut state, class, key, position..position + 1, [&[]; 2]);
+                let at = position..position + 1;
+                self.cover(&mut state, class, key, at, [&[]; 2], Claim::Background);
             }
         }
     }

@@ -9,7 +9,7 @@ use layout::DriveIndex;
 use smallvec::SmallVec;
 
 use crate::attempt::Avoid;
-use crate::geometry::Class;
+use crate::geometry::{BlockAddress, Class};
 use crate::limits::{
     HANG_AFTER, PACKED_SLOTS_OPEN, RESERVE_STRIPES, SPARE_BUILDS_MAX, SPARE_IDLE, SPARE_LOOKS_MAX,
     SPARE_MAX, SPARE_TUPLES_AT_REST, TUPLE_CANDIDATES,
@@ -206,13 +206,16 @@ impl<E: Env> Shard<E> {
                 }
                 // A slow slot is better than none; so is one with a copy less, and better than
                 // burying what was free.
-                break self.least_slow(state, class, &mut slow, avoid).or_else(|| lost.pop());
+                break self
+                    .least_slow(state, class, &mut slow, avoid)
+                    .or_else(|| self.least_lost(state, class, &mut lost, claim));
             };
             looks += 1;
             let spot = self.spot(state, class, key, slot, 0);
-            let is_lost = spot.targets.iter().any(|at| state.space.is_avoided(at.drive));
+            let gone = self.gone_of(state, &spot);
             // A slot on a lost drive is passed over, as long as others may be better.
-            if is_lost && lost.len() < 2 * self.geometry.drives {
+            let passes = lost.len() < 2 * self.geometry.drives;
+            if gone > 0 && (passes || !self.may_use(state, &spot, claim)) {
                 lost.push((key, slot));
             } else if spot.targets.iter().any(|at| self.is_shunned(at.drive, avoid)) {
                 slow.push((key, slot));
@@ -224,6 +227,11 @@ impl<E: Env> Shard<E> {
             self.count(|counters| counters.redirected_writes += 1);
         }
         state.open.entry(class.id).or_default().spare.extend(slow);
+        if let Some((key, slot)) = chosen
+            && self.gone_of(state, &self.spot(state, class, key, slot, 0)) > 0
+        {
+            self.expose();
+        }
         for &(key, _) in lost.iter().chain(&chosen) {
             state.space.tuple_mut(key).expect("spare slots belong to tuples").unhanded -= 1;
         }
@@ -250,6 +258,34 @@ impl<E: Env> Shard<E> {
         };
         let best = (0..slow.len()).min_by_key(|&at| shunned(&slow[at]))?;
         Some(slow.remove(best))
+    }
+
+    fn gone_of(&self, state: &State, spot: &Spot) -> usize {
+        spot.targets.iter().filter(|at| state.space.is_avoided(at.drive)).count()
+    }
+
+    /// Whether data may come to a slot that lacks copies.
+    fn may_use(&self, state: &State, spot: &Spot, claim: Claim) -> bool {
+        let gone = |at: &&BlockAddress| !self.array.is_whole(at.drive);
+        match spot.targets.iter().filter(gone).count() {
+            0 => true,
+            gone => gone < spot.targets.len() && self.may_expose(state, claim),
+        }
+    }
+
+    /// Takes the slot with the fewest lost drives, if it may be used.
+    fn least_lost(
+        &self,
+        state: &State,
+        class: &Rc<Class>,
+        lost: &mut SmallVec<[(TupleKey, usize); 16]>,
+        claim: Claim,
+    ) -> Option<(TupleKey, usize)> {
+        let spot = |at: usize| self.spot(state, class, lost[at].0, lost[at].1, 0);
+        let usable = |&at: &usize| self.may_use(state, &spot(at), claim);
+        let gone = |&at: &usize| (self.gone_of(state, &spot(at)), lost.len() - at);
+        let best = (0..lost.len()).filter(usable).min_by_key(gone)?;
+        Some(lost.remove(best))
     }
 
     /// Takes back every slot that was not written yet, so that the tuples of a class come to
@@ -326,7 +362,7 @@ impl<E: Env> Shard<E> {
             again.or_else(|| if quick { build(state, false) } else { None })
         });
         let key = built?;
-        self.cover_tuple(state, class, key);
+        self.cover_tuple(state, class, key, claim);
         let tuple = state.space.tuple(key).expect("just built");
         tuple.stripes.iter().for_each(|&stripe| self.is_there(&state.space, class, stripe));
         tuple.stripes.iter().for_each(|&stripe| state.sums.forget(class, stripe));
@@ -340,7 +376,7 @@ impl<E: Env> Shard<E> {
 
     /// Copies that would lie on lost drives get substitutes, on drives that have no other of their
     /// slot, nor anything of the tuple if that can be.
-    fn cover_tuple(&self, state: &mut State, class: &Rc<Class>, key: TupleKey) {
+    fn cover_tuple(&self, state: &mut State, class: &Rc<Class>, key: TupleKey, claim: Claim) {
         if !state.space.substitutes.enabled {
             return;
         }
@@ -351,7 +387,7 @@ impl<E: Env> Shard<E> {
                 let slot = (0..class.data()).find(|&slot| tuple.position(slot, copy) == position);
                 let [all, of_slot] = self.tuple_drives(state, class, key, slot);
                 let others: [&[DriveIndex]; 2] = [&all, &of_slot];
-                self.cover(state, class, stripe, position..position + 1, others);
+                self.cover(state, class, stripe, position..position + 1, others, claim);
             }
         }
     }
@@ -427,7 +463,17 @@ impl<E: Env> Shard<E> {
         });
         let any = found.or_else(|| if quick { None } else { look(&mut state, usize::MAX) });
         let (stripe, passed) = any?;
-        self.cover(&mut state, class, stripe, 0..class.width(), [&[]; 2]);
+        self.cover(&mut state, class, stripe, 0..class.width(), [&[]; 2], claim);
+        let lost = self.unsafe_in(&state.space, class, stripe);
+        if lost > class.parity() || lost > 0 && !self.may_expose(&state, claim) {
+            // It waits until space is freed.
+            let (latest, generation) = (self.journal.latest(), self.reads.close());
+            state.space.abandon_stripe(stripe, latest, generation);
+            return None;
+        }
+        if self.avoided_in(&state.space, class, stripe) > 0 {
+            self.expose();
+        }
         self.is_there(&state.space, class, stripe);
         state.sums.forget(class, stripe);
         self.count(|counters| counters.redirected_writes += u64::from(passed));

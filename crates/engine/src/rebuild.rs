@@ -196,12 +196,16 @@ impl<E: Env> Shard<E> {
             _ => self.is_due(index),
         };
         let state = self.state.borrow();
-        let whole = self.array.indexes().filter(|&at| self.is_home(at)).count();
-        // With fewer drives than the narrowest stripe needs there is nowhere to go.
-        let wide = state.space.classes().any(|class| class.width() <= whole);
-        let wanted = state.space.has_substitutes() || wide && self.array.indexes().any(due);
+        let wanted = state.space.has_substitutes()
+            || self.is_wide(&state.space) && self.array.indexes().any(due);
         self.rebuild.stirred.set(wanted);
         wanted
+    }
+
+    /// With fewer drives than the narrowest stripe needs there is nowhere to go.
+    fn is_wide(&self, space: &crate::space::Space) -> bool {
+        let whole = self.array.indexes().filter(|&at| self.is_home(at)).count();
+        space.classes().any(|class| class.width() <= whole)
     }
 
     /// Paused, or told to end.

@@ -115,7 +115,7 @@ impl<E: Env> Shard<E> {
         if self.array.member(index).state() == DriveState::Vacated
             && self.come_home(index, uuid, &drive).await.map_err(failed)?
         {
-            return Ok(());
+            return self.check_used(index, name);
         }
         let turn = self.checkpoint_turn.lock().await;
         self.check_lost(index)?;
@@ -127,11 +127,20 @@ impl<E: Env> Shard<E> {
         self.forgive(index);
         self.labels.update(&self.array, |_| {}).await;
         self.record_failures().await?;
+        self.check_used(index, name.clone())?;
         let text = format!("drive {name} is restored in place {index}: {blocks} blocks to write");
         let (severity, kind) = (Severity::Info, EventKind::DriveRestoring);
         self.events.push(self.env.now(), severity, kind, Some(index.0), text);
         self.own().start_restoring(index);
         Ok(())
+    }
+
+    /// It may fail with its label unwritten: then it is nobody's drive.
+    fn check_used(&self, index: DriveIndex, name: String) -> Result<(), DriveVerbError> {
+        match self.array.member(index).state() {
+            DriveState::Failed => Err(DriveVerbError::FailedAtOnce { index: index.0, name }),
+            _ => Ok(()),
+        }
     }
 
     /// What every member holds fits on it.

@@ -265,8 +265,6 @@ impl Space {
     /// The zone of another class that is easiest to empty, if that class can spare it: it must
     /// have room for what moves. One that holds nothing can always be spared.
     pub fn zone_to_drain(&self, not: ClassId) -> Option<u32> {
-        // What others have put into its spare stripes would stay.
-        let spares: BTreeSet<u32> = self.spares().map(|(stripe, _)| stripe.zone).collect();
         let wanting = self.class(not);
         let spare = |number: u32, zone: &Zone| {
             let used = (zone.kinds.len() - zone.free.len()) as u64;
@@ -277,14 +275,14 @@ impl Space {
             // What moves is packed, but seldom without a gap.
             let fits = || {
                 let moves = (0..zone.kinds.len()).map(live).sum::<u64>().div_ceil(stripe);
+                let moves = moves + self.guest_blocks(number);
                 elsewhere > moves + moves / 8 + 1
             };
             let fit = wanting.stripes_on(self.geometry.lists.newest(number)) > 0;
             fit && zone.class.id != not && (used == 0 || elsewhere > used / 2 + 1 && fits())
         };
         let candidates = self.zones.iter().enumerate().filter_map(|(number, zone)| {
-            let zone = zone.as_ref().filter(|_| !spares.contains(&(number as u32)));
-            let zone = zone.filter(|zone| spare(number as u32, zone))?;
+            let zone = zone.as_ref().filter(|zone| spare(number as u32, zone))?;
             Some((zone.kinds.len() - zone.free.len(), number as u32))
         });
         candidates.min().map(|(_, zone)| zone)
@@ -304,6 +302,7 @@ impl Space {
         let space = &mut self.classes[usize::from(found.class.id.0)];
         space.zones_with_free.retain(|&other| other != zone);
         space.free -= found.free.len() as u64;
+        self.spare_reopen();
     }
 
     /// Stripes of a zone that hold something, or did and are not free yet.
@@ -324,6 +323,7 @@ impl Space {
         if !found.free.is_empty() {
             space.zones_with_free.push(zone);
         }
+        self.spare_reopen();
     }
 
     /// Whether a zone holds nothing: the newest journal block that may speak of what it held.
@@ -334,13 +334,19 @@ impl Space {
         empty.then(|| *found.emptied.get_or_insert(latest))
     }
 
-    /// What still lies in a zone: RAID stripes, and tuples with a stripe in it (made busy).
+    /// What still lies in a zone: RAID stripes, and tuples with a stripe in it (made busy). Guests
+    /// of its spare stripes, which may be of any class, come last.
     pub fn zone_contents(&mut self, zone: u32) -> (Vec<StripeId>, Vec<TupleKey>) {
+        let guests = self.guests_of(zone);
         let kinds = self.zone(zone).kinds.iter().enumerate();
         let raid = kinds.filter(|(_, kind)| **kind == Kind::Raid);
-        let stripes = raid.map(|(index, _)| StripeId { zone, index: index as u32 }).collect();
+        let mut stripes: Vec<StripeId> =
+            raid.map(|(index, _)| StripeId { zone, index: index as u32 }).collect();
+        let elsewhere = guests.iter().filter(|guest| guest.zone != zone);
+        stripes.extend(elsewhere.filter(|&&guest| self.kind(guest) == Kind::Raid));
         let here = |tuple: &&mut Tuple| {
-            tuple.is_quiet() && !tuple.busy && tuple.stripes.iter().any(|s| s.zone == zone)
+            let is_here = |stripe: &StripeId| stripe.zone == zone || guests.contains(stripe);
+            tuple.is_quiet() && !tuple.busy && tuple.stripes.iter().any(is_here)
         };
         let mut tuples: Vec<TupleKey> = Vec::new();
         for tuple in self.tuples.values_mut().filter(here) {

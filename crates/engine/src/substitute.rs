@@ -14,7 +14,8 @@ use smallvec::SmallVec;
 
 use crate::geometry::Class;
 use crate::limits::RESERVE_STRIPES;
-use crate::shard::{Shard, State};
+use crate::shard::{Claim, Shard, State};
+use crate::space::Space;
 use crate::space::substitutes::Wanted;
 
 /// What becomes of blocks of one stripe: elsewhere, or home again.
@@ -25,6 +26,9 @@ pub type Changes = SmallVec<[(u8, Option<Flbn>); 2]>;
 pub enum Urgency {
     /// A stripe that is about to be written: it has its block, or is exposed.
     Fresh,
+    /// The same, and without this block it would lack more than it may: part of the room that
+    /// making space works in is for it.
+    Needed,
     /// What a lost drive held: it can wait until there is space.
     Rebuild,
 }
@@ -39,6 +43,7 @@ impl<E: Env> Shard<E> {
         stripe: StripeId,
         positions: Range<usize>,
         others: [&[DriveIndex]; 2],
+        claim: Claim,
     ) {
         if !state.space.substitutes.enabled {
             return;
@@ -48,17 +53,47 @@ impl<E: Env> Shard<E> {
             if !state.space.is_avoided(drive) {
                 continue;
             }
-            let urgency = Urgency::Fresh;
-            let mut block =
-                |others| self.spare_block(state, class, stripe, position, others, urgency);
-            match block(others[0]).or_else(|| block(others[1])) {
-                Some(block) => self.substitute(state, stripe, &[(position as u8, Some(block))]),
-                None => {
-                    self.array.expose();
-                    self.rebuild.stir();
-                }
+            let bears = match claim {
+                // Making space must not wait, nor lend out redundancy for that.
+                Claim::Background if self.array.lost() == 0 => 0,
+                _ => class.parity(),
+            };
+            let bears = self.unsafe_in(&state.space, class, stripe) <= bears;
+            let mut block = |urgency| {
+                let home = (stripe, position);
+                self.spare_block(state, class, home, others[0], urgency)
+                    .or_else(|| self.spare_block(state, class, home, others[1], urgency))
+            };
+            let found = block(Urgency::Fresh);
+            let found = found.or_else(|| if bears { None } else { block(Urgency::Needed) });
+            if let Some(block) = found {
+                self.substitute(state, stripe, &[(position as u8, Some(block))]);
             }
         }
+    }
+
+    /// Whether something may be written to a place that lacks blocks. With nothing missed yet
+    /// that would lend out redundancy: clients wait for space instead, and only making space may.
+    pub fn may_expose(&self, state: &State, claim: Claim) -> bool {
+        !state.space.substitutes.enabled || claim == Claim::Background || self.array.lost() > 0
+    }
+
+    /// Something is about to be written to a place with blocks on lost or leaving drives.
+    pub fn expose(&self) {
+        self.array.expose();
+        self.rebuild.stir();
+    }
+
+    /// Blocks of a stripe that a crash could find missing: on lost drives, and on those that are
+    /// being restored, of which nobody knows then what they hold already (world 870288).
+    pub fn unsafe_in(&self, space: &Space, class: &Class, stripe: StripeId) -> usize {
+        let drives = (0..class.width()).map(|at| space.address(class, stripe, at).drive);
+        drives.filter(|&drive| !self.array.is_whole(drive)).count()
+    }
+
+    pub fn avoided_in(&self, space: &Space, class: &Class, stripe: StripeId) -> usize {
+        let drives = (0..class.width()).map(|at| space.address(class, stripe, at).drive);
+        drives.filter(|&drive| space.is_avoided(drive)).count()
     }
 
     /// A block for one of a stripe's, on a drive that has none of its others, nor is to get one
@@ -67,8 +102,7 @@ impl<E: Env> Shard<E> {
         &self,
         state: &mut State,
         class: &Rc<Class>,
-        stripe: StripeId,
-        position: usize,
+        (stripe, position): (StripeId, usize),
         others: &[DriveIndex],
         urgency: Urgency,
     ) -> Option<Flbn> {
@@ -101,6 +135,8 @@ impl<E: Env> Shard<E> {
         };
         let full: SmallVec<[ClassId; 4]> = state.space.classes().filter_map(is_full).collect();
         let floor = |class: &Class| match urgency {
+            // It makes more than it takes: parity for copies, full stripes for ones with holes.
+            Urgency::Needed => 1,
             _ if full.contains(&class.id) => u64::MAX / 2,
             Urgency::Fresh => RESERVE_STRIPES,
             // Making space begins above this, and writes are slowed below.

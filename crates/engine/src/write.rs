@@ -406,9 +406,12 @@ impl<E: Env> Shard<E> {
         // One stripe more than is promised, so that rounding up many small shares refuses nobody
         // who fills a pool to the last byte.
         let stripe = class.width() as u64 * u64::from(self.geometry.block_sectors());
-        let limit = self.footprint_max(&state, class) + stripe;
-        // What stands in for lost drives' blocks has its place as well.
-        let limit = limit.saturating_sub(state.space.spare_sectors());
+        let most = self.footprint_max(&state, class);
+        // What stands in for lost drives' blocks has its place as well; and where drives were let
+        // go of there is room for so much less, or new data would be less redundant.
+        let (all, gone) = (self.array.len() as u64, self.array.let_go() as u64);
+        let limit = most.saturating_sub(state.space.spare_sectors()).min(most / all * (all - gone));
+        let limit = limit + stripe;
         let mut new = u64::from(range.len);
         // Far from the limit nothing has to be looked up.
         if taken + new * 2 >= limit / 2 {

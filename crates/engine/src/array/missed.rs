@@ -16,6 +16,14 @@ impl<D: Drive> Array<D> {
         }
     }
 
+    /// Drives that the pool does without, or is about to.
+    pub fn let_go(&self) -> usize {
+        let gone = |&index: &DriveIndex| {
+            self.is_draining(index) || self.member(index).state.get() == DriveState::Vacated
+        };
+        self.indexes().filter(gone).count()
+    }
+
     /// A block was given out on a lost drive.
     pub fn expose(&self) {
         self.exposures.set(self.exposures.get() + 1);

@@ -81,6 +81,10 @@ fn check_drives(tables: &Tables, findings: &mut Findings) {
         }
         let Some((_, class)) = tables.zone(*key) else { continue };
         for (slot, positions) in tuple.slots.iter().enumerate() {
+            // Conversion gives the block of a slot that nobody wrote to the drive it needs.
+            if tuple.filled[slot] == 0 {
+                continue;
+            }
             let position = |copy: usize| match copy {
                 0 => slot,
                 _ => usize::from(positions[copy - 1]),

@@ -52,7 +52,7 @@ impl<E: Env> Shard<E> {
             return Some((None, self.geometry.address(class, stripe, position)));
         }
         let urgency = Urgency::Rebuild;
-        let block = self.spare_block(state, class, stripe, position, others, urgency)?;
+        let block = self.spare_block(state, class, (stripe, position), others, urgency)?;
         Some((Some(block), state.space.spare_address(block)))
     }
 

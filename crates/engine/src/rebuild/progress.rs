@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use io::{Env, Nanos};
+use layout::DriveIndex;
 
 use crate::api::{DriveState, RebuildProgress, RebuildStatus, RebuildWork};
 use crate::limits::{RATE_SAMPLES, RATE_STEP};
@@ -68,12 +69,18 @@ impl<E: Env> Shard<E> {
         }
         let mut left = Vec::new();
         for (drive, [away, home]) in (0..).zip(counts) {
-            let draining = self.array.is_draining(layout::DriveIndex(drive));
-            let work = if draining { RebuildWork::Drain } else { RebuildWork::Rebuild };
+            let work = self.work_of(DriveIndex(drive));
             left.extend((away > 0).then_some((drive, work, away)));
             left.extend((home > 0).then_some((drive, RebuildWork::Return, home)));
         }
         self.rebuild.progress.borrow_mut().begin(left);
+    }
+
+    fn work_of(&self, index: DriveIndex) -> RebuildWork {
+        match self.array.is_draining(index) {
+            true => RebuildWork::Drain,
+            false => RebuildWork::Rebuild,
+        }
     }
 
     fn count_zone(&self, zone: u32, counts: &mut [[u64; 2]]) {
@@ -106,6 +113,15 @@ impl<E: Env> Shard<E> {
             let left = total - total * done / all.max(1);
             let eta = progress.eta(now, all - done);
             drives.push(RebuildProgress { drive, work, left, total, eta });
+        }
+        // A drive whose blocks have gone is still on its way out until that is recorded.
+        let known = |index: &DriveIndex| drives.iter().any(|of| of.drive == index.0);
+        let wide = self.is_wide(&self.state.borrow().space);
+        let leaves = |&at: &DriveIndex| wide && self.leaves(at) && !known(&at);
+        let leaving: Vec<DriveIndex> = self.array.indexes().filter(leaves).collect();
+        for index in leaving {
+            let work = self.work_of(index);
+            drives.push(RebuildProgress { drive: index.0, work, left: 0, total: 0, eta: None });
         }
         for index in self.array.indexes() {
             let restoring = self.array.member(index).state() == DriveState::Restoring;

@@ -29,7 +29,7 @@ impl<E: Env> Shard<E> {
         all && !self.array.is_exposed()
     }
 
-    fn leaves(&self, drive: DriveIndex) -> bool {
+    pub(super) fn leaves(&self, drive: DriveIndex) -> bool {
         self.array.member(drive).state() != DriveState::Vacated && self.is_due(drive)
     }
 

@@ -1,8 +1,6 @@
 //! Zones that could lie on more drives than they do, because drives joined since they were given
 //! out.
 
-use std::collections::BTreeSet;
-
 use format::ClassId;
 
 use super::{Space, Zone};
@@ -26,17 +24,14 @@ impl Space {
             let live = (0..zone.kinds.len() as u32).map(|index| u64::from(zone.live.get(index)));
             (live.sum(), zone)
         };
-        let fits = |&(live, zone, _): &(u64, &Zone, u32)| {
+        let fits = |&(live, zone, number): &(u64, &Zone, u32)| {
             let stripe = zone.class.data() as u64 * u64::from(self.geometry.block_sectors());
             let elsewhere = self.free_stripes(zone.class.id).saturating_sub(zone.free.len() as u64);
             // What moves is packed, but seldom without a gap.
-            let moves = live.div_ceil(stripe);
+            let moves = live.div_ceil(stripe) + self.guest_blocks(number);
             elsewhere > moves + moves / 8 + RESERVE_STRIPES
         };
-        // What others have put into a zone's spare stripes would stay.
-        let spares: BTreeSet<u32> = self.spares().map(|(stripe, _)| stripe.zone).collect();
-        let outdated = self.outdated().filter(|number| !spares.contains(number));
-        let zones = outdated.map(|number| {
+        let zones = self.outdated().map(|number| {
             let (live, zone) = live(number);
             (live, zone, number)
         });

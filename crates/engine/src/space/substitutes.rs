@@ -11,7 +11,7 @@
 //! leaves. A stripe's substitutes are left when it is free itself. Empty in a pool that lost no
 //! drive: then every address is the layout's.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use format::{ClassId, Flbn, StripeId, SubstituteImage};
 use layout::DriveIndex;
@@ -229,15 +229,21 @@ impl Space {
     fn open_blocks(&mut self, class: &Class, stripe: StripeId) {
         let taken = self.spare_taken(stripe);
         for position in (0..class.width()).filter(|&position| !taken.has(position)) {
-            let drive = class.drive(stripe, position);
-            if !self.is_avoided(drive) {
-                let block = self.geometry.flbn(class, stripe, position);
-                self.substitutes.open[usize::from(drive.0)].push(block);
-            }
+            self.open_block(class, stripe, position);
         }
     }
 
-    /// After drives were lost, or came: which blocks are open is found anew.
+    fn open_block(&mut self, class: &Class, stripe: StripeId, position: usize) {
+        let drive = class.drive(stripe, position);
+        // What is emptied is not filled at the same time.
+        if !self.is_avoided(drive) && !self.zone(stripe.zone).draining {
+            let block = self.geometry.flbn(class, stripe, position);
+            self.substitutes.open[usize::from(drive.0)].push(block);
+        }
+    }
+
+    /// After drives were lost, or came, or a zone is to be emptied: which blocks are open is found
+    /// anew.
     pub fn spare_reopen(&mut self) {
         self.substitutes.open.iter_mut().for_each(Vec::clear);
         let spares: Vec<StripeId> = self.substitutes.spares.keys().copied().collect();
@@ -266,10 +272,7 @@ impl Space {
         let class = self.class_of_zone(zone).expect("spare stripes keep their zone").clone();
         let (stripe, position) = self.geometry.stripe_of(&class, block);
         if self.spare_taken(stripe).count() > 0 {
-            let drive = class.drive(stripe, position);
-            if !self.is_avoided(drive) {
-                self.substitutes.open[usize::from(drive.0)].push(block);
-            }
+            self.open_block(&class, stripe, position);
             return;
         }
         self.substitutes.spares.remove(&stripe);
@@ -335,6 +338,22 @@ impl Space {
             self.substitutes.left.pop_front();
             self.spare_give_back(block);
         }
+    }
+
+    /// Stripes with blocks in a zone's spare stripes: they have to go before it is empty.
+    pub fn guests_of(&self, zone: u32) -> BTreeSet<StripeId> {
+        let there = |block: Flbn| self.geometry.zone_of(block) == zone;
+        self.substitutes()
+            .filter(|&(_, block)| there(block))
+            .map(|((stripe, _), _)| stripe)
+            .collect()
+    }
+
+    /// Blocks of a zone's spare stripes that somebody has.
+    pub(super) fn guest_blocks(&self, zone: u32) -> u64 {
+        let (first, last) = (StripeId { zone, index: 0 }, StripeId { zone, index: u32::MAX });
+        let spares = self.substitutes.spares.range(first..=last);
+        spares.map(|(_, taken)| u64::from(taken.count())).sum()
     }
 
     pub fn left_blocks(&self) -> impl Iterator<Item = Flbn> + '_ {

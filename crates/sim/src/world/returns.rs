@@ -109,7 +109,11 @@ impl World {
                 self.context.count(|tally| tally.drives_replaced += 1);
             }
             // It may fail at once.
-            Err(DriveVerbError::Drive { .. } | DriveVerbError::Request(_)) => {}
+            Err(
+                DriveVerbError::Drive { .. }
+                | DriveVerbError::FailedAtOnce { .. }
+                | DriveVerbError::Request(_),
+            ) => {}
             Err(error) => {
                 let what = format!("drive {victim} is not taken: {error}");
                 return Err(Failure::new(Check::Request, what));

@@ -258,8 +258,11 @@ impl World {
     fn prefill(&mut self, pool: &Pool<VirtEnv>) -> Result<(), Failure> {
         let mut clients = self.all_clients(pool, 0xf111);
         clients.truncate(self.plan.volumes.len());
-        self.complete("filling", join_all(clients.into_iter().map(Client::fill)))?;
-        Ok(())
+        let filled = self.complete("filling", join_all(clients.into_iter().map(Client::fill)));
+        filled.map(|_| ()).map_err(|failure| Failure {
+            what: format!("{}: {}", failure.what, facts_of(pool)),
+            ..failure
+        })
     }
 }
 
