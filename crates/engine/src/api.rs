@@ -138,8 +138,7 @@ impl Default for OpenOptions {
             read_only: false,
             spikes: SpikeHandling::default(),
             discard: true,
-            // Worlds 850065, 850072 and 870001 show that it is not to be relied on yet.
-            rebuild_after: None,
+            rebuild_after: Some(OpenOptions::REBUILD_AFTER),
         }
     }
 }

@@ -8,8 +8,8 @@ use crate::exit::Exit;
 
 /// Hold up, or go on with, what is moved because drives are lost, leave or come
 ///
-/// What 'drive remove' moves to the others, and what comes back to a new drive. 'status' shows how
-/// far that is.
+/// Half a minute after a drive was lost the others begin to take over what it held, as far as there
+/// is free space, beside requests. 'status' shows how far that is.
 #[derive(Subcommand, Debug)]
 #[command(after_help = "\
 Examples:

@@ -254,9 +254,7 @@ fn rebuilding_waits_for_its_time_and_for_whoever_paused_it() {
     world.block_on(async {
         let spec = CreateSpec { width: Some(5), ..CreateSpec::new("tank") };
         engine::create(world.env(), &world.drives(), &spec).await.expect("made");
-        let after = Some(OpenOptions::REBUILD_AFTER);
-        let options = OpenOptions { rebuild_after: after, ..OpenOptions::default() };
-        let opened = Pool::open(world.env(), world.drives(), options).await;
+        let opened = Pool::open(world.env(), world.drives(), OpenOptions::default()).await;
         let pool = opened.expect("opens");
         pool.volume_create("v", VOLUME, None, None).await.expect("room");
         let volume = pool.volume("v").expect("made");
