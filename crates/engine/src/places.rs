@@ -198,7 +198,10 @@ impl<E: Env> Shard<E> {
             let next = if builds == 0 { open.spare.pop_front() } else { open.spare.pop_back() };
             let Some((key, slot)) = next.filter(|_| looks < SPARE_LOOKS_MAX) else {
                 open.spare.extend(next);
-                let searching = slow.is_empty() || (builds < SPARE_BUILDS_MAX && !crowded);
+                let searching = match slow.is_empty() {
+                    true => lost.len() < SPARE_LOOKS_MAX,
+                    false => builds < SPARE_BUILDS_MAX && !crowded,
+                };
                 if searching && self.build_tuple(state, class, claim, avoid).is_some() {
                     builds += usize::from(!slow.is_empty());
                     looks = SPARE_LOOKS_MAX.saturating_sub(class.data());
@@ -215,7 +218,7 @@ impl<E: Env> Shard<E> {
             let gone = self.gone_of(state, &spot);
             // A slot on a lost drive is passed over, as long as others may be better.
             let passes = lost.len() < 2 * self.geometry.drives;
-            if gone > 0 && (passes || !self.may_use(state, &spot, claim)) {
+            if gone > 0 && (passes || !self.may_use(state, class, &spot, claim)) {
                 lost.push((key, slot));
             } else if spot.targets.iter().any(|at| self.is_shunned(at.drive, avoid)) {
                 slow.push((key, slot));
@@ -265,11 +268,11 @@ impl<E: Env> Shard<E> {
     }
 
     /// Whether data may come to a slot that lacks copies.
-    fn may_use(&self, state: &State, spot: &Spot, claim: Claim) -> bool {
+    fn may_use(&self, state: &State, class: &Class, spot: &Spot, claim: Claim) -> bool {
         let gone = |at: &&BlockAddress| !self.array.is_whole(at.drive);
         match spot.targets.iter().filter(gone).count() {
             0 => true,
-            gone => gone < spot.targets.len() && self.may_expose(state, claim),
+            gone => gone <= self.bears(class) && self.may_expose(state, claim),
         }
     }
 
@@ -282,7 +285,7 @@ impl<E: Env> Shard<E> {
         claim: Claim,
     ) -> Option<(TupleKey, usize)> {
         let spot = |at: usize| self.spot(state, class, lost[at].0, lost[at].1, 0);
-        let usable = |&at: &usize| self.may_use(state, &spot(at), claim);
+        let usable = |&at: &usize| self.may_use(state, class, &spot(at), claim);
         let gone = |&at: &usize| (self.gone_of(state, &spot(at)), lost.len() - at);
         let best = (0..lost.len()).filter(usable).min_by_key(gone)?;
         Some(lost.remove(best))
@@ -465,7 +468,7 @@ impl<E: Env> Shard<E> {
         let (stripe, passed) = any?;
         self.cover(&mut state, class, stripe, 0..class.width(), [&[]; 2], claim);
         let lost = self.unsafe_in(&state.space, class, stripe);
-        if lost > class.parity() || lost > 0 && !self.may_expose(&state, claim) {
+        if lost > self.bears(class) || lost > 0 && !self.may_expose(&state, claim) {
             // It waits until space is freed.
             let (latest, generation) = (self.journal.latest(), self.reads.close());
             state.space.abandon_stripe(stripe, latest, generation);

@@ -78,6 +78,12 @@ impl<E: Env> Shard<E> {
         !state.space.substitutes.enabled || claim == Claim::Background || self.array.lost() > 0
     }
 
+    /// How many blocks a place may lack. Where more drives are missed than parity bears no place
+    /// helps: the request fails, rather than to wait for one.
+    pub fn bears(&self, class: &Class) -> usize {
+        if self.array.lost() > class.parity() { usize::MAX } else { class.parity() }
+    }
+
     /// Something is about to be written to a place with blocks on lost or leaving drives.
     pub fn expose(&self) {
         self.array.expose();
