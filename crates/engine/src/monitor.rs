@@ -170,7 +170,8 @@ impl Monitor {
     }
 
     /// The long reads of opening say nothing of what clients' requests will take: with them, no
-    /// read would be late for the first thousands of these.
+    /// read would be late, and no drive slow, for the first thousands of these. The more there is
+    /// to load, the longer: with sums of pages it was seconds.
     pub fn forget_reads(&self) {
         self.watches.iter().for_each(|watch| watch.borrow_mut().forget_reads());
     }
