@@ -13,6 +13,7 @@ use crate::array::Array;
 use crate::geometry::{BlockAddress, Class};
 use crate::hedge::{Outcome, Patience, Way, Ways};
 use crate::shard::Shard;
+use crate::sums::{Wanted, are_right};
 
 /// Where the bytes of a piece can be had: the same bytes on every address, or only by
 /// computing them from the rest of the stripe.
@@ -53,9 +54,12 @@ impl<E: Env> Shard<E> {
         let best = rest.next().expect("every block has at least one address");
         running.push(self.start(source, best, first, len));
         let mut is_bad = false;
+        // They are seldom in a cache: looked for now, they come while the drive is read. Nobody
+        // changes them while the read guard is held.
+        let wanted = self.wanted(source, first, len);
         loop {
             match patience.first(&mut running).await {
-                Outcome::Over(at, Ok(pages)) if self.is_right(source, first, &pages) => {
+                Outcome::Over(at, Ok(pages)) if are_right(&wanted, &pages) => {
                     drop(running.remove(at));
                     self.count(|counters| counters.hedge_wins += u64::from(at > 0));
                     self.leave_reads(running);
@@ -96,6 +100,12 @@ impl<E: Env> Shard<E> {
                 Outcome::Late => self.count(|counters| counters.hedges_refused += 1),
             }
         }
+    }
+
+    /// What pages of a block should be.
+    fn wanted(&self, source: &Source, first: u64, len: usize) -> Wanted {
+        let (state, at) = (self.state.borrow(), (source.stripe, source.position));
+        state.sums.wanted(&source.class, at, (first / PAGE as u64) as usize, len / PAGE)
     }
 
     fn leave_reads(&self, running: Ways<Way<Result<Buf, Failed>>>) {

@@ -19,6 +19,7 @@ use std::collections::BTreeSet;
 
 use format::{ClassId, Flbn, SUMS_ENTRIES, StripeId};
 use io::PAGE;
+use io::crc::crc32c;
 use smallvec::SmallVec;
 
 use crate::geometry::{Class, PoolGeometry};
@@ -26,6 +27,10 @@ use crate::planted::{self, Bug};
 
 /// Sums of the pages of one piece of data, in order.
 pub type PageSums = SmallVec<[u32; 1]>;
+
+/// What pages should be, 0 where that is not known; none at all if nobody looks. Those of a block
+/// of the usual size need no allocation.
+pub type Wanted = SmallVec<[u32; 16]>;
 
 #[derive(Clone)]
 struct ZoneSums {
@@ -46,22 +51,28 @@ pub struct Sums {
 
 /// What a page's sum is, never 0.
 pub fn sum_of(page: &[u8]) -> u32 {
-    known(crc32c::crc32c(page))
+    known(crc32c(page))
 }
 
 fn known(crc: u32) -> u32 {
     crc.max(1)
 }
 
+/// Whether pages are what they should be.
+pub fn are_right(wanted: &[u32], pages: &[u8]) -> bool {
+    let each = wanted.iter().zip(pages.chunks_exact(PAGE));
+    each.into_iter().all(|(&sum, page)| sum == 0 || sum == sum_of(page))
+}
+
 /// CRC of whole pages, and the sum of each.
 pub fn sums_of(data: &[u8]) -> (u32, PageSums) {
     if data.len() == PAGE {
-        let crc = crc32c::crc32c(data);
+        let crc = crc32c(data);
         return (crc, PageSums::from_slice(&[known(crc)]));
     }
     let mut whole = 0;
     let each = data.chunks_exact(PAGE).map(|page| {
-        let crc = crc32c::crc32c(page);
+        let crc = crc32c(page);
         whole = crc::with_page(whole, crc);
         known(crc)
     });
@@ -94,7 +105,7 @@ impl Sums {
 
     /// CRC and sums of data that is about to be written.
     pub fn measure(&self, data: &[u8]) -> (u32, PageSums) {
-        if self.enabled { sums_of(data) } else { (crc32c::crc32c(data), PageSums::new()) }
+        if self.enabled { sums_of(data) } else { (crc32c(data), PageSums::new()) }
     }
 
     fn block_pages(&self) -> usize {
@@ -174,6 +185,20 @@ impl Sums {
         let at = self.first_of(class, stripe, position) + page;
         let part = zone.parts.get(at / SUMS_ENTRIES).and_then(Option::as_ref);
         part.map_or(0, |part| part[at % SUMS_ENTRIES])
+    }
+
+    /// What so many pages of a block from page `first` on should be.
+    pub fn wanted(
+        &self,
+        class: &Class,
+        (stripe, position): (StripeId, usize),
+        first: usize,
+        count: usize,
+    ) -> Wanted {
+        if !self.enabled || planted::is(Bug::SkipSums) {
+            return Wanted::new();
+        }
+        (first..first + count).map(|page| self.get(class, stripe, position, page)).collect()
     }
 
     /// The first of these pages (of a block from page `first` on) that is not what was written.

@@ -359,7 +359,7 @@ impl<E: Env> Shard<E> {
         for (at, block) in blocks.iter().enumerate() {
             let (crc, pages) = match at < data {
                 true => state.sums.measure(block),
-                false => (crc32c::crc32c(block), PageSums::new()),
+                false => (io::crc::crc32c(block), PageSums::new()),
             };
             crcs.push(crc);
             sums.extend((!pages.is_empty()).then_some(pages));

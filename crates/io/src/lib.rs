@@ -13,6 +13,7 @@
 
 pub mod any;
 pub mod buf;
+pub mod crc;
 pub mod drive;
 pub mod env;
 pub mod exec;

@@ -20,7 +20,7 @@ impl<D: Drive> Recovery<'_, D> {
     ) -> (Verdict, u64, u64) {
         let read = |at: &BlockAddress| self.array.read(at.drive, at.offset, len);
         let copies = join_all(places.iter().map(read)).await;
-        let good = |bytes: &Buf| crc32c::crc32c(bytes) == crc;
+        let good = |bytes: &Buf| io::crc::crc32c(bytes) == crc;
         let Some(data) = copies.iter().flatten().find(|bytes| good(bytes)).cloned() else {
             let readable = copies.iter().any(|copy| copy.is_ok());
             let torn = readable && !planted::is(Bug::IgnoreTornSector);
@@ -50,7 +50,7 @@ impl<D: Drive> Recovery<'_, D> {
         let mut blocks = join_all(members.iter().map(read)).await;
         let unreadable = blocks.iter().filter(|block| block.is_err()).count();
         for (block, &crc) in blocks.iter_mut().zip(crcs) {
-            if block.as_ref().is_ok_and(|bytes| crc32c::crc32c(bytes) != crc) {
+            if block.as_ref().is_ok_and(|bytes| io::crc::crc32c(bytes) != crc) {
                 *block = Err(DriveError {
                     operation: Operation::Read,
                     offset: 0,
