@@ -56,7 +56,7 @@ pub fn run(options: &Options) {
 
 async fn speed(env: &UringEnv, options: &Options) {
     println!("{:<34} {:>4} {:>12} {:>10} {:>10}", "operation", "QD", "op/s", "p50 us", "p99 us");
-    let volume = filled(env, options, SpikeHandling::default(), true).await;
+    let (_pool, volume) = filled(env, options, SpikeHandling::default(), true).await;
     for (name, kind, bytes, scale) in OPERATIONS {
         for depth in DEPTHS {
             let done = measure(env, &volume, kind, bytes, depth, options.requests / scale).await;
@@ -85,7 +85,8 @@ async fn overhead(env: &UringEnv, options: &Options) {
             for round in 0..options.rounds {
                 for turn in 0..pools.len() {
                     let at = (round + turn) % pools.len();
-                    let done = measure(env, &pools[at], kind, bytes, depth, requests).await;
+                    let volume = &pools[at].1;
+                    let done = measure(env, volume, kind, bytes, depth, requests).await;
                     rates[at].push(done.per_second());
                 }
             }
@@ -119,7 +120,8 @@ async fn checksums(env: &UringEnv, options: &Options) {
             let mut rates = [const { Vec::new() }; 2];
             for round in 0..options.rounds {
                 for at in [round % 2, (round + 1) % 2] {
-                    let done = measure(env, &pools[at], kind, bytes, depth, requests).await;
+                    let volume = &pools[at].1;
+                    let done = measure(env, volume, kind, bytes, depth, requests).await;
                     rates[at].push(done.per_second());
                 }
             }
@@ -132,6 +134,17 @@ async fn checksums(env: &UringEnv, options: &Options) {
                 median(slower.collect())
             );
         }
+    }
+    for (on, (pool, _)) in ["off", "on"].iter().zip(&pools) {
+        let status = pool.status();
+        let stored = status.space.used.max(1) as f64 / (1 << 30) as f64;
+        println!(
+            "checksums {on}: {:.2} GiB stored; for each GiB {:.0} KiB of sums in memory, {:.0} KiB \
+             in a checkpoint (all of it, one copy)",
+            stored,
+            status.memory.sum_bytes as f64 / 1024.0 / stored,
+            status.memory.checkpoint_bytes as f64 / 1024.0 / stored
+        );
     }
 }
 
@@ -159,7 +172,7 @@ async fn filled(
     options: &Options,
     spikes: SpikeHandling,
     checksums: bool,
-) -> Volume<UringEnv> {
+) -> (Pool<UringEnv>, Volume<UringEnv>) {
     let size = options.drive_mib << 20;
     let drives = load::memory_drives(options.drives, size).await;
     let spec = CreateSpec { checksums, ..CreateSpec::new("bench") };
@@ -170,5 +183,5 @@ async fn filled(
     pool.volume_create("v", size, None, None).await.expect("a volume");
     let volume = pool.volume("v").expect("just made");
     load::fill(&volume, size, 384 * KIB).await;
-    volume
+    (pool, volume)
 }

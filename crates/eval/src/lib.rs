@@ -11,6 +11,7 @@ pub mod engine_speed;
 pub mod load;
 pub mod model_speed;
 pub mod pressure;
+pub mod rebuild;
 pub mod recovery;
 pub mod space;
 pub mod spikes;

@@ -9,8 +9,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use eval::{
-    compare, conversion, detector, engine_speed, model_speed, pressure, recovery, space, spikes,
-    tail, thresholds,
+    compare, conversion, detector, engine_speed, model_speed, pressure, rebuild, recovery, space,
+    spikes, tail, thresholds,
 };
 
 #[derive(Parser)]
@@ -44,6 +44,8 @@ enum Experiment {
     Conversion(conversion::Options),
     /// A pool nearly full under a sustained load, second by second (virtual time)
     Pressure(pressure::Options),
+    /// A drive is lost: time to full redundancy, and latency meanwhile (virtual time)
+    Rebuild(rebuild::Options),
 }
 
 fn main() -> ExitCode {
@@ -71,6 +73,7 @@ fn main() -> ExitCode {
         Experiment::Thresholds(options) => thresholds::run(&options),
         Experiment::Conversion(options) => conversion::run(&options),
         Experiment::Pressure(options) => pressure::run(&options),
+        Experiment::Rebuild(options) => rebuild::run(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

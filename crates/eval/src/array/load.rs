@@ -113,6 +113,35 @@ impl Load for Stream {
     }
 }
 
+/// A load that ends when somebody says so.
+#[derive(Clone)]
+pub struct Until<L> {
+    load: L,
+    over: Rc<Cell<bool>>,
+}
+
+impl<L> Until<L> {
+    pub fn new(load: L) -> Until<L> {
+        Until { load, over: Rc::default() }
+    }
+
+    /// No request comes after the next.
+    pub fn end(&self) {
+        self.over.set(true);
+    }
+}
+
+impl<L: Load> Load for Until<L> {
+    fn requests(&self) -> Box<dyn Iterator<Item = Request>> {
+        let over = self.over.clone();
+        Box::new(self.load.requests().take_while(move |_| !over.get()))
+    }
+
+    fn largest_write(&self) -> u64 {
+        self.load.largest_write()
+    }
+}
+
 impl Stream {
     pub fn requests(&self) -> impl Iterator<Item = Request> + use<> {
         let mut clock = Clock::new(self.arrivals, self.rate, self.seed);

@@ -13,18 +13,32 @@ use schemes::any::AnyStore;
 use schemes::part::{Part, PartEnv};
 use schemes::pool;
 use schemes::scheme::{OpenOptions, Scheme};
-use schemes::store::{Counters, Store};
+use schemes::store::{Counters, Replace, Store, StoreError};
 use schemes::watch::{self, Watch};
 
 use super::layout::lay_out;
 use super::world::World;
 use super::{Answer, Array};
 
-/// How much of a store is used, and whether it is written before anything is measured.
+/// How much of a store is used, whether it is written before anything is measured, and how many
+/// of the drives, the last ones, stand by.
 #[derive(Clone, Copy, Debug)]
 pub struct Filling {
     pub percent: u64,
     pub filled: bool,
+    pub spares: usize,
+}
+
+/// How fast a new drive is filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Speed {
+    /// As the product does: beside requests it rests most of the time.
+    Product,
+    /// As md does: one piece after the other, whatever else comes, and no more than so many bytes
+    /// of the drive a second (`sync_speed_max`). What `sync_speed_min` asks for it always has, if
+    /// the drives can do it: since Linux 4.2 resync is not held back beside requests, but lets
+    /// what it has begun come to its end first.
+    AtMost(u64),
 }
 
 /// How a scheme that steers learns which drives are slow.
@@ -47,6 +61,7 @@ struct Inner {
     space: f64,
     last_request: Cell<Nanos>,
     last_write: Cell<Option<Nanos>>,
+    speed: Cell<Speed>,
     stopping: Cell<bool>,
     /// Tasks that still run.
     tasks: Cell<usize>,
@@ -64,7 +79,8 @@ impl Served {
     /// Makes the scheme on the world's drives, which hold zeroes so that nothing needs to be
     /// synchronized, fills what will be used, and closes it.
     pub async fn make(world: &World, scheme: Scheme, filling: Filling) -> Result<(), String> {
-        let drives = world.drives();
+        let mut drives = world.drives();
+        drives.truncate(drives.len() - filling.spares);
         let sizes: Vec<u64> = drives.iter().map(|drive| io::Drive::geometry(drive).size).collect();
         let (spec, used) = lay_out(&world.env, scheme, &sizes).await?;
         let parts: Vec<_> =
@@ -106,6 +122,7 @@ impl Served {
             regions,
             last_request: Cell::new(env.now()),
             last_write: Cell::new(None),
+            speed: Cell::new(Speed::Product),
             stopping: Cell::new(false),
             tasks: Cell::new(0),
             stopped: Event::new(),
@@ -166,6 +183,33 @@ impl Served {
         self.inner.store.steer(drive, slow);
     }
 
+    /// How many drives may still die before data is lost, whichever they are.
+    pub fn margin(&self) -> usize {
+        self.inner.store.margin()
+    }
+
+    /// Bytes that new drives still lack.
+    pub fn lacking(&self) -> u64 {
+        self.inner.lacking()
+    }
+
+    /// The drive is lost.
+    pub async fn write_off(&self, place: usize) -> Result<(), StoreError> {
+        self.inner.store.write_off(place).await
+    }
+
+    /// Another drive takes a lost one's place, and is filled this fast.
+    pub async fn replace(
+        &self,
+        place: usize,
+        new: VirtDrive,
+        speed: Speed,
+    ) -> Result<(), StoreError> {
+        self.inner.speed.set(speed);
+        let new = Part::whole(new).watched(Watch::new(&self.inner.env));
+        self.inner.store.replace(place, new).await
+    }
+
     /// Why background work fails, if it does.
     pub fn trouble(&self) -> Option<String> {
         self.inner.trouble.borrow().clone()
@@ -198,13 +242,30 @@ fn fill_step(store: &impl Store) -> u64 {
 }
 
 impl Inner {
+    fn lacking(&self) -> u64 {
+        self.store.restoring().iter().map(|drive| drive.left).sum()
+    }
+
     async fn background(self: Rc<Self>) {
+        // When filling began that goes on now, and what was lacking then.
+        let mut filling: Option<(Nanos, u64)> = None;
         while !self.stopping.get() {
             let began = self.env.now();
+            filling = match self.lacking() {
+                0 => None,
+                lacking => filling.or(Some((began, lacking))),
+            };
             let worked = self.store.work().await;
             let now = self.env.now();
             let is_busy = self.last_request.get() + pool::BUSY > now;
-            let rest = pool::rest(&worked, now.saturating_sub(began), is_busy);
+            let mut rest = pool::rest(&worked, now.saturating_sub(began), is_busy);
+            if let (Ok(true), Some((since, lacking)), Speed::AtMost(limit)) =
+                (&worked, filling, self.speed.get())
+            {
+                let done = u128::from(lacking.saturating_sub(self.lacking()));
+                let until = since + Nanos((done * 1_000_000_000 / u128::from(limit)) as u64);
+                rest = until.saturating_sub(now);
+            }
             if let Err(error) = worked {
                 self.trouble.replace(Some(error.to_string()));
             }

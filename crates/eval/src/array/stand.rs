@@ -25,6 +25,9 @@ pub struct Stand {
     served: RefCell<Vec<(Scheme, Rc<Rest>)>>,
     /// Of `nv-raid`.
     pub nvram_bytes: u64,
+    /// Drives, the last ones, that schemes leave alone. A pool uses all: its spare space is
+    /// everywhere.
+    pub spares: usize,
 }
 
 /// What lies where on a drive of a pool.
@@ -63,11 +66,13 @@ impl Stand {
             pooled: OnceCell::new(),
             served: RefCell::default(),
             nvram_bytes: shelf.drive_bytes * shelf.drives as u64 / nv::DRIVES_PART,
+            spares: 0,
         })
     }
 
     fn filling(&self) -> Filling {
-        Filling { percent: self.shape.volume_percent, filled: self.shape.filled }
+        let Shape { volume_percent: percent, filled, .. } = self.shape;
+        Filling { percent, filled, spares: self.spares }
     }
 
     fn pooled(&self) -> &(Rc<Rest>, Regions) {
