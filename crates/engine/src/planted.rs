@@ -46,6 +46,14 @@ pub enum Bug {
     SubstituteBeforeDurable,
     /// A stripe that is free keeps its substitutes for its next life.
     KeepSubstitutes,
+    /// What is written to a drive while it is copied is not copied again.
+    ForgetTwinWrites,
+    /// A drive that was copied onto has no label when the others name it (world 600092).
+    NamelessTwin,
+    /// What was copied last is in the new drive's cache when that takes the old one's place.
+    TakeOverUnflushed,
+    /// Writes are answered although the labels still name the drive that was copied.
+    PromiseBeforeLabels,
 }
 
 #[cfg(not(feature = "planted"))]

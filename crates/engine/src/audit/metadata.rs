@@ -29,7 +29,12 @@ pub async fn check<E: Env>(
     // Looking on changes nothing, so that labels of an update cut short stay as they are.
     if !shard.read_only {
         let _still = shard.labels.hold().await;
-        for index in shard.array.active() {
+        // A drive that has just taken another one's place gets its label next.
+        let label = shard.labels.get();
+        let known = |index: &DriveIndex| {
+            label.members[usize::from(index.0)].drive == shard.array.member(*index).uuid()
+        };
+        for index in shard.array.active().into_iter().filter(known) {
             check_labels(shard, index, report, findings).await;
         }
     }

@@ -1,6 +1,6 @@
 //! A drive that works is exchanged for another: all the while the pool is as redundant as it was.
 
-use engine::{CreateSpec, DriveState, DriveVerbError, EventKind, OpenOptions, Pool};
+use engine::{CreateSpec, DriveState, DriveVerbError, EventKind, OpenError, OpenOptions, Pool};
 use io::rng::Rng;
 use io::virt::{CutMode, Disk, Latency, VirtDrive, VirtEnv};
 use io::{Env, Nanos};
@@ -94,6 +94,8 @@ fn a_crash_leaves_one_of_the_two() {
                 world.env().sleep_until(world.env().now() + Nanos::from_micros(50)).await;
             }
             write_some(&volume, &mut mirror, &mut rng, seed % 7).await;
+            // Labels change with every checkpoint.
+            pool.checkpoint().await.expect("it works");
             volume.flush().await.expect("flush");
             let span = if seed % 2 == 0 { 3_000 } else { 120_000 };
             let span = Nanos::from_micros(rng.below(span));
@@ -115,11 +117,65 @@ fn a_crash_leaves_one_of_the_two() {
     assert!(olds > 5 && news > 5, "{olds} old drives and {news} new ones");
 }
 
+/// The power goes at each of the last writes of an exchange, those of labels: one of the two is the
+/// member, and says so itself.
+#[test]
+fn a_crash_among_the_labels_leaves_one_of_the_two() {
+    const DRIVES: u64 = 5;
+    let run = |limit: u64| {
+        let world = Virtual::new(DRIVES as usize, DRIVE, 4100);
+        let (mut mirror, mut rng) = (Mirror::new(VOLUME), Rng::new(8));
+        let disk = Disk::new("new", DRIVE, 4096, 18);
+        let disks = [&world.disks[..], std::slice::from_ref(&disk)].concat();
+        let pool = world.block_on(async {
+            let pool = make_pool(&world, &CreateSpec::new("tank")).await;
+            pool.volume_create("v", VOLUME, None, None).await.expect("room");
+            let volume = pool.volume("v").expect("made");
+            write_some(&volume, &mut mirror, &mut rng, 40).await;
+            volume.flush().await.expect("flush");
+            pool
+        });
+        let env = world.env();
+        env.set_write_limit(limit);
+        let exchange = async {
+            let spare = VirtDrive::attach(env, &disk, Latency::SSD);
+            pool.drive_replace(1, spare).await.expect("it works");
+            until_exchanged(&world, &pool, 1).await;
+        };
+        let over = env.run_until(exchange, || env.write_limit_reached()).is_some();
+        let writes = env.writes_issued();
+        drop(pool);
+        world.kill();
+        let mut fate = Rng::new(limit);
+        disks.iter().for_each(|disk| disk.power_cut(&mut fate, CutMode::Random));
+        env.set_write_limit(u64::MAX);
+        if !over {
+            world.block_on(async {
+                let pool = open_some(&world, &disks).await;
+                let volume = pool.volume("v").expect("made");
+                check_all(&volume, &mirror, &format!("at write {limit}")).await;
+            });
+        }
+        writes
+    };
+    let writes = run(u64::MAX);
+    // Labels of all drives, four early ones, and some before.
+    for limit in writes - 4 * DRIVES - 10..=writes {
+        run(limit);
+    }
+}
+
 /// With whichever drive of the place is the member: the other is a stranger.
 async fn open_some(world: &Virtual, disks: &[Disk]) -> Pool<VirtEnv> {
     let (last, members) = disks.split_last().expect("the new one");
     let mut with_new = members.to_vec();
     with_new[1] = last.clone();
+    let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+    match Pool::open(world.env(), attach(world, disks), options).await {
+        Ok(both) => both.close().await.expect("closes"),
+        // The new drive has no label yet; but it must never have that of the old one.
+        Err(error) => assert!(matches!(error, OpenError::NotOurs { .. }), "{error}"),
+    }
     let mut degraded = None;
     for some in [with_new, members.to_vec()] {
         let options = OpenOptions { read_only: true, ..OpenOptions::default() };
