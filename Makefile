@@ -41,6 +41,8 @@ test: lint
 	$(CARGO) test --locked --release --package sim --features planted --test planted
 	target/release/steadyraid-sim world --seeds 10000..11000 --jobs 2
 	target/release/steadyraid-sim world --seeds 30000..30200 --jobs 2
+	target/release/steadyraid-sim world --seeds 600000..600200 --jobs 2
+	target/release/steadyraid-sim world --seeds 650000..650200 --jobs 2
 	target/release/steadyraid-sim world --seeds 700000..700230 --jobs 2
 	target/release/steadyraid-sim world --seeds 800000..800200 --jobs 2
 	target/release/steadyraid-sim world --seeds 850000..850300 --jobs 2

@@ -14,8 +14,9 @@ use policy::fair::RoundRobin;
 
 use crate::limits::{PLACES_GUARANTEED, PLACES_PER_DRIVE};
 
+#[derive(Default)]
 pub struct Admission {
-    places: usize,
+    places: Cell<usize>,
     /// Places in use; more than `places` where volumes use what is guaranteed to them.
     taken: Cell<usize>,
     line: RefCell<Line>,
@@ -51,8 +52,14 @@ struct Waiter {
 
 impl Admission {
     pub fn new(drives: usize) -> Admission {
-        let places = drives * PLACES_PER_DRIVE;
-        Admission { places, taken: Cell::new(0), line: RefCell::default() }
+        let admission = Admission::default();
+        admission.set_drives(drives);
+        admission
+    }
+
+    /// Who waits gets his part of further places when the next one comes free.
+    pub fn set_drives(&self, drives: usize) {
+        self.places.set(drives * PLACES_PER_DRIVE);
     }
 
     /// Waits for a place for a request of so many bytes. Its turn counts from the first poll.
@@ -62,7 +69,7 @@ impl Admission {
 
     /// A place without waiting, if there is one.
     fn try_enter(&self, lane: &Lane) -> bool {
-        let free = self.taken.get() < self.places || lane.under_way.get() < PLACES_GUARANTEED;
+        let free = self.taken.get() < self.places.get() || lane.under_way.get() < PLACES_GUARANTEED;
         if free {
             self.occupy(lane);
         }
@@ -93,7 +100,7 @@ impl Admission {
         }
         let own = left.under_way.get() < PLACES_GUARANTEED;
         let mut ticket = if own { line.order.pop_of(left.volume) } else { None };
-        if ticket.is_none() && self.taken.get() < self.places {
+        if ticket.is_none() && self.taken.get() < self.places.get() {
             ticket = line.order.pop().map(|(_, ticket)| ticket);
         }
         let waiter = line.waiting.remove(&ticket?).expect("who is in the order waits");

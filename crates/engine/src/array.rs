@@ -406,6 +406,19 @@ impl<D: Drive> Array<D> {
         }
     }
 
+    /// What was counted of these drives while another array had them, and what was learned.
+    pub fn inherit(&self, before: &Array<D>) {
+        self.monitor.inherit(&before.monitor);
+        for (own, before) in self.members.iter().zip(&before.members) {
+            own.counters.set(before.counters.get());
+        }
+    }
+
+    /// Handles on all drives, if they are there.
+    pub fn drives(&self) -> Vec<D> {
+        self.members.iter().filter_map(|member| member.drive.borrow().clone()).collect()
+    }
+
     /// Lets go of all drives: a closed pool keeps nobody from opening them.
     pub fn release(&self) {
         self.members.iter().for_each(|member| *member.drive.borrow_mut() = None);

@@ -46,7 +46,8 @@ impl<E: Env> Pool<E> {
     /// Checks everything that must hold between requests. Best called when none is on its way:
     /// then nothing is excused.
     pub async fn audit(&self) -> Result<AuditReport, AuditError> {
-        let shard = self.shard();
+        let _inside = self.enter().await;
+        let shard = &*self.shard();
         let mut findings = Findings::default();
         let mut report = AuditReport::default();
         // No checkpoint is half-way through the metadata area, and no label is being replaced

@@ -34,6 +34,10 @@ impl Gate {
         Inside(self.clone())
     }
 
+    pub fn is_shut(&self) -> bool {
+        self.state.shut.get()
+    }
+
     /// Keeps others out at once, and waits until all have left. Dropping what is returned, or what
     /// waits for it, opens the gate. One at a time.
     pub async fn shut(&self) -> Shut {

@@ -222,3 +222,9 @@ pub const VACATE_CHECKPOINTS: usize = 3;
 /// The rate of rebuilding is that of so many samples, taken so far apart: the last ten seconds.
 pub const RATE_SAMPLES: usize = 10;
 pub const RATE_STEP: Nanos = Nanos::from_secs(1);
+/// Longest time that what is under way may take to end when drives are added, while other requests
+/// wait; as long as a client's flush waits for a drive that hangs. Then it is tried again later.
+pub const GROW_GATE_MAX: Nanos = FLUSH_PATIENCE;
+/// So often, after pauses of this.
+pub const GROW_ATTEMPTS: u32 = 5;
+pub const GROW_PAUSE: Nanos = Nanos::from_secs(1);

@@ -50,6 +50,17 @@ impl Monitor {
         }
     }
 
+    /// What was learned of these drives, and said, while another had them. Nothing is under way.
+    pub fn inherit(&self, before: &Monitor) {
+        self.read_patience.set(before.read_patience.get());
+        self.write_patience.set(before.write_patience.get());
+        for (own, before) in self.watches.iter().zip(&before.watches) {
+            if own.borrow().oldest().is_none() && before.borrow().oldest().is_none() {
+                own.swap(before);
+            }
+        }
+    }
+
     pub fn handling(&self) -> &SpikeHandling {
         &self.handling
     }

@@ -2,6 +2,7 @@
 
 mod add;
 mod create;
+mod grow;
 mod open;
 mod replayed;
 mod status;
@@ -16,7 +17,8 @@ use format::Uuid;
 use io::Env;
 
 use crate::admission::Admission;
-use crate::api::{RequestError, ScrubState, ScrubStatus};
+use crate::api::{OpenOptions, RequestError, ScrubState, ScrubStatus};
+use crate::gate::{Gate, Inside};
 use crate::geometry::{Class, PoolGeometry};
 use crate::limits::{LEFTOVERS_PATIENCE, RESERVE_STRIPES};
 use crate::pool::traffic::Traffic;
@@ -33,7 +35,9 @@ pub struct Pool<E: Env> {
 }
 
 struct Inner<E: Env> {
-    shard: Rc<Shard<E>>,
+    env: E,
+    /// Another one after drives were added.
+    shard: RefCell<Rc<Shard<E>>>,
     recovery: crate::api::RecoveryReport,
     default_class: format::ClassId,
     /// Volume handles in use, by id; a volume in use is not deleted.
@@ -42,18 +46,28 @@ struct Inner<E: Env> {
     traffic: RefCell<BTreeMap<u32, Rc<Traffic>>>,
     admission: Admission,
     /// What the pool was opened with.
-    spikes: crate::api::SpikeHandling,
+    options: OpenOptions,
     turn: io::sync::Turn,
+    /// Whoever uses the shard for longer than a moment is inside: nobody is while it changes.
+    gate: Gate,
+    growing: io::sync::Turn,
+}
+
+impl<E: Env> Inner<E> {
+    fn shard(&self) -> Rc<Shard<E>> {
+        self.shard.borrow().clone()
+    }
 }
 
 impl<E: Env> Drop for Inner<E> {
     /// A pool nobody holds does nothing more; what was acknowledged is in the journal or lost
     /// with the cache, as in a crash.
     fn drop(&mut self) {
-        self.shard.closing.set(true);
-        self.shard.released.set(true);
-        self.shard.work.notify_all();
-        self.shard.pacer.wake();
+        let shard = self.shard();
+        shard.closing.set(true);
+        shard.released.set(true);
+        shard.work.notify_all();
+        shard.pacer.wake();
     }
 }
 
@@ -63,9 +77,57 @@ impl<E: Env> Clone for Pool<E> {
     }
 }
 
+impl<E: Env> Shard<E> {
+    /// Ends background work and makes the journal as short as it can be.
+    async fn settle_down(&self) -> Result<(), RequestError> {
+        self.stop_background().await;
+        if self.read_only {
+            return Ok(());
+        }
+        self.flush().await?;
+        self.checkpoint(false).await
+    }
+
+    /// The checkpoint before made the journal's start the end, this one says so cleanly.
+    async fn close_clean(&self) -> Result<(), RequestError> {
+        if self.state.borrow().space.is_at_home() {
+            // The last checkpoint speaks of no substitutes, nor will anything that is replayed.
+            self.array.substituted.set(false);
+        }
+        let result = self.checkpoint(true).await;
+        *self.failure.borrow_mut() = Some("the pool is closed".into());
+        result
+    }
+
+    /// Lets go of the drives, as soon as what was left to itself is over.
+    async fn release(&self) {
+        self.array.release();
+        let until = self.env.now() + LEFTOVERS_PATIENCE;
+        while self.array.leftovers.count() > 0 && self.env.now() < until {
+            let over = self.array.leftovers.one_over();
+            let late = self.env.sleep_until(until);
+            futures_util::future::select(over, Box::pin(late)).await;
+        }
+        self.released.set(true);
+    }
+}
+
 impl<E: Env> Pool<E> {
-    pub(crate) fn shard(&self) -> &Rc<Shard<E>> {
-        &self.inner.shard
+    pub(crate) fn shard(&self) -> Rc<Shard<E>> {
+        self.inner.shard()
+    }
+
+    /// The shard stays the same until this is dropped.
+    pub(crate) async fn enter(&self) -> Inside {
+        self.inner.gate.enter().await
+    }
+
+    /// For what takes no time but must not be lost when the shard changes.
+    fn steady(&self) -> Result<Rc<Shard<E>>, RequestError> {
+        if self.inner.gate.is_shut() {
+            return Err(RequestError::Io("drives are being added just now: try again".into()));
+        }
+        Ok(self.shard())
     }
 
     pub fn name(&self) -> String {
@@ -78,46 +140,23 @@ impl<E: Env> Pool<E> {
 
     /// Ends background work, checkpoints and marks the pool clean. Requests after this fail.
     pub async fn close(&self) -> Result<(), RequestError> {
+        let _turn = self.inner.growing.lock().await;
         let shard = self.shard();
-        shard.stop_background().await;
-        if shard.read_only {
-            self.release().await;
-            return Ok(());
-        }
-        shard.flush().await?;
-        // Twice: the first makes the journal's start the end, the second says so cleanly.
-        shard.checkpoint(false).await?;
-        if shard.state.borrow().space.is_at_home() {
-            // The last checkpoint speaks of no substitutes, nor will anything that is replayed.
-            shard.array.substituted.set(false);
-        }
-        let result = shard.checkpoint(true).await;
-        *shard.failure.borrow_mut() = Some("the pool is closed".into());
-        self.release().await;
+        shard.settle_down().await?;
+        let result = if shard.read_only { Ok(()) } else { shard.close_clean().await };
+        shard.release().await;
         result
-    }
-
-    /// Lets go of the drives, as soon as what was left to itself is over.
-    async fn release(&self) {
-        let shard = self.shard();
-        shard.array.release();
-        let until = shard.env.now() + LEFTOVERS_PATIENCE;
-        while shard.array.leftovers.count() > 0 && shard.env.now() < until {
-            let over = shard.array.leftovers.one_over();
-            let late = shard.env.sleep_until(until);
-            futures_util::future::select(over, Box::pin(late)).await;
-        }
-        shard.released.set(true);
     }
 
     /// Flushes everything that was acknowledged. For tests and tools; clients flush volumes.
     pub async fn flush(&self) -> Result<(), RequestError> {
+        let _inside = self.enter().await;
         self.shard().flush_for_client().await
     }
 
     /// Begins to read everything and to put right what is wrong; one that is paused goes on.
     pub fn scrub_start(&self) -> Result<(), RequestError> {
-        self.shard().scrub_start()
+        self.steady()?.scrub_start()
     }
 
     pub fn scrub_pause(&self) {
@@ -142,6 +181,7 @@ impl<E: Env> Pool<E> {
 
     /// Writes a checkpoint now. For tests and benchmarks; the engine does so by itself.
     pub async fn checkpoint(&self) -> Result<(), RequestError> {
+        let _inside = self.enter().await;
         self.shard().checkpoint(false).await
     }
 }

@@ -20,16 +20,20 @@ use crate::shard::Shard;
 impl<E: Env> Pool<E> {
     /// Begins to move what lies on fewer drives than it could, in the background.
     pub async fn rebalance(&self) -> Result<(), RequestError> {
-        self.shard().check_usable()?;
-        self.shard().set_rebalance(true);
-        self.shard().flush_for_client().await
+        self.change_rebalance(true).await
     }
 
     /// Ends it, after the zone that is being emptied now.
     pub async fn rebalance_stop(&self) -> Result<(), RequestError> {
-        self.shard().check_usable()?;
-        self.shard().set_rebalance(false);
-        self.shard().flush_for_client().await
+        self.change_rebalance(false).await
+    }
+
+    async fn change_rebalance(&self, wanted: bool) -> Result<(), RequestError> {
+        let _inside = self.enter().await;
+        let shard = self.shard();
+        shard.check_usable()?;
+        shard.set_rebalance(wanted);
+        shard.flush_for_client().await
     }
 
     pub fn rebalance_status(&self) -> RebalanceStatus {

@@ -42,6 +42,12 @@ impl Scrub {
         self.status.borrow().clone()
     }
 
+    /// How the one before of a pool that goes on stands.
+    pub fn inherit(&self, before: &Scrub) {
+        *self.status.borrow_mut() = before.status();
+        self.number.set(before.number.get());
+    }
+
     fn change(&self, change: impl FnOnce(&mut ScrubStatus)) {
         change(&mut self.status.borrow_mut());
     }

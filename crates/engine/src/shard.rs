@@ -131,7 +131,7 @@ pub struct Shard<E: Env> {
     /// Background tasks that are running.
     pub tasks: Cell<u32>,
     pub failure: RefCell<Option<String>>,
-    pub events: Events,
+    pub events: Rc<Events>,
     /// The pool is closed, or dropped: drives need no more watching.
     pub released: Cell<bool>,
     /// For tasks that outlive the request that began them.
@@ -202,6 +202,21 @@ impl<E: Env> Shard<E> {
             self.pacer.wake();
             self.space_freed.wait().await;
             self.waiting.set(self.waiting.get() - 1);
+        }
+    }
+
+    /// What only memory knows and is of use to who comes after (`pool::grow`).
+    pub fn inherit(&self, before: &Shard<E>) {
+        let stats = before.journal.stats();
+        let mut counters = before.counters.get();
+        counters.journal_blocks += stats.blocks;
+        counters.journal_bytes += stats.bytes;
+        counters.hedged_journal_blocks += stats.hedged;
+        self.counters.set(counters);
+        self.array.inherit(&before.array);
+        self.scrub.inherit(&before.scrub);
+        if before.rebuild_status().paused {
+            self.rebuild_hold(true);
         }
     }
 

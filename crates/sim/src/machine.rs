@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use engine::{
-    CreateError, CreatePlan, CreateSpec, OpenError, OpenOptions, Pool, SpikeHandling, create,
+    CreateError, CreatePlan, CreateSpec, Label, OpenError, OpenOptions, Pool, SpikeHandling,
+    create, read_label,
 };
 use io::faulty::{Faults, Faulty};
 use io::rng::{Rng, mix};
@@ -39,11 +40,21 @@ impl Death {
     }
 }
 
+/// A disk on which a drive is copied. Whether it is the member now the pool alone knows.
+pub struct Beside {
+    pub at: usize,
+    pub disk: Disk,
+    /// What its label calls it, if that is nobody else's name.
+    pub uuid: Option<String>,
+}
+
 pub struct Machine {
     pub env: VirtEnv,
     pub disks: Vec<Disk>,
     /// What goes wrong with each of them, beside power.
     pub faults: Vec<Faults>,
+    /// Disks that are to take a drive's place, and the drives that they say they are.
+    pub beside: Vec<Beside>,
     /// Models that give them their timing, if they are modelled.
     ports: Vec<ModelPort>,
     /// Whether the machine sees the disks through their faults.
@@ -73,6 +84,7 @@ impl Machine {
             env: VirtEnv::new(seed),
             disks: (0..drives).map(disk).collect(),
             faults: (0..drives).map(|at| Faults::new(mix(seed) ^ mix(at as u64))).collect(),
+            beside: Vec::new(),
             ports: Vec::new(),
             with_faults,
             spikes: SpikeHandling::default(),
@@ -97,7 +109,9 @@ impl Machine {
     /// Handles on the drives that are plugged in.
     pub fn drives(&self) -> Vec<VirtDrive> {
         let plugged = self.disks.iter().enumerate().filter(|(at, _)| !self.unplugged.contains(at));
-        plugged.map(|(at, disk)| self.attach(at, disk)).collect()
+        let labelled = self.beside.iter().filter(|beside| beside.uuid.is_some());
+        let beside = labelled.map(|beside| self.attach(beside.at, &beside.disk));
+        plugged.map(|(at, disk)| self.attach(at, disk)).chain(beside).collect()
     }
 
     /// A disk in a place, through what goes wrong with it there.
@@ -159,8 +173,28 @@ impl Machine {
     /// The machine stops here. Everything that ran on it is gone.
     pub fn die(&mut self, death: Death) {
         self.env.crash();
-        let Death::Power(mode) = death else { return };
-        for disk in &self.disks {
+        if let Death::Power(mode) = death {
+            self.cut_power(mode);
+        }
+        let names: Vec<_> = self.beside.iter().map(|beside| self.name_of(&beside.disk)).collect();
+        let others: Vec<_> = self.disks.iter().filter(|_| !names.is_empty()).collect();
+        let others: Vec<_> = others.into_iter().filter_map(|disk| self.name_of(disk)).collect();
+        for (beside, name) in self.beside.iter_mut().zip(names) {
+            beside.uuid = name.filter(|name| !others.contains(name));
+        }
+    }
+
+    /// What a disk's label calls it.
+    fn name_of(&self, disk: &Disk) -> Option<String> {
+        let drive = VirtDrive::attach(&self.env, disk, Latency::SSD);
+        match self.env.block_on(read_label(&drive)) {
+            Ok(Label::Ours(label)) => Some(label.drive.to_string()),
+            _ => None,
+        }
+    }
+
+    fn cut_power(&mut self, mode: CutMode) {
+        for disk in self.disks.iter().chain(self.beside.iter().map(|beside| &beside.disk)) {
             disk.power_cut(&mut self.fate, mode);
         }
         for (drive, held) in std::mem::take(&mut self.liars) {

@@ -13,6 +13,7 @@
 mod checks;
 pub mod client;
 pub mod context;
+mod exchanges;
 mod joins;
 mod limits;
 mod liveness;

@@ -20,6 +20,8 @@ const FIRST_RETURN: u64 = 950_000;
 const FIRST_ROT: u64 = 750_000;
 /// Of worlds in which the others take over what lost drives held.
 const FIRST_REBUILD: u64 = 870_000;
+/// Of worlds in which drives that work are exchanged.
+const FIRST_EXCHANGE: u64 = 620_000;
 /// Worlds in which a bug must be caught.
 const WORLDS_MAX: u64 = 500;
 
@@ -44,6 +46,10 @@ fn first_seed(bug: Bug) -> u64 {
         Bug::TrustUnrestored | Bug::RestorePastConversions => FIRST_RETURN,
         Bug::SkipSums => FIRST_ROT,
         Bug::SubstituteBeforeDurable | Bug::KeepSubstitutes => FIRST_REBUILD,
+        Bug::NamelessTwin
+        | Bug::ForgetTwinWrites
+        | Bug::TakeOverUnflushed
+        | Bug::PromiseBeforeLabels => FIRST_EXCHANGE,
         _ => FIRST_SEED,
     }
 }
@@ -89,4 +95,8 @@ bugs! {
     parity_that_a_conversion_left_out: RestorePastConversions,
     a_substitute_in_a_cache: SubstituteBeforeDurable,
     substitutes_of_a_stripes_former_life: KeepSubstitutes,
+    a_copy_that_is_out_of_date: ForgetTwinWrites,
+    a_copy_without_a_name: NamelessTwin,
+    a_copy_in_a_cache: TakeOverUnflushed,
+    an_exchange_nobody_wrote_down: PromiseBeforeLabels,
 }

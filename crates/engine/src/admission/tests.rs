@@ -88,7 +88,7 @@ impl<'a> World<'a> {
         assert_eq!(self.admission.taken.get(), self.under_way.len() + served, "places leak");
         assert_eq!(waiting.is_empty(), self.admission.line.borrow().order.is_empty());
         if !waiting.is_empty() {
-            assert!(self.admission.taken.get() >= self.admission.places, "a place is free");
+            assert!(self.admission.taken.get() >= self.admission.places.get(), "a place is free");
         }
         for volume in waiting {
             let own = self.lanes[volume].under_way.get();

@@ -6,7 +6,7 @@ use std::fmt;
 use format::FormatError;
 use io::{DriveError, Nanos};
 
-use super::OpenError;
+use super::{OpenError, RequestError};
 
 /// The straggler threshold t of FusionRAID §4.3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -262,6 +262,10 @@ pub enum EventKind {
     PageLost,
     ScrubStarted,
     ScrubEnded,
+    /// Drives have joined while the pool was used.
+    DrivesAdded,
+    /// Which came to nothing.
+    AddFailed,
     /// A drive is used again like any other.
     DriveGood,
     /// An operator has decided about a drive.
@@ -293,6 +297,8 @@ impl EventKind {
             EventKind::PageLost => "page-lost",
             EventKind::ScrubStarted => "scrub-started",
             EventKind::ScrubEnded => "scrub-ended",
+            EventKind::DrivesAdded => "drives-added",
+            EventKind::AddFailed => "add-failed",
             EventKind::DriveGood => "drive-good",
             EventKind::DriveOverride => "drive-override",
             EventKind::SpacePressure => "space-pressure",
@@ -330,6 +336,14 @@ pub struct AddPlan {
     pub unused_bytes: u64,
 }
 
+/// What adding drives to a pool that is used came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Added {
+    pub plan: AddPlan,
+    /// For so long requests were held back.
+    pub pause: Nanos,
+}
+
 /// Why drives were not added.
 #[derive(Debug, thiserror::Error)]
 pub enum AddError {
@@ -356,6 +370,10 @@ pub enum AddError {
     Metadata { pool: String, mapped: u64, usable: u64 },
     #[error("the pool can't be read: {0}")]
     Damaged(String),
+    #[error("pool {pool}: {what}; try again when that is over")]
+    Busy { pool: String, what: String },
+    #[error("{0}")]
+    Request(#[from] RequestError),
 }
 
 /// How far rebalancing is.

@@ -31,7 +31,8 @@ pub struct Fingerprint {
 
 /// Of a pool as it is now.
 pub fn fingerprint<E: Env>(pool: &Pool<E>) -> Fingerprint {
-    let state = pool.shard().state.borrow();
+    let shard = pool.shard();
+    let state = shard.state.borrow();
     Fingerprint::of(&state.volumes, &state.map, &state.space, &state.sums)
 }
 

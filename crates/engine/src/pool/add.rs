@@ -1,4 +1,5 @@
-//! Adding drives to a pool that is closed, and opens with them next.
+//! Adding drives to a pool that is closed, and opens with them next (`grow` does it to one that is
+//! used).
 //!
 //! ```text
 //!              generation   members    crash after this: the pool opens
@@ -12,8 +13,8 @@
 //! that these bound how far it can grow.
 
 use format::{
-    CHUNK_ENTRIES, FormatError, INCOMPAT_LISTS, INCOMPAT_SUMS, LABEL_AREA, Member, MemberState,
-    Superblock, Uuid, label_offsets,
+    CHUNK_ENTRIES, ClassId, FormatError, INCOMPAT_LISTS, INCOMPAT_SUMS, LABEL_AREA, Member,
+    MemberState, Superblock, Uuid, label_offsets,
 };
 use futures_util::future::join_all;
 use io::{Buf, Drive, Durability, Env};
@@ -26,11 +27,12 @@ use crate::label::{Label, for_drive, read_label};
 use crate::pool::create::{format_drive, nth_largest, zones_in};
 use crate::pool::open::{Labelled, geometry_of, newest_label, read_labels};
 use crate::pool::{Pool, usable_bytes};
+use crate::shard::Shard;
 use crate::sums::parts_max;
 
 /// What is known of the pool when drives are added.
-struct Known {
-    label: Superblock,
+pub(super) struct Known {
+    pub label: Superblock,
     /// Of the pool's own class, and the width of its narrowest one.
     shape: StripeShape,
     narrowest: usize,
@@ -57,11 +59,7 @@ pub async fn add_drives<E: Env>(
     let (known, next) = decide(env, drives, new).await?;
     let plan = plan(&known, &next)?;
     let before = known.label.members.len();
-    let early = Superblock { generation: known.label.generation.saturating_sub(1), ..next.clone() };
-    let writes = new.iter().enumerate().map(|(at, drive)| format_drive(drive, &early, before + at));
-    for (drive, done) in new.iter().zip(join_all(writes).await) {
-        done.map_err(|error| AddError::Drive { name: drive.name(), error })?;
-    }
+    erase(new, &known, &next).await?;
     let labelled = read_labels(drives.to_vec()).await?;
     let place = |found: Labelled<E::Drive>| {
         let is_it = |member: &Member| member.drive == found.label.drive;
@@ -69,13 +67,36 @@ pub async fn add_drives<E: Env>(
     };
     let old: Vec<(usize, E::Drive)> = labelled.into_iter().filter_map(place).collect();
     let new: Vec<(usize, E::Drive)> = (before..).zip(new.iter().cloned()).collect();
-    for drives in [old, new] {
-        for copies in [[0, 2], [1, 3]] {
-            let writes = drives.iter().map(|(at, drive)| write_copies(drive, &next, *at, copies));
-            join_all(writes).await.into_iter().collect::<Result<(), AddError>>()?;
-        }
-    }
+    write_labels(&old, &next).await?;
+    write_labels(&new, &next).await?;
     Ok(plan)
+}
+
+/// New drives hold nothing but a label by which they are passed over.
+pub(super) async fn erase<D: Drive>(
+    new: &[D],
+    known: &Known,
+    next: &Superblock,
+) -> Result<(), AddError> {
+    let generation = known.label.generation.saturating_sub(1);
+    let (early, before) = (Superblock { generation, ..next.clone() }, known.label.members.len());
+    let writes = new.iter().enumerate().map(|(at, drive)| format_drive(drive, &early, before + at));
+    for (drive, done) in new.iter().zip(join_all(writes).await) {
+        done.map_err(|error| AddError::Drive { name: drive.name(), error })?;
+    }
+    Ok(())
+}
+
+/// To drives at these places: at every moment one generation is whole on each.
+pub(super) async fn write_labels<D: Drive>(
+    drives: &[(usize, D)],
+    label: &Superblock,
+) -> Result<(), AddError> {
+    for copies in [[0, 2], [1, 3]] {
+        let writes = drives.iter().map(|(at, drive)| write_copies(drive, label, *at, copies));
+        join_all(writes).await.into_iter().collect::<Result<(), AddError>>()?;
+    }
+    Ok(())
 }
 
 async fn write_copies<D: Drive>(
@@ -111,34 +132,36 @@ async fn decide<E: Env>(
             return Err(AddError::Missing { pool: pool(), index });
         }
     }
+    check_all_new(new, &label).await?;
+    let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+    let pool = Pool::open(env, drives.to_vec(), options).await?;
+    let known = known_of(&pool.shard());
+    pool.close().await.map_err(|error| AddError::Damaged(error.to_string()))?;
+    let sizes = new.iter().map(|drive| drive.geometry().size);
+    let next = grown(&known, sizes.map(|size| (Uuid::from_random(env.unique_id()), size)));
+    Ok((known, next))
+}
+
+pub(super) fn known_of<E: Env>(shard: &Shard<E>) -> Known {
+    let state = shard.state.borrow();
+    let widths = state.space.classes().map(|class| class.width());
+    Known {
+        label: shard.labels.get(),
+        shape: state.space.class(ClassId(0)).shape,
+        narrowest: widths.min().unwrap_or(DRIVES_MIN),
+        replicated_percent: state.settings.replicated_percent,
+    }
+}
+
+pub(super) async fn check_all_new<D: Drive>(new: &[D], label: &Superblock) -> Result<(), AddError> {
     let drives_then = label.members.len() + new.len();
     if new.is_empty() || drives_then > DRIVES_MAX {
         return Err(AddError::Count { added: new.len(), drives: drives_then, most: DRIVES_MAX });
     }
     for drive in new {
-        check_new(drive, &label).await?;
+        check_new(drive, label).await?;
     }
-    let options = OpenOptions { read_only: true, ..OpenOptions::default() };
-    let pool = Pool::open(env, drives.to_vec(), options).await?;
-    let known = {
-        let state = pool.shard().state.borrow();
-        let widths = state.space.classes().map(|class| class.width());
-        Known {
-            shape: state.space.class(pool.inner.default_class).shape,
-            narrowest: widths.min().unwrap_or(DRIVES_MIN),
-            replicated_percent: state.settings.replicated_percent,
-            label,
-        }
-    };
-    pool.close().await.map_err(|error| AddError::Damaged(error.to_string()))?;
-    let sizes = new.iter().map(|drive| drive.geometry().size);
-    let next = grown(&known, sizes.map(|size| (Uuid::from_random(env.unique_id()), size)));
-    // What could not be read back must not be written.
-    (0..drives_then).try_for_each(|at| for_drive(&next, at).validate())?;
-    if !geometry_of(&next).fits() {
-        return Err(FormatError::Invalid { field: "zones", value: next.zone_count.into() }.into());
-    }
-    Ok((known, next))
+    Ok(())
 }
 
 /// Large enough for a zone, and nobody's.
@@ -166,7 +189,7 @@ async fn check_new<D: Drive>(drive: &D, label: &Superblock) -> Result<(), AddErr
 }
 
 /// The label with the new drives: one round later, and with the zones that enough drives have now.
-fn grown(known: &Known, new: impl Iterator<Item = (Uuid, u64)>) -> Superblock {
+pub(super) fn grown(known: &Known, new: impl Iterator<Item = (Uuid, u64)>) -> Superblock {
     let mut next = known.label.clone();
     let round = 1 + next.members.iter().map(|member| member.round).max().unwrap_or(0);
     for (index, zones) in (0..next.members.len()).map(|at| known.label.zones_of(at)).enumerate() {
@@ -192,7 +215,12 @@ fn grown(known: &Known, new: impl Iterator<Item = (Uuid, u64)>) -> Superblock {
     next
 }
 
-fn plan(known: &Known, next: &Superblock) -> Result<AddPlan, AddError> {
+pub(super) fn plan(known: &Known, next: &Superblock) -> Result<AddPlan, AddError> {
+    // What could not be read back must not be written.
+    (0..next.members.len()).try_for_each(|at| for_drive(next, at).validate())?;
+    if !geometry_of(next).fits() {
+        return Err(FormatError::Invalid { field: "zones", value: next.zone_count.into() }.into());
+    }
     let geometry = geometry_of(next);
     let class = Class::new(format::ClassId(0), known.shape, &geometry)
         .map_err(|error| AddError::Damaged(error.to_string()))?;

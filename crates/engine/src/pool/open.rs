@@ -18,6 +18,7 @@ use crate::array::Array;
 use crate::awaited::Awaited;
 use crate::checkpoint::{layout_kind, settings_pairs};
 use crate::discard::Discards;
+use crate::gate::Gate;
 use crate::geometry::{Class, PoolGeometry};
 use crate::journal::{Journal, JournalIdentity};
 use crate::label::{Label, Labels, read_label};
@@ -49,70 +50,25 @@ impl<E: Env> Pool<E> {
         options: OpenOptions,
         being_made: bool,
     ) -> Result<Pool<E>, OpenError> {
-        let labelled = read_labels(drives).await?;
-        let label = newest_label(&labelled)?;
-        let own = env.clone();
-        let clock: Clock = Box::new(move || own.recent());
-        let array = Rc::new(assemble(&label, labelled, options.spikes, clock)?);
-        let geometry = geometry_of(&label);
-        let recovery = Recovery {
-            label: &label,
-            geometry: &geometry,
-            array: &array,
-            read_only: options.read_only,
-        };
-        let begin = env.now();
-        let mut recovered = recovery.load(Settings::default()).await?;
-        let loaded = env.now();
-        if !label.clean {
-            recovery.replay(&mut recovered).await?;
-        }
-        if !being_made && recovered.space.classes().next().is_none() {
-            let (pool, what) = (label.pool_name, "making it was interrupted: make it again");
-            return Err(OpenError::Damaged { pool, what: what.into() });
-        }
-        if !options.read_only {
-            check_redundancy(&label, &array, &recovered)?;
-        }
-        rebuild_space(&mut recovered).await;
-        if let Some(what) = recovered.space.substitutes_fault() {
-            let (pool, what) = (label.pool_name, what.to_owned());
-            return Err(OpenError::Damaged { pool, what });
-        }
-        for index in array.restoring() {
-            array.set_awaited(index, restore::awaited(&recovered.space, index, |_| true));
-        }
-        recovered.report.clean = label.clean;
-        recovered.report.load_nanos = loaded.saturating_sub(begin).0;
-        recovered.report.replay_nanos = env.now().saturating_sub(loaded).0;
-        let report = recovered.report;
-        let shard = build_shard(env, label, geometry, array, recovered, options);
-        if !options.read_only {
-            begin_epoch(&shard).await.map_err(|error| OpenError::Damaged {
-                pool: shard.labels.get().pool_name,
-                what: format!("it can't be written: {error}"),
-            })?;
-            shard.start_background();
-            shard.array.restoring().for_each(|index| shard.start_restoring(index));
-            shard.start_rebuild();
-        }
-        shard.array.monitor.forget_reads();
-        shard.start_ladder();
-        Ok(Pool::from_shard(shard, report, options.spikes))
+        let (shard, report) = open_shard(env, drives, options, being_made, None).await?;
+        Ok(Pool::from_shard(shard, report, options))
     }
 
-    fn from_shard(shard: Rc<Shard<E>>, recovery: RecoveryReport, spikes: SpikeHandling) -> Pool<E> {
+    fn from_shard(shard: Rc<Shard<E>>, recovery: RecoveryReport, options: OpenOptions) -> Pool<E> {
         let admission = Admission::new(shard.geometry.drives);
         Pool {
             inner: Rc::new(Inner {
-                shard,
+                env: shard.env.clone(),
+                shard: RefCell::new(shard),
                 recovery,
                 default_class: ClassId(0),
                 handles: RefCell::default(),
                 traffic: RefCell::default(),
                 admission,
-                spikes,
+                options,
                 turn: Turn::new(),
+                gate: Gate::default(),
+                growing: Turn::new(),
             }),
         }
     }
@@ -162,6 +118,68 @@ impl<E: Env> Pool<E> {
         state.config_dirty = true;
         Ok(id)
     }
+}
+
+/// A shard on these drives; of a pool that had another one `before`, which is closed, it takes over
+/// what only memory knows.
+pub(super) async fn open_shard<E: Env>(
+    env: &E,
+    drives: Vec<E::Drive>,
+    options: OpenOptions,
+    being_made: bool,
+    before: Option<&Shard<E>>,
+) -> Result<(Rc<Shard<E>>, RecoveryReport), OpenError> {
+    let labelled = read_labels(drives).await?;
+    let label = newest_label(&labelled)?;
+    let own = env.clone();
+    let clock: Clock = Box::new(move || own.recent());
+    let array = Rc::new(assemble(&label, labelled, options.spikes, clock)?);
+    let geometry = geometry_of(&label);
+    let recovery = Recovery {
+        label: &label,
+        geometry: &geometry,
+        array: &array,
+        read_only: options.read_only,
+    };
+    let begin = env.now();
+    let mut recovered = recovery.load(Settings::default()).await?;
+    let loaded = env.now();
+    if !label.clean {
+        recovery.replay(&mut recovered).await?;
+    }
+    if !being_made && recovered.space.classes().next().is_none() {
+        let (pool, what) = (label.pool_name, "making it was interrupted: make it again");
+        return Err(OpenError::Damaged { pool, what: what.into() });
+    }
+    if !options.read_only {
+        check_redundancy(&label, &array, &recovered)?;
+    }
+    rebuild_space(&mut recovered).await;
+    if let Some(what) = recovered.space.substitutes_fault() {
+        let (pool, what) = (label.pool_name, what.to_owned());
+        return Err(OpenError::Damaged { pool, what });
+    }
+    for index in array.restoring() {
+        array.set_awaited(index, restore::awaited(&recovered.space, index, |_| true));
+    }
+    recovered.report.clean = label.clean;
+    recovered.report.load_nanos = loaded.saturating_sub(begin).0;
+    recovered.report.replay_nanos = env.now().saturating_sub(loaded).0;
+    let report = recovered.report;
+    let shard = build_shard(env, label, geometry, array, recovered, options, before);
+    before.inspect(|before| shard.inherit(before));
+    if !options.read_only {
+        begin_epoch(&shard).await.map_err(|error| OpenError::Damaged {
+            pool: shard.labels.get().pool_name,
+            what: format!("it can't be written: {error}"),
+        })?;
+        shard.start_background();
+        shard.array.restoring().for_each(|index| shard.start_restoring(index));
+        shard.start_rebuild();
+    }
+    shard.array.monitor.forget_reads();
+    shard.start_ladder();
+    Ok((shard, report))
 }
 
 pub(super) struct Labelled<D> {
@@ -338,6 +356,7 @@ fn build_shard<E: Env>(
     array: Rc<Array<E::Drive>>,
     recovered: Recovered,
     options: OpenOptions,
+    before: Option<&Shard<E>>,
 ) -> Rc<Shard<E>> {
     let identity =
         JournalIdentity { pool: label.pool, shard: 0, epoch: label.epoch + 1, ring: label.journal };
@@ -387,7 +406,7 @@ fn build_shard<E: Env>(
         closed: Event::new(),
         tasks: Cell::new(0),
         failure: RefCell::new(None),
-        events: Default::default(),
+        events: before.map_or_else(Rc::default, |before| before.events.clone()),
         pacer: Default::default(),
         mending: Default::default(),
         scrub: Default::default(),

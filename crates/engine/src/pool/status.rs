@@ -40,7 +40,7 @@ impl<E: Env> Pool<E> {
             scrub: self.scrub_status(),
             rebalance: self.rebalance_status(),
             journal_fill_percent: shard.journal.stats().fill_percent,
-            spike_handling: self.inner.spikes,
+            spike_handling: self.inner.options.spikes,
             backlog: self.backlog(),
             redundancy_margin: most.saturating_sub(gone) as u8,
             rebuild: shard.rebuild_status(),
@@ -48,8 +48,9 @@ impl<E: Env> Pool<E> {
     }
 
     fn drive_status(&self, index: layout::DriveIndex) -> DriveStatus {
-        let member = self.shard().array.member(index);
-        let monitor = &self.shard().array.monitor;
+        let shard = self.shard();
+        let member = shard.array.member(index);
+        let monitor = &shard.array.monitor;
         let (health, decided) = {
             let watch = monitor.watch(index).borrow();
             (watch.health, watch.decided)
@@ -65,7 +66,7 @@ impl<E: Env> Pool<E> {
             decided,
             spikes: monitor.spikes(index),
             latency: monitor.latencies(index),
-            awaited: self.shard().array.awaited(index),
+            awaited: shard.array.awaited(index),
             replacing: member.replacing(),
         }
     }
@@ -113,9 +114,9 @@ impl<E: Env> Pool<E> {
         let journal = self.shard().journal.stats();
         let counters = self.shard().counters.get();
         Counters {
-            journal_blocks: journal.blocks,
-            journal_bytes: journal.bytes,
-            hedged_journal_blocks: journal.hedged,
+            journal_blocks: counters.journal_blocks + journal.blocks,
+            journal_bytes: counters.journal_bytes + journal.bytes,
+            hedged_journal_blocks: counters.hedged_journal_blocks + journal.hedged,
             ..counters
         }
     }
@@ -134,6 +135,7 @@ impl<E: Env> Pool<E> {
         reason: &str,
         force: bool,
     ) -> Result<(), DriveVerbError> {
+        let _inside = self.enter().await;
         let shard = self.shard();
         let drive = self.drive_index(index)?;
         let gone = |&other: &layout::DriveIndex| other == drive || shard.array.is_missed(other);
@@ -148,10 +150,11 @@ impl<E: Env> Pool<E> {
     /// Puts a drive in another one's place; what is on it is lost. In a lost one's place, which
     /// it may be itself, it is restored; one that works is copied onto it first.
     pub async fn drive_replace(&self, index: u16, drive: E::Drive) -> Result<(), DriveVerbError> {
-        let at = self.drive_index(index)?;
-        match self.shard().array.member(at).state() {
-            DriveState::Active => self.shard().exchange(at, drive).await,
-            _ => self.shard().replace(at, drive).await,
+        let _inside = self.enter().await;
+        let (shard, at) = (self.shard(), self.drive_index(index)?);
+        match shard.array.member(at).state() {
+            DriveState::Active => shard.exchange(at, drive).await,
+            _ => shard.replace(at, drive).await,
         }
     }
 
@@ -159,13 +162,13 @@ impl<E: Env> Pool<E> {
     /// vacated, and nobody uses it.
     pub fn drive_remove(&self, index: u16) -> Result<(), DriveVerbError> {
         let at = self.drive_index(index)?;
-        self.shard().remove(at)
+        self.steady()?.remove(at)
     }
 
     /// The drive stays, and gets back what was moved.
     pub fn drive_remove_stop(&self, index: u16) -> Result<(), DriveVerbError> {
         let at = self.drive_index(index)?;
-        self.shard().remove_stop(at)
+        self.steady()?.remove_stop(at)
     }
 
     /// What lost or leaving drives held stays where it is until it is told to go on, or the pool
@@ -195,7 +198,8 @@ impl<E: Env> Pool<E> {
     }
 
     pub fn memory(&self) -> MemoryStatus {
-        let state = self.shard().state.borrow();
+        let shard = self.shard();
+        let state = shard.state.borrow();
         let (map_bytes, patch_bytes) = state.map.memory();
         let (space_bytes, tuple_bytes) = state.space.memory();
         MemoryStatus {

@@ -16,7 +16,8 @@ use crate::shard::VolumeRecord;
 
 impl<E: Env> Pool<E> {
     pub fn volumes(&self) -> Vec<VolumeInfo> {
-        let state = self.shard().state.borrow();
+        let shard = self.shard();
+        let state = shard.state.borrow();
         let all = self.inner.traffic.borrow();
         let info = |volume: &VolumeRecord| {
             let class = state.space.class(volume.class);
@@ -28,7 +29,7 @@ impl<E: Env> Pool<E> {
                 width: class.shape.width,
                 parity: class.shape.parity,
                 mapped_bytes: state.map.mapped_blocks(volume.id)
-                    * u64::from(self.shard().geometry.block_size),
+                    * u64::from(shard.geometry.block_size),
                 latency: traffic.map(|traffic| traffic.latencies()).unwrap_or_default(),
                 limits: volume.limits,
                 throttled: traffic.map_or(0, |traffic| traffic.throttled()),
@@ -38,7 +39,8 @@ impl<E: Env> Pool<E> {
     }
 
     fn find(&self, name: &str) -> Option<VolumeRecord> {
-        let state = self.shard().state.borrow();
+        let shard = self.shard();
+        let state = shard.state.borrow();
         state.volumes.values().find(|volume| *volume.name == *name).cloned()
     }
 
@@ -56,6 +58,7 @@ impl<E: Env> Pool<E> {
         parity: Option<u8>,
         width: Option<u16>,
     ) -> Result<(), VolumeError> {
+        let _inside = self.enter().await;
         let shard = self.shard();
         shard.check_usable()?;
         let _turn = self.inner.turn.lock().await;
@@ -101,15 +104,15 @@ impl<E: Env> Pool<E> {
         parity: Option<u8>,
         width: Option<u16>,
     ) -> Result<StripeShape, VolumeError> {
-        let state = self.shard().state.borrow();
+        let shard = self.shard();
+        let state = shard.state.borrow();
         let own = state.space.class(self.inner.default_class).shape;
         let parity = parity.unwrap_or(own.parity);
         if !(1..=2).contains(&parity) {
             return Err(crate::api::CreateError::Parity(parity).into());
         }
         let same = parity == own.parity;
-        let fallback =
-            if same { own.width } else { default_width(self.shard().geometry.drives, parity) };
+        let fallback = if same { own.width } else { default_width(shard.geometry.drives, parity) };
         let shape = StripeShape::new(width.unwrap_or(fallback), parity)
             .map_err(crate::api::CreateError::from)?;
         Ok(shape)
@@ -117,6 +120,7 @@ impl<E: Env> Pool<E> {
 
     /// Grows a volume, or shrinks it as far as it holds no data.
     pub async fn volume_resize(&self, name: &str, size: u64) -> Result<(), VolumeError> {
+        let _inside = self.enter().await;
         let shard = self.shard();
         shard.check_usable()?;
         let _turn = self.inner.turn.lock().await;
@@ -156,6 +160,7 @@ impl<E: Env> Pool<E> {
     /// Sets what a volume may do in a second, for good; zero is no limit. In force at once,
     /// durable when this is answered.
     pub async fn volume_limit(&self, name: &str, limits: VolumeLimits) -> Result<(), VolumeError> {
+        let _inside = self.enter().await;
         let shard = self.shard();
         shard.check_usable()?;
         let _turn = self.inner.turn.lock().await;
@@ -181,6 +186,7 @@ impl<E: Env> Pool<E> {
     }
 
     pub async fn volume_delete(&self, name: &str) -> Result<(), VolumeError> {
+        let _inside = self.enter().await;
         let shard = self.shard();
         shard.check_usable()?;
         let _turn = self.inner.turn.lock().await;
@@ -223,13 +229,14 @@ impl<E: Env> Volume<E> {
     fn new(inner: Rc<Inner<E>>, record: &VolumeRecord) -> Volume<E> {
         let id = record.id;
         *inner.handles.borrow_mut().entry(id.0).or_default() += 1;
-        let new = || Rc::new(Traffic::new(id, inner.spikes.detect, record.limits));
+        let new = || Rc::new(Traffic::new(id, inner.options.spikes.detect, record.limits));
         let traffic = inner.traffic.borrow_mut().entry(id.0).or_insert_with(new).clone();
         Volume { inner, id, traffic }
     }
 
     fn record(&self) -> Result<VolumeRecord, RequestError> {
-        let state = self.inner.shard.state.borrow();
+        let shard = self.inner.shard();
+        let state = shard.state.borrow();
         state.volumes.get(&self.id).cloned().ok_or(RequestError::Closed)
     }
 
@@ -242,18 +249,19 @@ impl<E: Env> Volume<E> {
 
     async fn pass_limits(&self, bytes: u64) {
         if self.traffic.is_limited() {
-            let shard = &self.inner.shard;
+            // Who waits while drives are added waits no longer.
+            let shard = self.inner.shard();
             // Boxed: rare, and the futures of all other requests stay small.
             Box::pin(self.traffic.pass_limits(&shard.env, bytes, &shard.closing)).await;
         }
     }
 
     fn begin(&self) -> Option<Nanos> {
-        self.traffic.begin(&self.inner.shard.env)
+        self.traffic.begin(&self.inner.env)
     }
 
     fn end<T>(&self, kind: Kind, begin: Option<Nanos>, result: &Result<T, RequestError>) {
-        self.traffic.end(&self.inner.shard.env, kind, begin, result);
+        self.traffic.end(&self.inner.env, kind, begin, result);
     }
 
     pub fn size(&self) -> u64 {
@@ -261,17 +269,18 @@ impl<E: Env> Volume<E> {
     }
 
     pub fn block_size(&self) -> u32 {
-        self.inner.shard.geometry.block_size
+        self.inner.shard().geometry.block_size
     }
 
     pub fn is_read_only(&self) -> bool {
-        self.inner.shard.read_only
+        self.inner.shard().read_only
     }
 
     pub async fn read(&self, offset: u64, len: u32) -> Result<Vec<Buf>, RequestError> {
         let begin = self.begin();
         let _place = self.admit(u64::from(len)).await;
-        let (shard, record) = (&self.inner.shard, self.record()?);
+        let _inside = self.inner.gate.enter().await;
+        let (shard, record) = (self.inner.shard(), self.record()?);
         let result = shard.in_foreground(shard.read(&record, offset, u64::from(len))).await;
         self.end(Kind::Read, begin, &result);
         result
@@ -281,7 +290,8 @@ impl<E: Env> Volume<E> {
     pub async fn write(&self, offset: u64, data: Buf, fua: bool) -> Result<(), RequestError> {
         let begin = self.begin();
         let _place = self.admit(data.len() as u64).await;
-        let (shard, record) = (&self.inner.shard, self.record()?);
+        let _inside = self.inner.gate.enter().await;
+        let (shard, record) = (self.inner.shard(), self.record()?);
         let result = shard.in_foreground(shard.write(&record, offset, data, fua)).await;
         self.end(Kind::Write, begin, &result);
         result
@@ -291,9 +301,11 @@ impl<E: Env> Volume<E> {
     /// limit and no place: it is the promise about writes that have passed them already, and
     /// flushes share their work, so that many cost little more than one.
     pub async fn flush(&self) -> Result<(), RequestError> {
-        self.inner.shard.count(|counters| counters.flushes += 1);
         let begin = self.begin();
-        let result = self.inner.shard.flush_for_client().await;
+        let _inside = self.inner.gate.enter().await;
+        let shard = self.inner.shard();
+        shard.count(|counters| counters.flushes += 1);
+        let result = shard.flush_for_client().await;
         self.end(Kind::Flush, begin, &result);
         result
     }
@@ -302,7 +314,8 @@ impl<E: Env> Volume<E> {
     /// may be what the writes that have all places wait for.
     pub async fn trim(&self, offset: u64, len: u64, fua: bool) -> Result<(), RequestError> {
         self.pass_limits(0).await;
-        self.inner.shard.trim(&self.record()?, offset, len, fua).await
+        let _inside = self.inner.gate.enter().await;
+        self.inner.shard().trim(&self.record()?, offset, len, fua).await
     }
 
     /// A trim, or a write of so many bytes if the space must stay allocated.
@@ -317,13 +330,14 @@ impl<E: Env> Volume<E> {
             return self.trim(offset, len, fua).await;
         }
         let _place = self.admit(len).await;
-        self.inner.shard.write_zeroes(&self.record()?, offset, len, fua, may_trim).await
+        let _inside = self.inner.gate.enter().await;
+        self.inner.shard().write_zeroes(&self.record()?, offset, len, fua, may_trim).await
     }
 
     /// What is allocated from `offset` on; may end before `len`, so that the answer and the
     /// time it takes are bounded ([`EXTENT_BLOCKS_MAX`]).
     pub fn extents(&self, offset: u64, len: u64) -> Vec<VolumeExtent> {
-        let shard = &self.inner.shard;
+        let shard = self.inner.shard();
         let found = self.record().map(|v| shard.extents(&v, offset, len, EXTENT_BLOCKS_MAX));
         found.unwrap_or_default()
     }

@@ -18,26 +18,26 @@ fn disk(name: &str, size: u64, seed: u64) -> Disk {
 }
 
 /// Drives of these sizes, in MiB.
-fn disks(sizes: &[u64], seed: u64) -> Vec<Disk> {
+pub fn disks(sizes: &[u64], seed: u64) -> Vec<Disk> {
     let numbered = sizes.iter().enumerate();
     numbered.map(|(at, size)| disk(&format!("d{at}"), size * MIB, seed + at as u64)).collect()
 }
 
-fn attach(env: &VirtEnv, disks: &[Disk]) -> Vec<VirtDrive> {
+pub fn attach(env: &VirtEnv, disks: &[Disk]) -> Vec<VirtDrive> {
     disks.iter().map(|disk| VirtDrive::attach(env, disk, Latency::SSD)).collect()
 }
 
-async fn open(env: &VirtEnv, disks: &[Disk]) -> Pool<VirtEnv> {
+pub async fn open(env: &VirtEnv, disks: &[Disk]) -> Pool<VirtEnv> {
     let opened = Pool::open(env, attach(env, disks), OpenOptions::default()).await;
     opened.expect("the pool opens")
 }
 
-async fn make(env: &VirtEnv, disks: &[Disk], spec: &CreateSpec) -> Pool<VirtEnv> {
+pub async fn make(env: &VirtEnv, disks: &[Disk], spec: &CreateSpec) -> Pool<VirtEnv> {
     engine::create(env, &attach(env, disks), spec).await.expect("the pool can be made");
     open(env, disks).await
 }
 
-async fn audit(pool: &Pool<VirtEnv>, when: &str) {
+pub async fn audit(pool: &Pool<VirtEnv>, when: &str) {
     pool.audit().await.unwrap_or_else(|error| panic!("{when}: {error}"));
 }
 
@@ -78,7 +78,7 @@ async fn write_some(
 }
 
 /// Bounded: with room nothing is in its way.
-async fn until_balanced(env: &VirtEnv, pool: &Pool<VirtEnv>) {
+pub async fn until_balanced(env: &VirtEnv, pool: &Pool<VirtEnv>) {
     for _ in 0..3000 {
         if pool.rebalance_status().zones_left == 0 {
             return sleep(env, 500).await;
@@ -89,7 +89,13 @@ async fn until_balanced(env: &VirtEnv, pool: &Pool<VirtEnv>) {
 }
 
 /// What can be read with every `lost` drives in a row gone is protected as it should be.
-async fn prove(env: &VirtEnv, disks: &[Disk], lost: usize, mirror: &Mirror, when: &str) {
+pub async fn prove(
+    env: &VirtEnv,
+    disks: &[Disk],
+    (name, lost): (&str, usize),
+    mirror: &Mirror,
+    when: &str,
+) {
     for first in 0..disks.len() {
         let gone: Vec<usize> = (0..lost).map(|at| (first + at) % disks.len()).collect();
         let there: Vec<Disk> = disks
@@ -100,7 +106,7 @@ async fn prove(env: &VirtEnv, disks: &[Disk], lost: usize, mirror: &Mirror, when
             .collect();
         let options = OpenOptions { read_only: true, ..OpenOptions::default() };
         let pool = Pool::open(env, attach(env, &there), options).await.expect("it opens");
-        let volume = pool.volume("v").expect("made");
+        let volume = pool.volume(name).expect("made");
         check_all(&volume, mirror, &format!("{when}, without {gone:?}")).await;
         drop(volume);
         pool.close().await.expect("closes");
@@ -167,7 +173,7 @@ fn drives_of_different_sizes_are_used_as_far_as_redundancy_allows() {
             audit(&pool, &when).await;
             assert_eq!(pool.status().redundancy_margin, parity, "{when}: the drive is restored");
             pool.close().await.expect("closes");
-            prove(&env, &disks, parity.into(), &mirror, &when).await;
+            prove(&env, &disks, ("v", parity.into()), &mirror, &when).await;
         });
         env.crash();
     }
@@ -285,7 +291,7 @@ fn drives_join_and_zones_move_to_them() {
                 assert!(pages[before] > MIB, "{when}: the new drives take their part: {pages:?}");
                 drop(volume);
                 pool.close().await.expect("closes");
-                prove(&env, &all[..count], parity.into(), &mirror, &when).await;
+                prove(&env, &all[..count], ("v", parity.into()), &mirror, &when).await;
             }
             // One of the first, and one that joined, are lost.
             all.truncate(9);
@@ -325,7 +331,7 @@ fn larger_drives_get_zones_of_their_own_when_there_are_enough() {
         audit(&pool, "full").await;
         drop(volume);
         pool.close().await.expect("closes");
-        prove(&env, &all, 1, &mirror, "in the end").await;
+        prove(&env, &all, ("v", 1), &mirror, "in the end").await;
     });
     env.crash();
 }
@@ -451,7 +457,7 @@ fn power_cuts_while_zones_move() {
             audit(&pool, "balanced").await;
             drop(volume);
             pool.close().await.expect("closes");
-            prove(&env, &all, 1 + (seed % 2) as usize, &mirror, "balanced").await;
+            prove(&env, &all, ("v", 1 + (seed % 2) as usize), &mirror, "balanced").await;
         });
         env.crash();
     }

@@ -12,6 +12,7 @@ mod exchange;
 mod failures;
 mod figures;
 mod grow;
+mod grow_live;
 mod latencies;
 mod limits;
 mod memory;

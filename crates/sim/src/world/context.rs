@@ -26,6 +26,7 @@ pub struct Tally {
     pub drives_lost: u64,
     pub drives_replaced: u64,
     pub drives_joined: u64,
+    pub drives_exchanged: u64,
     pub troubles: u64,
     pub records_dropped: u64,
     pub copies_healed: u64,

@@ -1,35 +1,119 @@
 //! Drives join between sessions, with the power going at any write of it, and zones move to them
 //! while clients run.
 
-use engine::{AddError, OpenOptions, Pool, add_drives};
+use std::rc::Rc;
+
+use engine::{AddError, DriveState, OpenOptions, Pool, add_drives};
 use io::Env;
 use io::Nanos;
 use io::faulty::Faults;
 use io::rng::mix;
 use io::virt::{Disk, VirtDrive, VirtEnv};
 
+use super::context::Context;
 use super::session::{facts_of, refused};
 use super::{Fill, World};
 use crate::failure::{Check, Failure};
-use crate::machine::Death;
+use crate::machine::{Beside, Death};
 
 /// Drives of a pool that grows no further: worlds are small.
 const DRIVES_MOST: usize = 12;
 /// Writes of an addition: the ends of each new drive are erased, and all get labels.
 const WRITES_MOST: u64 = 50;
+/// Drives join within this time of a session: most of its clients' requests.
+const WITHIN: Nanos = Nanos::from_millis(60);
 /// Virtual time in which a pool with room must have moved to all of its drives.
 const BALANCED_WITHIN: Nanos = Nanos::from_secs(120);
 const LOOK: Nanos = Nanos::from_millis(500);
 
+/// Drives that join while clients run.
+pub(super) struct Addition {
+    at: Nanos,
+    drives: Vec<VirtDrive>,
+}
+
+impl Addition {
+    /// True if they have joined.
+    pub(super) async fn happen(self, context: Rc<Context>, pool: Pool<VirtEnv>) -> bool {
+        context.env.sleep_until(self.at).await;
+        let count = self.drives.len();
+        context.tell(|| format!("{count} drives are to join"));
+        let done = pool.drives_add(&self.drives).await;
+        context.tell(|| format!("joining: {done:?}"));
+        match &done {
+            Ok(_)
+            | Err(
+                AddError::Missing { .. }
+                | AddError::Busy { .. }
+                | AddError::Drive { .. }
+                | AddError::Request(_),
+            ) => {}
+            Err(error) => context.fail(refused("add drives", error)),
+        }
+        done.is_ok()
+    }
+}
+
 impl World {
+    /// Drives that join in this session, if some do. A single one may fail, if no other may.
+    pub(super) fn draw_addition(&mut self) -> Option<Addition> {
+        let full = self.plan.drives >= DRIVES_MOST;
+        if !self.plan.joins_in_use || full || self.rng.chance(1, 3) {
+            return None;
+        }
+        let at = self.machine.env.now() + Nanos(self.rng.below(WITHIN.0));
+        let addition = self.new_addition(at);
+        if self.plan.victims.is_empty() && self.pulled_out.is_empty() && self.rng.chance(1, 3) {
+            let first = self.machine.beside.last().expect("one joins");
+            first.disk.fail_nth_write(1 + self.rng.below(WRITES_MOST));
+            self.pulled_out.insert(first.at);
+        }
+        Some(addition)
+    }
+
+    fn new_addition(&mut self, at: Nanos) -> Addition {
+        let new = self.new_members();
+        let drives = self.attach_new(&new);
+        for (at, disk) in (self.plan.drives..).zip(new) {
+            self.machine.beside.push(Beside { at, disk, uuid: None });
+        }
+        Addition { at, drives }
+    }
+
+    /// With no more faults drives can join.
+    pub(super) fn joins_for_good(&mut self, pool: &Pool<VirtEnv>) -> Result<(), Failure> {
+        let whole = pool.status().drives.iter().all(|drive| drive.state == DriveState::Active);
+        if !self.plan.joins_in_use || self.plan.drives >= DRIVES_MOST || !whole {
+            return Ok(());
+        }
+        let addition = self.new_addition(self.machine.env.now());
+        let joined = addition.happen(self.context.clone(), pool.clone());
+        match self.complete("joining", joined)? {
+            true => {
+                let beside = std::mem::take(&mut self.machine.beside);
+                self.take_in(beside.into_iter().map(|beside| beside.disk).collect());
+                Ok(())
+            }
+            false => {
+                let what = format!("drives can't join: {}", facts_of(pool));
+                Err(Failure::new(Check::Liveness, what))
+            }
+        }
+    }
+
     /// Drives join at times, if all are there and the pool was closed, or is for it.
     pub(super) fn join_sometimes(&mut self) -> Result<(), Failure> {
         if !self.plan.joins || self.plan.drives >= DRIVES_MOST || self.rng.chance(1, 3) {
             return Ok(());
         }
-        if self.rng.chance(2, 3) && self.machine.unplugged.is_empty() {
+        // It may not be known yet who joined last time.
+        let known = self.machine.beside.is_empty();
+        if (self.rng.chance(2, 3) || !known) && self.machine.unplugged.is_empty() {
             let pool = self.open()?;
             self.close(pool)?;
+        }
+        if !self.machine.beside.is_empty() || self.plan.drives >= DRIVES_MOST {
+            return Ok(());
         }
         let new = self.new_members();
         let count = new.len();
@@ -105,7 +189,7 @@ impl World {
         Ok(members > self.plan.drives)
     }
 
-    fn take_in(&mut self, new: Vec<Disk>) {
+    pub(super) fn take_in(&mut self, new: Vec<Disk>) {
         let seed = self.plan.seed;
         for disk in new {
             let at = self.plan.drives;

@@ -59,6 +59,8 @@ impl World {
         flushed.map_err(|error| refused("flush", &error))?;
         self.becomes_complete(&pool)?;
         self.becomes_whole(&pool)?;
+        self.exchange_for_good(&pool)?;
+        self.joins_for_good(&pool)?;
         self.becomes_balanced(&pool)?;
         self.all_comes_home(&pool)?;
         self.comes_to_rest(&pool)?;

@@ -33,7 +33,8 @@ pub enum Generation {
     /// Below 900,000: as before, with drives that hang for long or are slow throughout, and all
     /// that is there for them; but from 700,000 to 800,000 one drive rots (`Plan::rots`), in worlds
     /// of the kind before. From there on these two take turns, and below a million lost drives
-    /// come back or are replaced (`Plan::returns`).
+    /// come back or are replaced (`Plan::returns`); as they do from 600,000 to 650,000, where
+    /// drives that work are exchanged, too (`Plan::exchanges`).
     Tails,
 }
 
@@ -43,8 +44,12 @@ const ROTS: std::ops::Range<u64> = 700_000..800_000;
 /// from which such a world is drawn: an even number, beyond all others.
 const RETURNS: std::ops::Range<u64> = 900_000..1_000_000;
 const RETURNS_STEP: u64 = 1 << 40;
+/// Seeds of worlds in which drives that work are exchanged as well; drawn in the same way.
+const EXCHANGES: std::ops::Range<u64> = 600_000..650_000;
 /// Seeds of worlds whose drives differ in size, and to which drives join.
 const JOINS: std::ops::Range<u64> = 800_000..850_000;
+/// Seeds of worlds that are the same, and drives join pools in use as well.
+const JOINS_IN_USE: std::ops::Range<u64> = 650_000..700_000;
 /// Such worlds have no more drives in the beginning: they get more.
 const JOINS_DRIVES_MOST: usize = 8;
 /// Seeds of worlds in which drives stay away and the others take over what they held; drawn in the
@@ -58,8 +63,10 @@ impl Generation {
             1_000..10_000 => Generation::FullPools,
             10_000..30_000 => Generation::Swarm,
             _ if ROTS.contains(&seed) => Generation::Swarm,
-            30_000..850_000 => Generation::Tails,
             // These two take turns.
+            600_000..650_000 if seed.is_multiple_of(2) => Generation::Swarm,
+            30_000..850_000 => Generation::Tails,
+            // As above.
             850_000..900_000 if seed.is_multiple_of(2) => Generation::Swarm,
             850_000..900_000 => Generation::Tails,
             _ if seed.is_multiple_of(2) => Generation::Swarm,
@@ -172,6 +179,10 @@ pub struct Plan {
     pub larger_by: u64,
     /// Whether drives join, and zones move to them.
     pub joins: bool,
+    /// Whether they do so while the pool is used.
+    pub joins_in_use: bool,
+    /// Whether drives that work are exchanged for others.
+    pub exchanges: bool,
     /// Whether others take over what lost drives held, so that more may be lost.
     pub rebuilds: bool,
     /// What goes wrong with drives, beside power and plugs.
@@ -266,8 +277,9 @@ impl Plan {
         if ROTS.contains(&seed) {
             return Plan::draw_rot(seed);
         }
-        if JOINS.contains(&seed) {
-            return Plan::draw_joins(seed);
+        let joins_in_use = JOINS_IN_USE.contains(&seed);
+        if JOINS.contains(&seed) || joins_in_use {
+            return Plan { joins_in_use, ..Plan::draw_joins(seed) };
         }
         if REBUILDS.contains(&seed) {
             let drawn = (1..).map(|again| Plan::draw(seed + again * RETURNS_STEP));
@@ -277,7 +289,8 @@ impl Plan {
         }
         // By the seed alone: what else there is in the world stays as it was.
         let checksums = !mix(seed ^ 0x50d5).is_multiple_of(8);
-        if !RETURNS.contains(&seed) {
+        let exchanges = EXCHANGES.contains(&seed);
+        if !RETURNS.contains(&seed) && !exchanges {
             let mut plan = Plan::draw(seed);
             plan.spec.checksums = checksums;
             return plan;
@@ -287,7 +300,7 @@ impl Plan {
         let plan = drawn.into_iter().find(|plan| !plan.victims.is_empty());
         let mut plan = plan.expect("every other world has victims");
         plan.spec.checksums = checksums;
-        Plan { seed, returns: true, ..plan }
+        Plan { seed, returns: true, exchanges, ..plan }
     }
 
     /// Nothing else goes wrong that costs redundancy, nor hangs: a client's flush does without a
@@ -345,12 +358,12 @@ impl Plan {
     }
 
     /// Requests stay quick whatever happens in the world: spikes are gone round, at no time more
-    /// drives misbehave than the parity bears, and there is space: what dies is not used again
-    /// until every drive has flushed.
+    /// drives misbehave than the parity bears, no writes are held back for the last of a copy, and
+    /// there is space: what dies is not used again until every drive has flushed.
     pub fn is_flat(&self) -> bool {
         let Tails { spikes, limited, any_may_hesitate, .. } = self.tails;
         let roomy = self.fill == Fill::Calm && !self.modelled;
-        let roomy = roomy && !self.rebuilds;
+        let roomy = roomy && !self.rebuilds && !self.exchanges && !self.joins_in_use;
         spikes == SpikeHandling::default() && roomy && !limited && !any_may_hesitate
     }
 

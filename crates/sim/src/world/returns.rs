@@ -78,7 +78,7 @@ impl World {
     }
 
     /// Blank, or what another drive of the pool holds.
-    fn new_disk(&mut self, victim: usize) -> Disk {
+    pub(super) fn new_disk(&mut self, victim: usize) -> Disk {
         if self.rng.chance(1, 3) {
             let disk = self.machine.disks[(victim + 1) % self.plan.drives].fork();
             if self.plan.rebuilds {

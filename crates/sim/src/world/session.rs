@@ -36,6 +36,7 @@ impl World {
         self.make_volumes(&pool)?;
         self.limit_volumes(&pool)?;
         self.replace_lost(&pool)?;
+        self.exchange_sometimes(&pool)?;
         self.rebalance_sometimes(&pool)?;
         self.lose_more(&pool)?;
         if self.canary.is_some() {
@@ -105,6 +106,7 @@ impl World {
             return Err(Failure::new(Check::Recovery, what));
         }
         self.complete("verifying", verify_volumes(&pool, &self.context.oracle))??;
+        self.settle_exchanges(&pool);
         Ok(pool)
     }
 
@@ -204,8 +206,14 @@ impl World {
         let all = join_all(clients.into_iter().map(|client| client.run(requests)));
         let returns =
             self.draw_return(pool).map(|later| later.happen(context.clone(), pool.clone()));
+        let exchange =
+            self.draw_exchange(pool).map(|later| later.happen(context.clone(), pool.clone()));
+        let addition =
+            self.draw_addition().map(|later| later.happen(context.clone(), pool.clone()));
         let rots = self.rot_beside();
-        let all = join(all, join(rots, join(join_all(growth), join_all(returns))));
+        let drives = join(join_all(returns), join(join_all(exchange), join_all(addition)));
+        let changes = join(join_all(growth), drives);
+        let all = join(all, join(rots, changes));
         let done = env.run_until(all, || context.is_failed() || over() || hung());
         self.plug_replaced();
         if let Some(failure) = context.take_failure() {

@@ -44,6 +44,8 @@ pub(super) fn draw(seed: u64, generation: Generation) -> Plan {
         larger: Vec::new(),
         larger_by: 0,
         joins: false,
+        joins_in_use: false,
+        exchanges: false,
         rebuilds: false,
         troubles: Vec::new(),
         deaths_in_opening: true,

@@ -65,6 +65,8 @@ pub(super) fn draw_base(rng: &mut Rng, seed: u64, generation: Generation, large:
         larger: Vec::new(),
         larger_by: 0,
         joins: false,
+        joins_in_use: false,
+        exchanges: false,
         rebuilds: false,
         troubles: Vec::new(),
         deaths_in_opening: rng.chance(1, 2),
