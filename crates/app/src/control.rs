@@ -97,6 +97,14 @@ pub enum Request {
         #[serde(default)]
         force: bool,
     },
+    /// Drives at these paths join.
+    DriveAdd {
+        pool: String,
+        new: Vec<String>,
+        /// Whatever is on them.
+        #[serde(default)]
+        force: bool,
+    },
     DriveRemove {
         pool: String,
         drive: String,

@@ -131,6 +131,7 @@ impl Request {
             | Request::DriveDecide { pool, .. }
             | Request::DriveFail { pool, .. }
             | Request::DriveReplace { pool, .. }
+            | Request::DriveAdd { pool, .. }
             | Request::Scrub { pool, .. }
             | Request::DriveRemove { pool, .. }
             | Request::Rebuild { pool, .. }
@@ -155,6 +156,7 @@ pub async fn apply(pool: &Pool, request: &Request) -> Outcome<Answer> {
         Request::DriveReplace { .. } => {
             Err(Failure::usage("drive replace", "only a server does that"))
         }
+        Request::DriveAdd { .. } => Err(Failure::usage("drive add", "only a server does that")),
         Request::DriveRemove { drive, stop, .. } => {
             drive::remove(pool.fusion("be without a drive")?, drive, *stop)
         }

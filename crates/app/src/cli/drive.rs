@@ -2,9 +2,9 @@
 
 use clap::Subcommand;
 
-use crate::control::{ControlArgs, Decision, Request};
+use super::reach::Reach;
+use crate::control::{Answer, ControlArgs, Decision, Request};
 use crate::drives::modelled::ModelSpec;
-use crate::drives::name::DriveName;
 use crate::error::{Failure, Outcome};
 use crate::exit::Exit;
 use crate::pools::add;
@@ -85,13 +85,15 @@ Examples:
   steadyraid wait tank restore
   steadyraid drive remove tank 3 --stop")]
     Remove(RemoveArgs),
-    /// Add drives to a pool that is not being served
+    /// Add drives to a pool
     ///
-    /// What is free lies on all drives from the next start of the server on; 'rebalance' moves what
-    /// is there. A larger drive is used as far as there are others of its size.
+    /// While the pool is served, requests wait for some ten milliseconds until the drives are its
+    /// own; if that fails, the pool is as it was. What is free lies on all drives from then on;
+    /// 'rebalance' moves what is there. A larger drive is used as far as there are others of its
+    /// size. Of a pool that is not being served, --drives has to name all drives.
     #[command(after_help = "\
 Examples:
-  steadyraid drive add tank /dev/nvme9n1 --drives /dev/nvme?n1
+  steadyraid drive add tank /dev/nvme9n1
   steadyraid drive add test d9.img:1G d10.img:1G --drives .")]
     Add(AddArgs),
 }
@@ -150,18 +152,25 @@ pub struct AddArgs {
     /// Drives that hold nothing; PATH:SIZE makes a file
     #[arg(value_name = "NEW", required = true, num_args = 1..)]
     new: Vec<String>,
-    /// The pool's drives, all of them: block devices, files, or directories to search
-    #[arg(long, value_name = "DRIVE|DIR", num_args = 1.., required = true,
-        value_parser = DriveName::parser())]
-    drives: Vec<DriveName>,
     /// Overwrite what is on the new ones
     #[arg(long)]
     force: bool,
+    #[command(flatten)]
+    reach: Reach,
 }
 
-fn add(AddArgs { pool, new, drives, force }: &AddArgs) -> Outcome<Exit> {
-    let env = super::environment()?;
-    print(&format!("{}\n", env.block_on(add::drives(&env, drives, pool, new, *force))?));
+fn add(AddArgs { pool, new, force, reach }: &AddArgs) -> Outcome<Exit> {
+    let done = if reach.unserved() {
+        let env = super::environment()?;
+        env.block_on(add::drives(&env, &reach.drives, pool, new, *force))?
+    } else {
+        let new = new.iter().map(|path| seen_from_anywhere(path)).collect::<Outcome<_>>()?;
+        match reach.control.ask(&Request::DriveAdd { pool: pool.clone(), new, force: *force })? {
+            Answer::Done(done) => done,
+            _ => return Err(Failure::new("server", "answered something else than it was asked")),
+        }
+    };
+    print(&format!("{done}\n"));
     Ok(Exit::Ok)
 }
 

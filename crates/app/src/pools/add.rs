@@ -1,7 +1,7 @@
-//! Drives that join a pool that nobody serves.
+//! Drives that join a pool that nobody serves (`serve::add`: one that is served).
 
 use engine::{AddError, AddPlan, Label, read_label};
-use io::uring::UringEnv;
+use io::uring::{RealDrive, UringEnv};
 use io::{Buf, Drive, Durability};
 
 use crate::drives::name::DriveName;
@@ -32,30 +32,35 @@ pub async fn drives(
     gate::blank_or_forced(&opened, force).await?;
     let made = opened.make_files(env)?;
     if force {
-        for drive in made.drives() {
-            wipe_label(drive).await?;
-        }
+        wipe_labels(made.drives()).await?;
     }
     let added = engine::add_drives(env, &claimed, made.drives()).await;
-    let plan = added.map_err(|error| explain_add(pool, &error))?;
+    let plan = added.map_err(|error| explain(pool, &error))?;
     made.keep();
-    Ok(say(pool, new.len(), &plan))
+    let next = "'steadyraid rebalance' moves what is there, while the pool is served";
+    Ok(format!("{}; {next}", say(pool, new.len(), &plan)))
 }
 
-fn say(pool: &str, added: usize, plan: &AddPlan) -> String {
+pub fn say(pool: &str, added: usize, plan: &AddPlan) -> String {
     let unused = match plan.unused_bytes {
         0 => String::new(),
         bytes => format!(", {} of larger drives can't be used", Size(bytes)),
     };
     format!(
-        "pool {pool}: {added} drives added, {} now; {} usable once it is rebalanced ('steadyraid \
-         rebalance' while it is served){unused}",
+        "pool {pool}: {added} drives added, {} now; {} usable once it is rebalanced{unused}",
         plan.drives,
         Size(plan.usable_bytes),
     )
 }
 
-/// Whoever forces knows that it holds something.
+/// Whoever forces knows that they hold something.
+pub async fn wipe_labels(drives: &[RealDrive]) -> Outcome<()> {
+    for drive in drives {
+        wipe_label(drive).await?;
+    }
+    Ok(())
+}
+
 async fn wipe_label<D: Drive>(drive: &D) -> Outcome<()> {
     let failed = |error| explain::drive(drive.name(), &error);
     if matches!(read_label(drive).await.map_err(failed)?, Label::Empty) {
@@ -69,7 +74,7 @@ async fn wipe_label<D: Drive>(drive: &D) -> Outcome<()> {
     Ok(())
 }
 
-fn explain_add(pool: &str, error: &AddError) -> Failure {
+pub fn explain(pool: &str, error: &AddError) -> Failure {
     match error {
         AddError::Open(error) => explain::open(error),
         AddError::Drive { name, error } => explain::drive(name, error),
@@ -80,7 +85,10 @@ fn explain_add(pool: &str, error: &AddError) -> Failure {
         AddError::Missing { index, .. } => {
             let what = format!("drive {index} is not there, lost or not restored yet");
             Failure::new(format!("pool {pool}"), what)
-                .hint("give all of its drives with --drives; replace those that are lost first")
+                .hint("replace drives that are lost first; --drives has to name all of them")
+        }
+        AddError::Busy { what, .. } => {
+            Failure::new(format!("pool {pool}"), what).hint("try again when that is over")
         }
         error => Failure::new(format!("pool {pool}"), error),
     }

@@ -11,6 +11,7 @@ use io::sync::Event;
 use io::uring::UringEnv;
 use io::{Buf, BufMut, Env, Nanos};
 
+use super::add;
 use super::events::Followers;
 use super::exports::Catalogue;
 use super::faults;
@@ -108,6 +109,22 @@ impl Control {
         answer
     }
 
+    async fn change(&self, pool: &Pool, request: &Request) -> Outcome<Answer> {
+        let (env, wrapper) = (&self.env, &self.wrapper);
+        if let Some(answer) = faults::carry_out(env, wrapper, pool, request) {
+            return answer;
+        }
+        if let Some(answer) = replace::carry_out(env, wrapper, pool, request).await {
+            return answer;
+        }
+        match request {
+            Request::DriveAdd { new, force, .. } => {
+                add::drives(env, wrapper, pool, new, *force).await.map(Answer::Done)
+            }
+            _ => pools::apply(pool, request).await,
+        }
+    }
+
     async fn carry_out(&self, line: &[u8]) -> Outcome<Answer> {
         let request = Request::parse(line)?;
         let pools = match request.pool() {
@@ -124,13 +141,7 @@ impl Control {
             (Request::Events { after, wait_millis, .. }, _) => {
                 self.followers.events(pools, after, *wait_millis).await
             }
-            (_, [pool]) => match faults::carry_out(&self.env, &self.wrapper, pool, &request) {
-                Some(answer) => answer,
-                None => match replace::carry_out(&self.env, &self.wrapper, pool, &request).await {
-                    Some(answer) => answer,
-                    None => pools::apply(pool, &request).await,
-                },
-            },
+            (_, [pool]) => self.change(pool, &request).await,
             _ => Err(Failure::usage("control request", "is about one pool, and names none")),
         }
     }

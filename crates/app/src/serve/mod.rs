@@ -8,6 +8,7 @@
 //! because that is the cheaper thing to find impossible; and pools are closed only when no
 //! request can reach them any more.
 
+mod add;
 pub mod address;
 pub mod alerts;
 mod assemble;

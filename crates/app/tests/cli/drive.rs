@@ -1,5 +1,7 @@
 //! `drive sit-out | trust | auto | fail`.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use serde_json::Value;
 
 use crate::nbd::{Client, FUA};
@@ -222,6 +224,55 @@ fn a_pool_grows_and_is_rebalanced() {
     let mut client = Client::open(&socket, "tank/vm");
     scratch.run(&["drive", "fail", "tank", "2", "--force"]).expect(0);
     (0..32u8).for_each(|at| assert!(client.read(u64::from(at) << 20, 1 << 20) == data(at + 1)));
+    client.disconnect();
+    server.stop();
+}
+
+/// Drives join while clients write and read; nobody gets an error, and what was written is there,
+/// also without one of the old drives.
+#[test]
+fn drives_join_a_pool_that_is_served() {
+    let scratch = Scratch::with_pool();
+    let server = scratch.serve(&["."]);
+    let socket = scratch.path("run/nbd.sock");
+    let over = AtomicBool::new(false);
+    let data = |at: u64, round: u8| vec![at as u8 ^ round; 1 << 16];
+    let use_it = &|first: u64| {
+        let (mut client, mut rounds) = (Client::open(&socket, "tank/vm"), 0u8);
+        while !over.load(Ordering::Relaxed) {
+            rounds = rounds.wrapping_add(1);
+            for at in first..first + 16 {
+                client.write(at << 16, &data(at, rounds), if at % 4 == 0 { FUA } else { 0 });
+                assert!(client.read(at << 16, 1 << 16) == data(at, rounds), "{at}, {rounds}");
+            }
+        }
+        client.disconnect();
+        rounds
+    };
+    let rounds: Vec<u8> = std::thread::scope(|scope| {
+        let clients: Vec<_> =
+            [0, 16].into_iter().map(|first| scope.spawn(move || use_it(first))).collect();
+        scratch.run(&["drive", "add", "tank", "d1"]).expect(3).says("d1");
+        scratch.run(&["drive", "add", "tank", "e0:8M"]).expect(3).says("too small");
+        assert!(!scratch.path("e0").exists(), "a file that is not used is not made");
+        let added = scratch.run(&["drive", "add", "tank", "e0:128M", "e1:192M"]);
+        added.expect(0).says("2 drives added, 6 now").says("requests waited");
+        scratch.run(&["drive", "add", "tank", "e2:128M"]).expect(0).says("1 drives added, 7 now");
+        scratch.run(&["rebalance", "tank"]).expect(0);
+        scratch.run(&["wait", "tank", "rebalance", "--timeout", "60"]).expect(0);
+        over.store(true, Ordering::Relaxed);
+        clients.into_iter().map(|client| client.join().expect("no errors")).collect()
+    });
+    scratch.run(&["events"]).expect(0).says("drives-added").says("7 now");
+    assert_eq!(scratch.run(&["status", "--json"]).json()["pools"][0]["failed"], Value::Null);
+    server.stop();
+    let server = scratch.serve(&["."]);
+    scratch.run(&["drive", "fail", "tank", "2", "--force"]).expect(0);
+    let mut client = Client::open(&socket, "tank/vm");
+    for at in 0..32 {
+        let round = rounds[usize::from(at >= 16)];
+        assert!(client.read(at << 16, 1 << 16) == data(at, round), "{at}");
+    }
     client.disconnect();
     server.stop();
 }

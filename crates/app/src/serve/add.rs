@@ -1,0 +1,43 @@
+//! Drives that join a pool while it is served.
+
+use io::Nanos;
+use io::uring::{RealDrive, UringEnv};
+
+use super::wrap::Wrapper;
+use crate::drives::name::DriveName;
+use crate::drives::{gate, target};
+use crate::error::{Failure, Outcome};
+use crate::pools::{Pool, add};
+
+/// Adds `new` to a pool that is served. Returns what is said about it.
+pub async fn drives(
+    env: &UringEnv,
+    wrapper: &Wrapper,
+    pool: &Pool,
+    new: &[String],
+    force: bool,
+) -> Outcome<String> {
+    let fusion = pool.fusion("take more drives")?;
+    let opened = target::open_existing(env, &target::resolve(new)?)?;
+    gate::blank_or_forced(&opened, force).await?;
+    let made = opened.make_files(env)?;
+    if force {
+        add::wipe_labels(made.drives()).await?;
+    }
+    let named = |(name, drive): (&String, &RealDrive)| {
+        let parsed = DriveName::try_from(name.clone());
+        wrapper.named(&parsed.map_err(|error| Failure::usage(name, error))?, drive.clone())
+    };
+    let served: Vec<RealDrive> =
+        new.iter().zip(made.drives()).map(named).collect::<Outcome<_>>()?;
+    let added = fusion.drives_add(&served).await;
+    let added = added.map_err(|error| add::explain(&pool.name(), &error))?;
+    made.keep();
+    let Nanos(pause) = added.pause;
+    let millis = pause.div_ceil(1_000_000);
+    let next = "'steadyraid rebalance' moves what is there; name them to 'serve' from now on";
+    Ok(format!(
+        "{}; requests waited {millis} ms; {next}",
+        add::say(&pool.name(), new.len(), &added.plan)
+    ))
+}
