@@ -48,8 +48,6 @@ pub enum Bug {
     KeepSubstitutes,
     /// What is written to a drive while it is copied is not copied again.
     ForgetTwinWrites,
-    /// A drive that was copied onto has no label when the others name it (world 600092).
-    NamelessTwin,
     /// What was copied last is in the new drive's cache when that takes the old one's place.
     TakeOverUnflushed,
     /// Writes are answered although the labels still name the drive that was copied.

@@ -46,10 +46,7 @@ fn first_seed(bug: Bug) -> u64 {
         Bug::TrustUnrestored | Bug::RestorePastConversions => FIRST_RETURN,
         Bug::SkipSums => FIRST_ROT,
         Bug::SubstituteBeforeDurable | Bug::KeepSubstitutes => FIRST_REBUILD,
-        Bug::NamelessTwin
-        | Bug::ForgetTwinWrites
-        | Bug::TakeOverUnflushed
-        | Bug::PromiseBeforeLabels => FIRST_EXCHANGE,
+        Bug::ForgetTwinWrites | Bug::TakeOverUnflushed | Bug::PromiseBeforeLabels => FIRST_EXCHANGE,
         _ => FIRST_SEED,
     }
 }
@@ -96,7 +93,6 @@ bugs! {
     a_substitute_in_a_cache: SubstituteBeforeDurable,
     substitutes_of_a_stripes_former_life: KeepSubstitutes,
     a_copy_that_is_out_of_date: ForgetTwinWrites,
-    a_copy_without_a_name: NamelessTwin,
     a_copy_in_a_cache: TakeOverUnflushed,
     an_exchange_nobody_wrote_down: PromiseBeforeLabels,
 }
