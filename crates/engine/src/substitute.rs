@@ -81,7 +81,7 @@ impl<E: Env> Shard<E> {
     /// How many blocks a place may lack. Where more drives are missed than parity bears no place
     /// helps: the request fails, rather than to wait for one.
     pub fn bears(&self, class: &Class) -> usize {
-        if self.array.lost() > class.parity() { usize::MAX } else { class.parity() }
+        if self.array.unserved() > class.parity() { usize::MAX } else { class.parity() }
     }
 
     /// Something is about to be written to a place with blocks on lost or leaving drives.

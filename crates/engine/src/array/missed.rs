@@ -24,6 +24,14 @@ impl<D: Drive> Array<D> {
         self.indexes().filter(gone).count()
     }
 
+    /// Drives that are lost, or not restored yet, and that the pool cannot do without.
+    pub fn unserved(&self) -> usize {
+        let done_without = |index: &DriveIndex| {
+            matches!(self.member(*index).state(), DriveState::Active | DriveState::Vacated)
+        };
+        self.indexes().filter(|index| !done_without(index)).count()
+    }
+
     /// A block was given out on a lost drive.
     pub fn expose(&self) {
         self.exposures.set(self.exposures.get() + 1);
