@@ -43,10 +43,12 @@ test: lint
 	target/release/steadyraid-sim world --seeds 30000..30200 --jobs 2
 	target/release/steadyraid-sim world --seeds 600000..600200 --jobs 2
 	target/release/steadyraid-sim world --seeds 650000..650200 --jobs 2
+	target/release/steadyraid-sim world --seeds 600000..600150 --jobs 2
+	target/release/steadyraid-sim world --seeds 650000..650080 --jobs 2
 	target/release/steadyraid-sim world --seeds 700000..700230 --jobs 2
 	target/release/steadyraid-sim world --seeds 800000..800200 --jobs 2
 	target/release/steadyraid-sim world --seeds 850000..850300 --jobs 2
-	target/release/steadyraid-sim world --seeds 900000..900250 --jobs 2
+	target/release/steadyraid-sim world --seeds 900000..900200 --jobs 2
 	scripts/tests/real_clients.sh
 	scripts/tests/filesystem.sh
 	scripts/tests/crash_kill.sh

@@ -3,10 +3,10 @@
 //! that instruction does it.
 //!
 //! ```text
-//!  64 bytes ─┐         times x^2048, added to the next 256      ┌─ times x^512 ─┐
-//!  64 bytes ─┼─ four sums ──────────────────────> ... ──────────┼───────────────┼─> 64 ─> 16 ─> CRC
-//!  64 bytes ─┤                                                  │               │
-//!  64 bytes ─┘                                                  └───────────────┘
+//!  64 bytes ─┐        times x^2048, added to the next 256        ┌ times x^512 ┐
+//!  64 bytes ─┼─ four sums ─────────────────────> ... ────────────┼─────────────┼> 64 > 16 > CRC
+//!  64 bytes ─┤                                                   │             │
+//!  64 bytes ─┘                                                   └─────────────┘
 //! ```
 //! In the reflected form bit 31 is x^0. What is folded stays equal to what it stands for modulo the
 //! polynomial; the CRC instruction brings the last 16 bytes to 32 bits.
