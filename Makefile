@@ -38,11 +38,10 @@ fmt:
 
 test: lint
 	$(CARGO) test --locked --release --workspace
+	$(CARGO) build --locked --release --package xtask
 	$(CARGO) test --locked --release --package sim --features planted --test planted
 	target/release/steadyraid-sim world --seeds 10000..11000 --jobs 2
 	target/release/steadyraid-sim world --seeds 30000..30200 --jobs 2
-	target/release/steadyraid-sim world --seeds 600000..600200 --jobs 2
-	target/release/steadyraid-sim world --seeds 650000..650200 --jobs 2
 	target/release/steadyraid-sim world --seeds 600000..600150 --jobs 2
 	target/release/steadyraid-sim world --seeds 650000..650080 --jobs 2
 	target/release/steadyraid-sim world --seeds 700000..700230 --jobs 2

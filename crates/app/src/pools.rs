@@ -8,6 +8,7 @@ pub mod drive;
 mod volume;
 
 use engine::OpenOptions;
+use io::Nanos;
 use io::uring::{RealDrive, UringEnv};
 use schemes::scheme::Scheme;
 
@@ -29,6 +30,8 @@ pub struct Opening {
     pub spikes: engine::SpikeHandling,
     /// Of schemes that write in place.
     pub write_hole: classical::WriteHole,
+    /// How long after the loss of a drive the others take over what it held.
+    pub rebuild_after: Option<Nanos>,
 }
 
 /// Claims the drives of a group and opens the pool on them, as they are: what a model adds to
@@ -53,13 +56,13 @@ pub async fn open_drives(
     scheme: Option<Scheme>,
     opening: Opening,
 ) -> Outcome<Pool> {
-    let Opening { read_only, spikes, write_hole } = opening;
+    let Opening { read_only, spikes, write_hole, rebuild_after } = opening;
     if scheme.is_some() {
         let options = schemes::scheme::OpenOptions { write_hole, rehearsal: read_only };
         let opened = schemes::Pool::open(env, drives, options).await;
         return opened.map(Pool::Other).map_err(|error| explain::store("drives", &error));
     }
-    let options = OpenOptions { read_only, spikes, ..OpenOptions::default() };
+    let options = OpenOptions { read_only, spikes, rebuild_after, ..OpenOptions::default() };
     let opened = engine::Pool::open(env, drives, options).await;
     opened.map(Pool::Fusion).map_err(|error| explain::open(&error))
 }

@@ -15,14 +15,13 @@ use std::cell::RefCell;
 use std::pin::pin;
 use std::rc::Rc;
 
-use format::{Extent, LABEL_AREA, Uuid, end_area, label_offsets};
+use format::{Extent, LABEL_AREA, Uuid, end_area};
 use futures_util::future::{Either, join_all, select};
 use io::{Buf, Drive, DriveError, Durability, Env};
 use layout::DriveIndex;
 
 use crate::api::{DriveState, DriveVerbError, EventKind, Severity};
 use crate::awaited::Awaited;
-use crate::label::for_drive;
 use crate::limits::{
     EXCHANGE_AT_ONCE, EXCHANGE_CHUNK, EXCHANGE_GATE_MAX, EXCHANGE_LAST_CHUNKS, RESTORE_RETRY,
 };
@@ -148,31 +147,14 @@ impl<E: Env> Shard<E> {
         }
         // Most of what was copied may still be in its cache.
         exchange.drive.flush().await.map_err(Ended::New)?;
-        self.name_early(exchange).await?;
+        let Exchange { index, drive, uuid, .. } = exchange;
+        self.labels.name_early(*index, *uuid, drive).await.map_err(Ended::New)?;
         let tick = pin!(self.env.sleep_until(self.env.now() + EXCHANGE_GATE_MAX));
         match select(pin!(self.take_over(exchange)), tick).await {
             Either::Left((done, _)) => done?,
             Either::Right(_) => return Err(Ended::TooSlow),
         }
         self.end_exchange(exchange).await
-    }
-
-    /// The new drive says what it is called before any other says that it is the member, or a crash
-    /// among the labels would leave neither of the two (world 600092). Its generation is an older
-    /// one, by which it is passed over until then.
-    async fn name_early(&self, exchange: &Exchange<E::Drive>) -> Result<(), Ended> {
-        let Exchange { index, drive, uuid, .. } = exchange;
-        let (at, size) = (usize::from(index.0), drive.geometry().size);
-        let mut label = self.labels.get();
-        label.generation = label.generation.saturating_sub(1);
-        (label.members[at].drive, label.members[at].size) = (*uuid, size);
-        let own = for_drive(&label, at);
-        for (copy, offset) in label_offsets(size).into_iter().enumerate() {
-            let bytes = Buf::from_slice(&own.encode(copy as u8));
-            let written = drive.write(offset, bytes, Durability::Durable).await;
-            written.map_err(Ended::New)?;
-        }
-        Ok(())
     }
 
     fn check_exchange(&self, exchange: &Exchange<E::Drive>) -> Result<(), Ended> {

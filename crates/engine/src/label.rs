@@ -99,6 +99,27 @@ impl Labels {
         self.turn.lock().await
     }
 
+    /// A new drive says what it is called before any other says that it is the member, or a crash
+    /// among the labels would leave neither it nor what was there before (world 600092). Its
+    /// generation is an older one, by which it is passed over until then.
+    pub async fn name_early<D: Drive>(
+        &self,
+        index: DriveIndex,
+        uuid: Uuid,
+        drive: &D,
+    ) -> Result<(), DriveError> {
+        let (at, size) = (usize::from(index.0), drive.geometry().size);
+        let mut label = self.get();
+        label.generation = label.generation.saturating_sub(1);
+        (label.members[at].drive, label.members[at].size) = (uuid, size);
+        let own = for_drive(&label, at);
+        for (copy, offset) in label_offsets(size).into_iter().enumerate() {
+            let bytes = Buf::from_slice(&own.encode(copy as u8));
+            drive.write(offset, bytes, Durability::Durable).await?;
+        }
+        Ok(())
+    }
+
     /// Changes the superblock and writes it to all active drives, durably. Drive states come
     /// from the array. A drive that can't take its label fails.
     pub async fn update<D: Drive>(&self, array: &Array<D>, change: impl FnOnce(&mut Superblock)) {

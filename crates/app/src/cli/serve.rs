@@ -13,6 +13,7 @@ use crate::serve::address::NbdAddress;
 use crate::serve::config::Config;
 use crate::serve::hole::HoleMode;
 use crate::serve::mem_pool::MemPool;
+use crate::serve::rebuild_after::RebuildAfter;
 use crate::serve::spikes::{Mode, SpikeOptions};
 use crate::serve::{self, Options};
 
@@ -47,6 +48,10 @@ pub struct Args {
     /// Of schemes that write in place: guard against the write hole or not [default: closed]
     #[arg(long, value_name = "MODE", value_enum)]
     write_hole: Option<HoleMode>,
+    /// How long after a drive was lost the others take over what it held, if nothing is in its
+    /// place by then: a time like 10m, or never (scheme fusion) [default: 30s]
+    #[arg(long, value_name = "TIME")]
+    rebuild_after: Option<RebuildAfter>,
     /// Write the log to syslog as well. (It goes to the journal, with fields, if standard error
     /// does)
     #[arg(long)]
@@ -90,6 +95,7 @@ fn options(args: Args) -> Outcome<Options> {
         control: control.clone().unwrap_or_else(runtime_dir::control_socket),
         spikes,
         write_hole: write_hole.map_or_else(Default::default, Into::into),
+        rebuild_after: args.rebuild_after.or(config.rebuild_after).unwrap_or_default(),
         alerts: config.alert,
         syslog: args.syslog || config.syslog,
         test_faults: args.test_faults,

@@ -37,7 +37,7 @@ pub async fn pools(
     let mut drives = 0;
     for mem_pool in &options.mem_pools {
         name_is_free(&pools, mem_pool.name())?;
-        pools.push(mem_pool.make(env, drives, wrapper, options.spikes.handling(Mode::On)?).await?);
+        pools.push(mem_pool.make(env, drives, wrapper, opening(options, Mode::On)?).await?);
         drives += mem_pool.drives();
     }
     Ok((!pools.is_empty()).then_some(pools))
@@ -53,9 +53,17 @@ async fn open(
     let wrapped = group.drives.iter().zip(claimed).map(|(name, drive)| wrapper.named(name, drive));
     let drives = wrapped.collect::<Outcome<_>>()?;
     let otherwise = if group.wants_detection() { Mode::On } else { Mode::Watch };
-    let spikes = options.spikes.handling(otherwise)?;
-    let opening = Opening { spikes, write_hole: options.write_hole, ..Opening::default() };
-    pools::open_drives(env, drives, group.scheme(), opening).await
+    pools::open_drives(env, drives, group.scheme(), opening(options, otherwise)?).await
+}
+
+/// `otherwise`: what is done about spikes, if nobody said it.
+fn opening(options: &Options, otherwise: Mode) -> Outcome<Opening> {
+    Ok(Opening {
+        read_only: false,
+        spikes: options.spikes.handling(otherwise)?,
+        write_hole: options.write_hole,
+        rebuild_after: options.rebuild_after.time(),
+    })
 }
 
 /// Exports are named POOL/VOL, so two pools of one name can't be told apart.

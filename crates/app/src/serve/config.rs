@@ -9,6 +9,7 @@ use super::address::NbdAddress;
 use super::alerts::Alert;
 use super::hole::HoleMode;
 use super::mem_pool::MemPool;
+use super::rebuild_after::RebuildAfter;
 use super::spikes::{Mode, SpikeOptions, StragglerThreshold};
 use crate::drives::name::DriveName;
 use crate::error::{Failure, Outcome};
@@ -27,6 +28,7 @@ pub struct Config {
     pub stragglers_leave: Option<u32>,
     pub spike_slots: Option<u8>,
     pub write_hole: Option<HoleMode>,
+    pub rebuild_after: Option<RebuildAfter>,
     pub alert: Vec<Alert>,
     pub syslog: bool,
 }
@@ -77,13 +79,15 @@ mod tests {
             "drives = ['/dev/a', '/srv/pool']\nnbd = ['tcp:127.0.0.1:10809']\n\
              control = '/run/c.sock'\nmem-pools = ['demo:4:64M']\nspikes = 'watch'\n\
              straggler-threshold = '2ms'\nstragglers-enter = 5\nspike-slots = 20\n\
-             write-hole = 'open'\nsyslog = true\n[[alert]]\nprogram = ['/bin/page']\n\
+             write-hole = 'open'\nrebuild-after = 'never'\n\
+             syslog = true\n[[alert]]\nprogram = ['/bin/page']\n\
              [[alert]]\nwebhook = 'http://127.0.0.1:1/'\nseverity = 'info'\n",
         );
         let config = config.expect("well-formed");
         assert_eq!((config.drives.len(), config.nbd.len(), config.mem_pools.len()), (2, 1, 1));
         assert_eq!((config.spikes, config.stragglers_enter), (Some(Mode::Watch), Some(5)));
         assert_eq!(config.write_hole, Some(HoleMode::Open));
+        assert_eq!(config.rebuild_after.map(RebuildAfter::time), Some(None));
         assert_eq!((config.syslog, config.alert.len()), (true, 2));
         assert_eq!(Config::parse(""), Ok(Config::default()));
     }

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use engine::{CreateSpec, SpikeHandling};
+use engine::CreateSpec;
 use io::mem::MemDrive;
 use io::uring::{RealDrive, UringEnv};
 use serde::Deserialize;
@@ -110,7 +110,7 @@ impl MemPool {
         env: &UringEnv,
         first: u16,
         wrapper: &Wrapper,
-        spikes: SpikeHandling,
+        opening: Opening,
     ) -> Outcome<Pool> {
         let kinds = self.kinds.iter();
         let kinds = kinds.flat_map(|kind| std::iter::repeat_n(kind, usize::from(kind.drives)));
@@ -126,7 +126,6 @@ impl MemPool {
         engine::create(env, &drives, &spec)
             .await
             .map_err(|error| explain::create(&object, &error))?;
-        let opening = Opening { spikes, ..Opening::default() };
         let pool = pools::open_drives(env, drives, None, opening).await?;
         let fusion = pool.fusion("be in memory")?;
         for (volume, size) in &self.volumes {

@@ -20,6 +20,7 @@ pub mod faults;
 pub mod hole;
 pub mod mem_pool;
 mod notify;
+pub mod rebuild_after;
 mod replace;
 mod sink;
 pub mod spikes;
@@ -45,6 +46,7 @@ use self::control::Control;
 use self::events::Followers;
 use self::exports::Catalogue;
 use self::mem_pool::MemPool;
+use self::rebuild_after::RebuildAfter;
 use self::sink::Sink;
 use self::spikes::SpikeOptions;
 use self::wrap::Wrapper;
@@ -69,6 +71,7 @@ pub struct Options {
     pub spikes: SpikeOptions,
     /// Of schemes that write in place.
     pub write_hole: WriteHole,
+    pub rebuild_after: RebuildAfter,
     /// Who is told of events.
     pub alerts: Vec<Alert>,
     /// The log goes to syslog as well.

@@ -22,6 +22,7 @@ impl<E: Env> Shard<E> {
         // No checkpoint passes the drive over while it gets its copies of this one.
         let _turn = self.checkpoint_turn.lock().await;
         self.copy_objects(index, drive).await?;
+        self.labels.name_early(index, uuid, drive).await?;
         let awaited = awaited(&self.state.borrow().space, index, |_| true);
         let vacated = self.array.member(index).state() == DriveState::Vacated;
         if !vacated || self.array.is_exposed() || awaited.total() > 0 {
