@@ -30,9 +30,18 @@ impl World {
 
     /// Stripes of all volumes have room beside one more lost drive.
     fn is_wide_without_one(&self, pool: &Pool<VirtEnv>) -> bool {
+        self.active(pool).len() > self.widest()
+    }
+
+    fn widest(&self) -> usize {
         let widths = self.plan.volumes.iter().map(|volume| volume.width);
-        let widest = widths.chain(self.plan.spec.width).max().unwrap_or(0);
-        self.active(pool).len() > usize::from(widest)
+        usize::from(widths.chain(self.plan.spec.width).max().unwrap_or(0))
+    }
+
+    /// A pool that is filled to the brim may tell that it is less redundant again, when it has to
+    /// make space; the victims can die all the same (worlds 850188, 850264, 870288).
+    fn stays_complete(&self) -> bool {
+        self.plan.fill == super::Fill::Calm || self.plan.parity_least() > 1
     }
 
     /// Another drive dies, at the moment when the pool says that it can; or one is removed.
@@ -51,7 +60,8 @@ impl World {
             }
             self.complete("rebuilding", env.sleep_until(env.now() + STEP))?;
         }
-        if self.is_complete(pool) && self.is_wide_without_one(pool) && self.rng.chance(3, 4) {
+        let bears = self.is_complete(pool) && self.stays_complete();
+        if bears && self.is_wide_without_one(pool) && self.rng.chance(3, 4) {
             self.lose_one(pool);
         }
         Ok(())
@@ -60,10 +70,7 @@ impl World {
     fn remove_one(&mut self, pool: &Pool<VirtEnv>) {
         let mut active = self.active(pool);
         active.retain(|drive| !self.plan.victims.contains(drive));
-        // A pool that is filled to the brim may tell that it is less redundant while it makes
-        // space; the victims can die all the same (worlds 850188, 850264).
-        let bears = self.plan.fill == super::Fill::Calm || self.plan.parity_least() > 1;
-        if active.is_empty() || !bears || !self.is_wide_without_one(pool) {
+        if active.is_empty() || !self.stays_complete() || !self.is_wide_without_one(pool) {
             return;
         }
         let drive = active[self.rng.index(active.len())];
@@ -92,7 +99,8 @@ impl World {
 
     /// With no more faults nothing is missed soon, if there is room.
     pub(super) fn becomes_complete(&mut self, pool: &Pool<VirtEnv>) -> Result<(), Failure> {
-        if !self.plan.rebuilds {
+        // With fewer drives than a stripe has blocks there is nowhere to go (world 850217).
+        if !self.plan.rebuilds || self.active(pool).len() < self.widest() {
             return Ok(());
         }
         let roomy = self.plan.fill == super::Fill::Calm && self.is_wide_without_one(pool);
