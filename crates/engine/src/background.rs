@@ -95,6 +95,7 @@ impl<E: Env> Shard<E> {
                 break;
             }
             self.tell_pressure();
+            self.tell_mended(false);
             self.trim_spare();
             // A failed step has set `failure`, or will be tried again at the next tick.
             let _ = self.make_space().await;

@@ -222,6 +222,7 @@ impl<E: Env> Shard<E> {
         self.check_exchange(exchange)?;
         let left = self.unread_in_use(exchange);
         let (size, name) = (drive.geometry().size, self.drive_name(*index));
+        self.tell_mended(true);
         self.array.exchange(*index, (*uuid, size, drive.clone()), left);
         self.forgive(*index);
         let text = format!("drive {} has taken the place of {name}", drive.name());

@@ -108,6 +108,8 @@ impl<E: Env> Shard<E> {
         // The others say that its predecessor is lost before anything relies on this one.
         self.record_failures().await?;
         self.check_lost(index)?;
+        // Of the one before, by its name.
+        self.tell_mended(true);
         let (uuid, since) = match &own {
             Some(label) => (label.drive, self.whole_at(label)),
             None => (Uuid::from_random(self.env.unique_id()), None),

@@ -377,3 +377,36 @@ fn a_scrub_pauses_goes_on_and_stops() {
         pool.close().await.expect("a scrub is no reason to wait");
     });
 }
+
+/// What was put right on a drive is told by its name, even if another takes its place at once.
+#[test]
+fn repairs_are_told_of_the_drive_that_needed_them() {
+    let world = Virtual::new(5, DRIVE, 120);
+    let mut rng = Rng::new(12);
+    world.block_on(async {
+        let (pool, volume, mirror) = filled(&world, 1, ConversionPolicy::Eager, &mut rng).await;
+        let places = places(&world, &mirror);
+        let own: Vec<_> = places.iter().copied().filter(|place| place.1 == 2).collect();
+        flip(&world, &mut rng, &own, own.len() / 2);
+        check_all(&volume, &mirror, "rotten").await;
+        let healed = pool.counters().healed_pages;
+        assert!(healed > 10, "{healed} pages");
+        pool.drive_fail(2, "a test", false).await.expect("it can be spared");
+        let fresh = Disk::new("disk-fresh", DRIVE, 4096, 1);
+        let drive = VirtDrive::attach(world.env(), &fresh, Latency::SSD);
+        pool.drive_replace(2, drive).await.expect("it is lost");
+        sleep(world.env(), 5000).await;
+        let events = pool.events(0);
+        let told = events.iter().filter(|event| event.kind == EventKind::PagesHealed);
+        let mut pages = 0;
+        for event in told {
+            assert!(!event.text.contains("disk-fresh"), "{}", event.text);
+            let words: Vec<&str> = event.text.split(' ').collect();
+            let at = words.iter().position(|word| *word == "pages").expect("it says how many");
+            pages += words[at - 1].parse::<u64>().expect("a number");
+        }
+        assert_eq!(pages, healed, "all of them are told");
+        drop(volume);
+        pool.close().await.expect("closes");
+    });
+}
