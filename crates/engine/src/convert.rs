@@ -73,10 +73,7 @@ impl<E: Env> Shard<E> {
                 state.space.tuple_converted(*key, self.journal.latest(), self.reads.close());
                 freed += class.parity();
                 self.count(|counters| counters.conversions += 1);
-                if state.space.substitutes.enabled && self.avoided_in(&state.space, class, *key) > 0
-                {
-                    self.expose();
-                }
+                self.expose_stripe(&state.space, class, *key);
             } else {
                 state.space.tuple_release_busy(*key, self.journal.latest(), self.reads.close());
             }

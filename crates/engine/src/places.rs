@@ -230,7 +230,7 @@ impl<E: Env> Shard<E> {
             self.count(|counters| counters.redirected_writes += 1);
         }
         state.open.entry(class.id).or_default().spare.extend(slow);
-        if let Some((key, slot)) = chosen
+        if let Some((key, slot)) = chosen.filter(|_| state.space.substitutes.enabled)
             && self.gone_of(state, &self.spot(state, class, key, slot, 0)) > 0
         {
             self.expose();
@@ -467,16 +467,13 @@ impl<E: Env> Shard<E> {
         let any = found.or_else(|| if quick { None } else { look(&mut state, usize::MAX) });
         let (stripe, passed) = any?;
         self.cover(&mut state, class, stripe, 0..class.width(), [&[]; 2], claim);
-        let lost = self.unsafe_in(&state.space, class, stripe);
-        if lost > self.bears(class) || lost > 0 && !self.may_expose(&state, claim) {
+        if !self.may_give(&state, class, stripe, claim) {
             // It waits until space is freed.
             let (latest, generation) = (self.journal.latest(), self.reads.close());
             state.space.abandon_stripe(stripe, latest, generation);
             return None;
         }
-        if self.avoided_in(&state.space, class, stripe) > 0 {
-            self.expose();
-        }
+        self.expose_stripe(&state.space, class, stripe);
         self.is_there(&state.space, class, stripe);
         state.sums.forget(class, stripe);
         self.count(|counters| counters.redirected_writes += u64::from(passed));

@@ -84,22 +84,38 @@ impl<E: Env> Shard<E> {
         if self.array.unserved() > class.parity() { usize::MAX } else { class.parity() }
     }
 
+    /// What a stripe holds counts from now on. On lost or leaving drives it is exposed; before
+    /// there are substitutes nobody needs to be told, since the first pass looks at everything.
+    pub fn expose_stripe(&self, space: &Space, class: &Class, stripe: StripeId) {
+        if space.substitutes.enabled
+            && blocks_on(space, class, stripe, |at| space.is_avoided(at)) > 0
+        {
+            self.expose();
+        }
+    }
+
     /// Something is about to be written to a place with blocks on lost or leaving drives.
     pub fn expose(&self) {
         self.array.expose();
         self.rebuild.stir();
     }
 
-    /// Blocks of a stripe that a crash could find missing: on lost drives, and on those that are
-    /// being restored, of which nobody knows then what they hold already (world 870288).
-    pub fn unsafe_in(&self, space: &Space, class: &Class, stripe: StripeId) -> usize {
-        let drives = (0..class.width()).map(|at| space.address(class, stripe, at).drive);
-        drives.filter(|&drive| !self.array.is_whole(drive)).count()
+    /// Whether a free stripe may be given out. Before there are substitutes no more of its drives
+    /// are missed than of the pool's, which has been looked at.
+    pub fn may_give(&self, state: &State, class: &Class, stripe: StripeId, claim: Claim) -> bool {
+        if !state.space.substitutes.enabled {
+            return true;
+        }
+        match self.unsafe_in(&state.space, class, stripe) {
+            0 => true,
+            lost => lost <= self.bears(class) && self.may_expose(state, claim),
+        }
     }
 
-    pub fn avoided_in(&self, space: &Space, class: &Class, stripe: StripeId) -> usize {
-        let drives = (0..class.width()).map(|at| space.address(class, stripe, at).drive);
-        drives.filter(|&drive| space.is_avoided(drive)).count()
+    /// Blocks of a stripe that a crash could find missing: on lost drives, and on those that are
+    /// being restored, of which nobody knows then what they hold already (world 870288).
+    fn unsafe_in(&self, space: &Space, class: &Class, stripe: StripeId) -> usize {
+        blocks_on(space, class, stripe, |drive| !self.array.is_whole(drive))
     }
 
     /// A block for one of a stripe's, on a drive that has none of its others, nor is to get one
@@ -188,4 +204,15 @@ impl<E: Env> Shard<E> {
             state.space.substitute_set((stripe, position), block, sequence, generation);
         }
     }
+}
+
+/// How many blocks of a stripe lie on such drives.
+fn blocks_on(
+    space: &Space,
+    class: &Class,
+    stripe: StripeId,
+    is_such: impl Fn(DriveIndex) -> bool,
+) -> usize {
+    let drives = (0..class.width()).map(|at| space.address(class, stripe, at).drive);
+    drives.filter(|&drive| is_such(drive)).count()
 }
