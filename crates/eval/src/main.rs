@@ -1,20 +1,19 @@
-//! `eval`: one verb for each experiment.
-//!
-//! `eval engine` the engine alone, no transport; `eval space` overwriting a full volume for a
-//! long time; `eval recovery` metadata size and opening after a kill; `eval model` how fast
-//! modelled drives are; `eval detector` the spike detector against an oracle; the rest compares
-//! arrays over modelled drives in virtual time.
+//! `steadyraid-eval`: the papers' experiments by name (`list`, `run`, `report`, `compare`), and
+//! our own, a verb each: `engine` the engine alone, no transport; `space` overwriting a full volume
+//! for a long time; `recovery` metadata size and opening after a kill; `model` how fast modelled
+//! drives are; `detector` the spike detector against an oracle; the rest looks at arrays over
+//! modelled drives in virtual time.
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use eval::{
-    compare, conversion, detector, engine_speed, model_speed, pressure, rebuild, recovery, space,
-    spikes, tail, thresholds,
+    command, conversion, detector, engine_speed, model_speed, pressure, rebuild, recovery, space,
+    spikes, systems, tail, thresholds,
 };
 
 #[derive(Parser)]
-#[command(about = "SteadyRAID benchmarks")]
+#[command(name = "steadyraid-eval", about = "SteadyRAID's experiments and benchmarks", version)]
 struct Arguments {
     #[command(subcommand)]
     experiment: Experiment,
@@ -22,6 +21,14 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Experiment {
+    /// The papers' experiments, and what they cost
+    List(command::ListOptions),
+    /// Run experiments of the papers, and write their report (virtual time)
+    Run(command::RunOptions),
+    /// Write the report anew from cells that are there
+    Report(command::ReportOptions),
+    /// Numbers that differ between two folders of results
+    Compare(command::CompareOptions),
     /// Operations per second of one core, over memory drives, no transport
     Engine(engine_speed::Options),
     /// Random overwrites of a full volume: write amplification, throughput, longest stall
@@ -33,7 +40,7 @@ enum Experiment {
     /// The spike detector against an oracle: precision, recall, reaction time
     Detector(detector::Options),
     /// Any schemes and systems under one load: latency, write amplification (virtual time)
-    Compare(compare::Options),
+    Systems(systems::Options),
     /// Latency with one slow drive in the array, and without (virtual time)
     Tail(tail::Options),
     /// The slowest 1 % with and without redirection, FusionRAID Table 6 (virtual time)
@@ -50,6 +57,10 @@ enum Experiment {
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().experiment {
+        Experiment::List(options) => command::list(&options),
+        Experiment::Run(options) => command::run(&options),
+        Experiment::Report(options) => command::report(&options),
+        Experiment::Compare(options) => command::compare(&options),
         Experiment::Engine(options) => {
             engine_speed::run(&options);
             Ok(())
@@ -67,7 +78,7 @@ fn main() -> ExitCode {
             Ok(())
         }
         Experiment::Detector(options) => detector::run(&options).map_err(|e| e.to_string()),
-        Experiment::Compare(options) => compare::run(&options),
+        Experiment::Systems(options) => systems::run(&options),
         Experiment::Tail(options) => tail::run(&options),
         Experiment::Spikes(options) => spikes::run(&options),
         Experiment::Thresholds(options) => thresholds::run(&options),
@@ -78,7 +89,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("eval: {error}");
+            eprintln!("steadyraid-eval: {error}");
             ExitCode::FAILURE
         }
     }

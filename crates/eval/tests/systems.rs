@@ -1,8 +1,8 @@
-//! `eval compare`: every system runs in it, twice alike, and those that coordinate do.
+//! `eval systems`: every system runs in it, twice alike, and those that coordinate do.
 
 use clap::Parser;
 use eval::array::System;
-use eval::compare::{Options, Outcome, Table};
+use eval::systems::{Options, Outcome, Table};
 use model::ssd::Fill;
 
 #[derive(Parser)]
@@ -12,7 +12,7 @@ struct Arguments {
 }
 
 fn options(arguments: &[&str]) -> Options {
-    let given = ["compare"].iter().chain(arguments);
+    let given = ["systems"].iter().chain(arguments);
     Arguments::parse_from(given).options
 }
 

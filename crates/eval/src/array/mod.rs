@@ -28,6 +28,7 @@ use std::cell::Cell;
 use std::pin::Pin;
 use std::rc::Rc;
 
+use engine::SpikeHandling;
 use io::Buf;
 
 pub use system::System;
@@ -36,6 +37,7 @@ use fusion::Fusion;
 use gc::Looks;
 use nv::NvRaid;
 use served::Served;
+use world::World;
 
 /// The answer to a request. An error is what its client would see.
 pub type Answer<'a, T = ()> = Pin<Box<dyn Future<Output = Result<T, String>> + 'a>>;
@@ -60,6 +62,13 @@ pub struct Opened {
 }
 
 impl Opened {
+    /// A pool of ours.
+    pub async fn fusion(world: &World, spikes: SpikeHandling) -> Opened {
+        let fusion = Rc::new(Fusion::open(world, spikes).await);
+        let array = fusion.clone();
+        Opened { array, fusion: Some(fusion), served: None, nv: None, looks: None }
+    }
+
     /// How its drives work together, for people.
     pub fn shape(&self) -> String {
         match (&self.fusion, &self.served) {

@@ -118,9 +118,7 @@ impl Stand {
     /// The array on the drives of a world that was woken from [`Stand::of`] it.
     pub async fn open(&self, system: System, world: &World) -> Opened {
         if let Some(spikes) = system.spikes() {
-            let fusion = Rc::new(Fusion::open(world, spikes).await);
-            let array = fusion.clone();
-            return Opened { array, fusion: Some(fusion), served: None, nv: None, looks: None };
+            return Opened::fusion(world, spikes).await;
         }
         let told = match system {
             System::SteeringOracle => Told::Elsewhere,

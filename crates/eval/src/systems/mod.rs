@@ -1,4 +1,4 @@
-//! `eval compare`: any of the systems under the same load on the same aged drives, in virtual
+//! `eval systems`: any of the systems under the same load on the same aged drives, in virtual
 //! time.
 //!
 //! Every system has a volume of the same part of what it offers, all of it written before, and
@@ -257,7 +257,7 @@ fn since(now: ModelCounters, before: ModelCounters) -> ModelCounters {
 }
 
 /// The system's own, since it was opened.
-fn counters(opened: &Opened) -> Vec<(&'static str, u64)> {
+pub fn counters(opened: &Opened) -> Vec<(&'static str, u64)> {
     if let Some(nv) = &opened.nv {
         let seen = nv.seen();
         return vec![

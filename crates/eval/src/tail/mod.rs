@@ -37,7 +37,7 @@ pub struct Options {
     /// fine, 1ms, 10ms, 100ms, 10x, hang, hangs
     #[arg(long, value_delimiter = ',', default_values_t = Member::ALL)]
     members: Vec<Member>,
-    /// Any that `eval compare` knows
+    /// Any that `eval systems` knows
     #[arg(long, value_delimiter = ',', default_values_t = System::USUAL)]
     systems: Vec<System>,
     /// Requests come in bursts

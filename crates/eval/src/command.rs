@@ -1,0 +1,199 @@
+//! The verbs of the papers' experiments: what there is, run it, report it, compare two runs.
+
+use std::path::PathBuf;
+use std::thread::available_parallelism;
+
+use clap::Args;
+
+use crate::experiment::folder::{Folder, FolderError, Made, Results};
+use crate::experiment::{Experiment, Scale, compare as changes, page, run as runner, summary};
+use crate::papers;
+
+#[derive(Args)]
+pub struct ListOptions {
+    /// Names, or their beginnings with a '*'; all without any
+    names: Vec<String>,
+    /// What they cost at the quick scale
+    #[arg(long)]
+    quick: bool,
+    /// The runs they are made of, a line each: name, a tab, seconds of a core
+    #[arg(long)]
+    cells: bool,
+}
+
+#[derive(Args)]
+pub struct RunOptions {
+    /// Experiments by name, or by their beginning: 'ldm-*'
+    #[arg(required_unless_present_any = ["all", "cell"], value_name = "NAME")]
+    names: Vec<String>,
+    /// Every experiment there is
+    #[arg(long, conflicts_with = "names")]
+    all: bool,
+    /// A smaller version of each: everything takes minutes instead of hours
+    #[arg(long)]
+    quick: bool,
+    /// Threads; as many as there are cores unless said otherwise
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=256))]
+    jobs: Option<u16>,
+    /// Where results go
+    #[arg(long, default_value = "results", value_name = "DIR")]
+    out: PathBuf,
+    /// Run again what is there already
+    #[arg(long)]
+    fresh: bool,
+    /// Only this run of an experiment ('list --cells' names them), without a report
+    #[arg(long, conflicts_with_all = ["names", "all"], value_name = "CELL")]
+    cell: Option<String>,
+}
+
+#[derive(Args)]
+pub struct ReportOptions {
+    /// Results of runs, maybe put together from several machines
+    dir: PathBuf,
+    /// Experiments by name; all without any
+    names: Vec<String>,
+    /// They were run at the quick scale
+    #[arg(long)]
+    quick: bool,
+}
+
+#[derive(Args)]
+pub struct CompareOptions {
+    /// A folder of results
+    before: PathBuf,
+    /// Another
+    after: PathBuf,
+    /// Differences up to this many percent are not told
+    #[arg(long, default_value_t = 0.0)]
+    tolerance: f64,
+    #[arg(long)]
+    json: bool,
+}
+
+fn scale(quick: bool) -> Scale {
+    if quick { Scale::Quick } else { Scale::Full }
+}
+
+fn chosen(names: &[String]) -> Result<Vec<Experiment>, String> {
+    if names.is_empty() { Ok(papers::all()) } else { papers::named(names) }
+}
+
+fn told(error: FolderError) -> String {
+    error.to_string()
+}
+
+pub fn list(options: &ListOptions) -> Result<(), String> {
+    let experiments = chosen(&options.names)?;
+    let scale = scale(options.quick);
+    if options.cells {
+        let all: Vec<&Experiment> = experiments.iter().collect();
+        for cell in runner::plan(&all, scale) {
+            println!("{}\t{:.0}", cell.name, cell.cost.ceil());
+        }
+        return Ok(());
+    }
+    println!("{:<24} {:>5} {:>9}  title", "name", "cells", "core s");
+    for experiment in &experiments {
+        let cells = runner::plan(&[experiment], scale);
+        let (count, cost) = (cells.len(), runner::cost(&cells));
+        println!("{:<24} {count:>5} {cost:>9.0}  {}", experiment.name, experiment.title);
+    }
+    let all: Vec<&Experiment> = experiments.iter().collect();
+    let cost = runner::cost(&runner::plan(&all, scale));
+    println!("together {cost:.0} s of a core; runs that several look at are done once");
+    Ok(())
+}
+
+pub fn run(options: &RunOptions) -> Result<(), String> {
+    let scale = scale(options.quick);
+    let folder = Folder::new(&options.out).map_err(told)?;
+    if let Some(name) = &options.cell {
+        return cell(name, scale, &folder);
+    }
+    let experiments = chosen(&options.names)?;
+    let all: Vec<&Experiment> = experiments.iter().collect();
+    let cells = runner::plan(&all, scale);
+    let cores = available_parallelism().map_or(1, usize::from);
+    let jobs = options.jobs.map_or(cores, usize::from);
+    let failed = runner::all(&cells, &folder, jobs, options.fresh).map_err(told)?;
+    write_report(&all, scale, &folder, &options.names)?;
+    println!("{}", options.out.join("report.html").display());
+    match failed {
+        0 => Ok(()),
+        _ => Err(format!("{failed} of {} runs failed: the report says which and why", cells.len())),
+    }
+}
+
+/// One cell, for who spreads the list over machines.
+fn cell(name: &str, scale: Scale, folder: &Folder) -> Result<(), String> {
+    let experiments = papers::all();
+    let all: Vec<&Experiment> = experiments.iter().collect();
+    let cells = runner::plan(&all, scale);
+    let cell = cells.iter().find(|cell| cell.name == name);
+    let cell = cell.ok_or_else(|| {
+        format!("there is no run '{name}': 'steadyraid-eval list --cells' names them all")
+    })?;
+    let done = runner::one(cell, &Made::here());
+    folder.write(&done).map_err(told)?;
+    println!("{name} {:.1} s", done.seconds);
+    done.error.map_or(Ok(()), |error| Err(format!("{name}: {error}")))
+}
+
+fn write_report(
+    experiments: &[&Experiment],
+    scale: Scale,
+    folder: &Folder,
+    names: &[String],
+) -> Result<Results, String> {
+    let what = if names.is_empty() { "--all".to_owned() } else { names.join(" ") };
+    let quick = scale.pick(" --quick", "");
+    let command = format!("steadyraid-eval run {what}{quick}");
+    let results = runner::conclude(experiments, scale, folder, command).map_err(told)?;
+    let json = serde_json::to_string_pretty(&results).expect("plain values") + "\n";
+    let mut files = vec![
+        ("results.json".to_owned(), json),
+        ("report.html".to_owned(), page::page(&results)),
+        ("results.md".to_owned(), summary::markdown(&results)),
+    ];
+    for experiment in &results.experiments {
+        for picture in &experiment.conclusion.pictures {
+            let name = format!("pictures/{}-{}.svg", experiment.name, picture.name);
+            files.push((name, picture.svg()));
+        }
+    }
+    for (name, text) in &files {
+        folder.write_file(name, text).map_err(told)?;
+    }
+    Ok(results)
+}
+
+pub fn report(options: &ReportOptions) -> Result<(), String> {
+    let experiments = chosen(&options.names)?;
+    let all: Vec<&Experiment> = experiments.iter().collect();
+    let folder = Folder::new(&options.dir).map_err(told)?;
+    let results = write_report(&all, scale(options.quick), &folder, &options.names)?;
+    let missing: usize = results.experiments.iter().map(|own| own.missing.len()).sum();
+    println!("{}", options.dir.join("report.html").display());
+    match missing {
+        0 => Ok(()),
+        _ => Err(format!("{missing} runs are not there: the report says which")),
+    }
+}
+
+pub fn compare(options: &CompareOptions) -> Result<(), String> {
+    let read = |path: &PathBuf| {
+        if !path.is_dir() {
+            return Err(format!("{}: no folder of results", path.display()));
+        }
+        Folder::new(path).and_then(|folder| folder.results()).map_err(told)
+    };
+    let (before, after) = (read(&options.before)?, read(&options.after)?);
+    let tolerance = options.tolerance / 100.0;
+    let (changed, all) = changes::changes(&before, &after, tolerance);
+    if options.json {
+        println!("{}", changes::json(&changed, all));
+    } else {
+        print!("{}", changes::human(&changed, all, tolerance));
+    }
+    Ok(())
+}

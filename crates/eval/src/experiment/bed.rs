@@ -1,0 +1,236 @@
+//! The test bed of experiments with arrays: drives, what is made on them, the load; and what is
+//! measured of every one of them alike.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use engine::SpikeHandling;
+use hdrhistogram::Histogram;
+use io::{ModelCounters, Nanos};
+use model::presets::Preset;
+use model::ssd::Fill;
+use serde_json::{Value, json};
+
+use super::Figures;
+use crate::array::fusion::Shape;
+use crate::array::load::{Load, Span, play};
+use crate::array::stand::Stand;
+use crate::array::tally::{Tally, mean_of_slowest};
+use crate::array::world::Shelf;
+use crate::array::{Opened, System};
+
+/// Drives, and how what is made on them is filled.
+#[derive(Clone, Debug)]
+pub struct Bed {
+    pub preset: Preset,
+    pub fill: Fill,
+    pub drive_bytes: u64,
+    pub drives: usize,
+    pub shape: Shape,
+    /// Drives, the last ones, that schemes leave alone.
+    pub spares: usize,
+    /// Of `nv-raid`; a 512th of the drives unless said otherwise.
+    pub nvram_bytes: Option<u64>,
+    pub seed: u64,
+}
+
+thread_local! {
+    /// Making drives old and filling what lies on them takes longer than most measurements, and
+    /// the next cell often wants the same.
+    static LAST: RefCell<Option<(String, System, Rc<Stand>)>> = const { RefCell::new(None) };
+}
+
+impl Bed {
+    pub fn parameters(&self) -> Value {
+        json!({
+            "preset": self.preset.to_string(),
+            "drives_are": format!("{:?}", self.fill).to_lowercase(),
+            "drive_bytes": self.drive_bytes,
+            "drives": self.drives,
+            "width": self.shape.width,
+            "filled_percent": if self.shape.filled { self.shape.volume_percent } else { 0 },
+            "seed": self.seed,
+        })
+    }
+
+    /// The stand of this bed. Of what was made on it only that of one system is kept.
+    pub fn stand(&self, system: System) -> Result<Rc<Stand>, String> {
+        let key = format!("{self:?}");
+        let last = LAST.take();
+        let stand = match last {
+            Some((own, of, stand)) if own == key => {
+                if of.scheme() != system.scheme() {
+                    stand.forget(of);
+                }
+                stand
+            }
+            _ => {
+                let Bed { preset, fill, drive_bytes, drives, seed, .. } = *self;
+                let shelf = Shelf { preset, fill, drive_bytes, drives, seed };
+                let mut stand = Stand::on(shelf, &self.shape)?;
+                stand.spares = self.spares;
+                stand.nvram_bytes = self.nvram_bytes.unwrap_or(stand.nvram_bytes);
+                Rc::new(stand)
+            }
+        };
+        LAST.replace(Some((key, system, stand.clone())));
+        Ok(stand)
+    }
+
+    /// One system under loads, in a world of its own. `loads` is told how large the array is.
+    pub fn measure<L: Load>(
+        &self,
+        system: System,
+        span: Span,
+        seed: u64,
+        loads: impl Fn(u64) -> Vec<(String, L)>,
+    ) -> Result<Figures, String> {
+        self.measure_with(system, system.spikes(), span, seed, loads)
+    }
+
+    /// The same, spikes of a pool of ours handled in this way.
+    pub fn measure_with<L: Load>(
+        &self,
+        system: System,
+        spikes: Option<SpikeHandling>,
+        span: Span,
+        seed: u64,
+        loads: impl Fn(u64) -> Vec<(String, L)>,
+    ) -> Result<Figures, String> {
+        let stand = self.stand(system)?;
+        let world = stand.of(system)?.wake(seed);
+        world.env.block_on(async {
+            let opened = match spikes {
+                Some(spikes) => Opened::fusion(&world, spikes).await,
+                None => stand.open(system, &world).await,
+            };
+            let named = loads(opened.array.size());
+            let streams = named
+                .into_iter()
+                .map(|(name, load)| (name, (load, Rc::new(RefCell::new(Tally::default())))));
+            let (names, streams): (Vec<String>, Vec<_>) = streams.unzip();
+            let before = RefCell::new(ModelCounters::default());
+            play(&world, &opened.array, &streams, span, || {
+                before.replace(world.counters());
+            })
+            .await;
+            let mut figures = Figures::default();
+            let mut all = Tally::default();
+            for (name, (_, tally)) in names.iter().zip(&streams) {
+                let tally = tally.take();
+                all.reads.add(&tally.reads).expect("the same bounds");
+                all.writes.add(&tally.writes).expect("the same bounds");
+                all.failed += tally.failed;
+                latencies(&mut figures, name, &tally);
+            }
+            if names.len() > 1 {
+                latencies(&mut figures, "all", &all);
+            }
+            let user: u64 = streams.iter().map(|(load, _)| load.written(span)).sum();
+            drives(&mut figures, &world.counters(), &before.take(), user);
+            scheme(&mut figures, &opened);
+            match opened.served.as_ref().and_then(|served| served.trouble()) {
+                Some(trouble) => Err(format!("background work: {trouble}")),
+                None if all.failed > 0 => Err(format!("{} requests failed", all.failed)),
+                None => Ok(figures),
+            }
+        })
+    }
+}
+
+fn millis(nanos: f64) -> f64 {
+    nanos / 1e6
+}
+
+/// Latencies of one load, in milliseconds.
+pub fn latencies(figures: &mut Figures, name: &str, tally: &Tally) {
+    let all = tally.all();
+    figures.set(format!("{name}/requests"), all.len() as f64);
+    let mut put = |kind: &str, latencies: &Histogram<u64>| {
+        if latencies.is_empty() {
+            return;
+        }
+        for (label, quantile) in
+            [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999), ("p9999", 0.9999)]
+        {
+            let value = millis(latencies.value_at_quantile(quantile) as f64);
+            figures.set(format!("{name}/{kind}{label}_ms"), value);
+        }
+        figures.set(format!("{name}/{kind}mean_ms"), millis(latencies.mean()));
+        figures.set(format!("{name}/{kind}max_ms"), millis(latencies.max() as f64));
+    };
+    put("", &all);
+    put("read_", &tally.reads);
+    put("write_", &tally.writes);
+    for (label, per_million) in [("slowest1", 10_000), ("slowest01", 1_000), ("slowest10", 100_000)]
+    {
+        let slow = |latencies| millis(mean_of_slowest(latencies, per_million));
+        figures.set(format!("{name}/{label}_ms"), slow(&all));
+        figures.set(format!("{name}/read_{label}_ms"), slow(&tally.reads));
+        figures.set(format!("{name}/write_{label}_ms"), slow(&tally.writes));
+    }
+    figures.curves.insert(format!("{name}/cdf"), distribution(&all));
+}
+
+/// Points of the distribution: milliseconds, and the part that took no longer.
+fn distribution(latencies: &Histogram<u64>) -> Vec<(f64, f64)> {
+    const PARTS: [f64; 14] =
+        [0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 0.9995, 0.9999];
+    let point = |part: f64| (millis(latencies.value_at_quantile(part) as f64), part);
+    PARTS.map(point).into()
+}
+
+/// What all drives did while it was measured.
+fn drives(figures: &mut Figures, now: &ModelCounters, before: &ModelCounters, user: u64) {
+    let written = now.host_write_bytes - before.host_write_bytes;
+    let flash = now.flash_write_bytes - before.flash_write_bytes;
+    figures.set("drives/user_write_bytes", user as f64);
+    figures.set("drives/read_bytes", (now.host_read_bytes - before.host_read_bytes) as f64);
+    figures.set("drives/write_bytes", written as f64);
+    figures.set("drives/flash_bytes", flash as f64);
+    figures.set("drives/erases", (now.erases - before.erases) as f64);
+    figures.set("drives/collections", (now.collections - before.collections) as f64);
+    if user > 0 {
+        figures.set("drives/write_amplification", written as f64 / user as f64);
+        figures.set("drives/flash_amplification", flash as f64 / user as f64);
+    }
+}
+
+/// What the scheme counted since it was opened.
+fn scheme(figures: &mut Figures, opened: &Opened) {
+    for (name, count) in crate::systems::counters(opened) {
+        figures.set(format!("scheme/{name}"), count as f64);
+    }
+    if let Some(fusion) = &opened.fusion {
+        let status = fusion.pool.status();
+        let spikes = status.drives.iter().map(|drive| drive.spikes);
+        let (count, nanos) =
+            spikes.fold((0, 0), |sum, one| (sum.0 + one.spikes, sum.1 + one.spike_nanos));
+        figures.set("scheme/writes", status.counters.writes as f64);
+        figures.set("scheme/spikes", count as f64);
+        figures.set("scheme/spike_ms", millis(nanos as f64));
+        let space = &status.space;
+        let taken = (space.replicated + space.raid + space.limbo) as f64;
+        figures.set("scheme/space", taken / space.used.max(1) as f64);
+    } else if let Some(served) = &opened.served {
+        figures.set("scheme/space", served.space());
+    }
+}
+
+/// A span in seconds.
+pub fn span(warmup: u64, measured: u64) -> Span {
+    Span { warmup: Nanos::from_secs(warmup), measured: Nanos::from_secs(measured) }
+}
+
+/// Parameters of a cell: the bed's, the span's, and what is its own.
+pub fn parameters(bed: &Bed, system: System, span: Span, own: Value) -> Value {
+    let mut all = bed.parameters();
+    let fields = all.as_object_mut().expect("it is one");
+    fields.insert("system".to_owned(), system.to_string().into());
+    fields.insert("warmup_seconds".to_owned(), (span.warmup.0 / 1_000_000_000).into());
+    fields.insert("seconds".to_owned(), (span.measured.0 / 1_000_000_000).into());
+    if let Value::Object(own) = own {
+        fields.extend(own);
+    }
+    all
+}

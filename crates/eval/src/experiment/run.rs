@@ -1,0 +1,167 @@
+//! Runs cells on as many threads as asked for, the longest first, and says how far it is.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
+
+use super::folder::{Concluded, Done, Folder, FolderError, Made, Results};
+use super::{Cell, Experiment, Scale};
+
+/// The cells of these experiments, each once, the dearest first.
+pub fn plan(experiments: &[&Experiment], scale: Scale) -> Vec<Cell> {
+    let mut cells: BTreeMap<String, Cell> = BTreeMap::new();
+    for experiment in experiments {
+        for cell in (experiment.cells)(scale) {
+            let (name, parameters) = (cell.name.clone(), cell.parameters.clone());
+            let first = cells.entry(cell.name.clone()).or_insert(cell);
+            assert_eq!(first.parameters, parameters, "two cells are called {name}");
+        }
+    }
+    let mut cells: Vec<Cell> = cells.into_values().collect();
+    cells.sort_by(|one, other| other.cost.total_cmp(&one.cost));
+    cells
+}
+
+/// Seconds of a core that cells take together, about.
+pub fn cost(cells: &[Cell]) -> f64 {
+    cells.iter().map(|cell| cell.cost).sum()
+}
+
+#[expect(clippy::disallowed_methods, reason = "how long a run takes, for who waits for it")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// Runs one cell; what goes wrong in it is said in what it returns.
+pub fn one(cell: &Cell, made: &Made) -> Done {
+    let began = now();
+    let worked = catch_unwind(AssertUnwindSafe(|| (cell.work)()));
+    let worked = worked.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(format!("it panicked: {}", text.unwrap_or("without a word")))
+    });
+    let (figures, error) = match worked {
+        Ok(figures) => (Some(figures), None),
+        Err(error) => (None, Some(error)),
+    };
+    Done {
+        cell: cell.name.clone(),
+        made: made.clone(),
+        parameters: cell.parameters.clone(),
+        seconds: (began.elapsed().as_secs_f64() * 1e3).round() / 1e3,
+        figures,
+        error,
+    }
+}
+
+/// Runs what the folder does not have yet. Returns how many cells could not be run.
+pub fn all(
+    cells: &[Cell],
+    folder: &Folder,
+    jobs: usize,
+    fresh: bool,
+) -> Result<usize, FolderError> {
+    let made = Made::here();
+    let wanted = |cell: &&Cell| fresh || folder.found(cell, &made).is_none();
+    let queue: VecDeque<&Cell> = cells.iter().filter(wanted).collect();
+    let progress = Progress::new(cells.len(), &queue, jobs);
+    let (queue, failed) = (Mutex::new(queue), Mutex::new(Ok(0)));
+    thread::scope(|scope| {
+        for _ in 0..jobs.max(1) {
+            scope.spawn(|| {
+                loop {
+                    let next = queue.lock().expect("no panic inside").pop_front();
+                    let Some(cell) = next else { break };
+                    let done = one(cell, &made);
+                    progress.tell(cell, &done);
+                    let written = folder.write(&done);
+                    let mut failed = failed.lock().expect("no panic inside");
+                    match (&mut *failed, written) {
+                        (Ok(count), Ok(())) => *count += usize::from(done.error.is_some()),
+                        (_, Err(error)) => {
+                            *failed = Err(error);
+                            queue.lock().expect("no panic inside").clear();
+                        }
+                        (Err(_), Ok(())) => {}
+                    }
+                }
+            });
+        }
+    });
+    progress.end();
+    failed.into_inner().expect("no panic inside")
+}
+
+/// What follows from the cells that are there.
+pub fn conclude(
+    experiments: &[&Experiment],
+    scale: Scale,
+    folder: &Folder,
+    command: String,
+) -> Result<Results, FolderError> {
+    let mut concluded = Vec::new();
+    for experiment in experiments {
+        let cells = (experiment.cells)(scale);
+        let (found, missing) = folder.gather(&cells)?;
+        concluded.push(Concluded {
+            name: experiment.name.to_owned(),
+            title: experiment.title.to_owned(),
+            source: experiment.source.to_owned(),
+            missing,
+            conclusion: (experiment.conclude)(scale, &found),
+        });
+    }
+    Ok(Results { made: Made::here(), scale, command, experiments: concluded })
+}
+
+/// How far it is: a bar on a terminal, otherwise a line for each cell.
+struct Progress {
+    bar: ProgressBar,
+    /// By what cells cost, so that the estimate does not wait for the long ones; milliseconds.
+    state: Mutex<(f64, usize)>,
+    all: usize,
+    cost: f64,
+    began: Instant,
+}
+
+impl Progress {
+    fn new(cells: usize, queue: &VecDeque<&Cell>, jobs: usize) -> Progress {
+        let cost: f64 = queue.iter().map(|cell| cell.cost).sum();
+        let (all, there) = (queue.len(), cells - queue.len());
+        let about = HumanDuration(Duration::from_secs_f64(cost / jobs.max(1) as f64));
+        let there = if there > 0 { format!(", {there} are there already") } else { String::new() };
+        eprintln!("{all} cells to run on {jobs} threads, about {about}{there}");
+        let bar = ProgressBar::new((cost * 1e3) as u64);
+        let style = "{bar:40} {percent:>3} % {elapsed} gone, {msg}";
+        bar.set_style(ProgressStyle::with_template(style).expect("a template"));
+        let state = Mutex::new((0.0, 0));
+        Progress { bar, state, all, cost, began: now() }
+    }
+
+    fn tell(&self, cell: &Cell, done: &Done) {
+        let mut state = self.state.lock().expect("no panic inside");
+        state.0 += cell.cost;
+        state.1 += 1;
+        let gone = self.began.elapsed().as_secs_f64();
+        let left = gone * (self.cost / state.0 - 1.0).max(0.0);
+        let left = HumanDuration(Duration::from_secs_f64(left));
+        let how = done.error.as_ref().map_or_else(String::new, |error| format!(": {error}"));
+        let line = format!("{:>4}/{} {} {:.1} s{how}", state.1, self.all, cell.name, done.seconds);
+        if self.bar.is_hidden() {
+            eprintln!("{line}, about {left} left");
+        } else {
+            self.bar.println(line);
+        }
+        self.bar.set_position((state.0 * 1e3) as u64);
+        self.bar.set_message(format!("about {left} left"));
+    }
+
+    fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+}

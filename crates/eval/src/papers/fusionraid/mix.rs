@@ -1,0 +1,45 @@
+//! The four workloads that FusionRAID §5.3 runs together, each on a quarter of the array, and the
+//! systems that it compares on them.
+
+use model::ssd::Fill;
+use serde_json::json;
+
+use super::bed;
+use crate::array::System;
+use crate::array::traces::MIX;
+use crate::experiment::bed::{parameters, span};
+use crate::experiment::{Cell, Found, Scale};
+
+pub const TRACES: [&str; 4] = [MIX[0].name, MIX[1].name, MIX[2].name, MIX[3].name];
+
+/// What the paper calls a system, and what it is here.
+pub fn system(name: &str) -> System {
+    name.parse().expect("a system we know")
+}
+
+pub fn cell_name(system: &str, fill: Fill) -> String {
+    format!("fusionraid-mix/{system}/{}", format!("{fill:?}").to_lowercase())
+}
+
+/// The mix on one system.
+pub fn cell(scale: Scale, name: &'static str, fill: Fill) -> Cell {
+    let (bed, system) = (bed(fill), system(name));
+    let span = span(scale.pick(1, 10), scale.pick(5, 60));
+    let traces = json!({ "traces": TRACES, "load_seed": bed.seed });
+    let given = parameters(&bed, system, span, traces);
+    let cost = scale.pick(12.0, 60.0);
+    Cell::new(cell_name(name, fill), cost, given, move || {
+        bed.measure(system, span, bed.seed, |size| {
+            let part = (size / MIX.len() as u64) >> 20 << 20;
+            let stream = |(at, trace): (u64, &crate::array::traces::Trace)| {
+                (trace.name.to_owned(), trace.stream(part * at, part, bed.seed + at))
+            };
+            (0..).zip(&MIX).map(stream).collect()
+        })
+    })
+}
+
+/// A figure of a trace under a system, by its name: `p99_ms`.
+pub fn value(found: &Found, system: &str, fill: Fill, trace: &str, figure: &str) -> f64 {
+    found.value(&cell_name(system, fill), &format!("{trace}/{figure}"))
+}
