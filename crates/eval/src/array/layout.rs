@@ -2,11 +2,21 @@
 
 use io::Env;
 use schemes::plan::plan;
+use schemes::scheme::steering::Staging;
 use schemes::scheme::{Scheme, Spec};
 
 /// Drives of a group where there are enough for two: FusionRAID §5.1's 6+1.
 pub const GROUP: usize = 7;
 const NAME: &str = "eval";
+
+/// What is other than a scheme proposes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Variant {
+    /// Bytes of a chunk.
+    pub chunk: Option<u64>,
+    /// Of `steering`.
+    pub staging: Option<Staging>,
+}
 
 /// Whether so many drives make groups of [`GROUP`].
 pub fn is_grouped(drives: usize) -> bool {
@@ -21,6 +31,7 @@ pub async fn lay_out<E: Env>(
     env: &E,
     scheme: Scheme,
     sizes: &[u64],
+    variant: Variant,
 ) -> Result<(Spec, usize), String> {
     let drives = sizes.len();
     let scheme = match scheme {
@@ -35,7 +46,10 @@ pub async fn lay_out<E: Env>(
     let any = (1..=drives).rev().map(|used| (used, None));
     let mut refusal = None;
     for (used, width) in grouped.chain(any) {
-        let spec = Spec { width, ..Spec::new(NAME, scheme) };
+        let usual = Spec::new(NAME, scheme);
+        let chunk = variant.chunk.unwrap_or(usual.chunk);
+        let staging = variant.staging.filter(|_| scheme == Scheme::Steering).or(usual.staging);
+        let spec = Spec { width, chunk, staging, ..usual };
         match plan(env, &sizes[..used], &spec).await {
             Ok(_) => return Ok((spec, used)),
             Err(error) => refusal = refusal.or(Some(error)),
@@ -54,7 +68,8 @@ mod tests {
     fn laid_out(scheme: Scheme, drives: usize) -> (&'static str, usize, Option<usize>) {
         let env = VirtEnv::new(1);
         let sizes = vec![1 << 30; drives];
-        let (spec, used) = env.block_on(lay_out(&env, scheme, &sizes)).expect("a layout");
+        let (spec, used) =
+            env.block_on(lay_out(&env, scheme, &sizes, Variant::default())).expect("a layout");
         (spec.scheme.name(), used, spec.width)
     }
 
@@ -81,6 +96,7 @@ mod tests {
     #[test]
     fn too_few_drives_are_refused() {
         let env = VirtEnv::new(1);
-        assert!(env.block_on(lay_out(&env, Scheme::Raid5, &[1 << 30; 2])).is_err());
+        let two = lay_out(&env, Scheme::Raid5, &[1 << 30; 2], Variant::default());
+        assert!(env.block_on(two).is_err());
     }
 }

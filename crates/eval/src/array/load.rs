@@ -310,12 +310,12 @@ impl Player {
 pub async fn closed(
     world: &World,
     array: &Rc<dyn Array>,
-    (stream, tally): (&Stream, &Rc<RefCell<Tally>>),
+    (stream, tally): (&impl Load, &Rc<RefCell<Tally>>),
     depth: usize,
     span: Span,
 ) {
     let player = Player::new(world, array, stream, tally);
-    let requests = Rc::new(RefCell::new(stream.requests()));
+    let requests = Rc::new(RefCell::new(Load::requests(stream)));
     let begin = world.env.now() + span.warmup;
     let end = begin + span.measured;
     for _ in 0..depth {
@@ -323,7 +323,8 @@ pub async fn closed(
         let (player, requests) = (player.clone(), requests.clone());
         world.env.spawn(async move {
             while player.env.now() < end {
-                let request = requests.borrow_mut().next().expect("streams have no end");
+                let next = requests.borrow_mut().next();
+                let Some(request) = next else { break };
                 let counted = player.env.now() >= begin;
                 player.perform(request, counted).await;
             }

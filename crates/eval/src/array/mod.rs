@@ -14,9 +14,11 @@ pub mod fusion;
 pub mod gc;
 pub mod layout;
 pub mod load;
+pub mod machine;
 pub mod nv;
 pub mod recorded;
 pub mod served;
+pub mod single;
 pub mod stand;
 pub mod system;
 pub mod tally;
@@ -37,6 +39,7 @@ use fusion::Fusion;
 use gc::Looks;
 use nv::NvRaid;
 use served::Served;
+use single::Single;
 use world::World;
 
 /// The answer to a request. An error is what its client would see.
@@ -67,6 +70,13 @@ impl Opened {
         let fusion = Rc::new(Fusion::open(world, spikes).await);
         let array = fusion.clone();
         Opened { array, fusion: Some(fusion), served: None, nv: None, looks: None }
+    }
+
+    /// The first drive by itself.
+    pub fn single(world: &World, percent: u64) -> Opened {
+        let drive = world.drives().swap_remove(0);
+        let array = Rc::new(Single::new(drive, percent));
+        Opened { array, fusion: None, served: None, nv: None, looks: None }
     }
 
     /// How its drives work together, for people.

@@ -16,7 +16,7 @@ use schemes::scheme::{OpenOptions, Scheme};
 use schemes::store::{Counters, Replace, Store, StoreError};
 use schemes::watch::{self, Watch};
 
-use super::layout::lay_out;
+use super::layout::{Variant, lay_out};
 use super::world::World;
 use super::{Answer, Array};
 
@@ -27,6 +27,7 @@ pub struct Filling {
     pub percent: u64,
     pub filled: bool,
     pub spares: usize,
+    pub variant: Variant,
 }
 
 /// How fast a new drive is filled.
@@ -82,7 +83,7 @@ impl Served {
         let mut drives = world.drives();
         drives.truncate(drives.len() - filling.spares);
         let sizes: Vec<u64> = drives.iter().map(|drive| io::Drive::geometry(drive).size).collect();
-        let (spec, used) = lay_out(&world.env, scheme, &sizes).await?;
+        let (spec, used) = lay_out(&world.env, scheme, &sizes, filling.variant).await?;
         let parts: Vec<_> =
             drives.into_iter().take(used).map(|drive| Part::whole(drive).zeroed()).collect();
         let inside = PartEnv::new(world.env.clone());

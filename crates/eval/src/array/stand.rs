@@ -9,6 +9,7 @@ use model::ssd::Fill;
 use schemes::scheme::{OpenOptions, Scheme};
 
 use super::fusion::{Fusion, Shape};
+use super::layout::Variant;
 use super::nv::{self, NvRaid};
 use super::served::{Filling, Served, Told};
 use super::world::{Rest, Shelf, World};
@@ -18,7 +19,7 @@ use super::{Array, Opened, System, gc};
 /// Whatever is made on them has a volume of the same part of what it offers, and is filled or not
 /// like the others.
 pub struct Stand {
-    pub bare: Rest,
+    pub bare: Rc<Rest>,
     shelf: Shelf,
     shape: Shape,
     pooled: OnceCell<(Rc<Rest>, Regions)>,
@@ -28,6 +29,7 @@ pub struct Stand {
     /// Drives, the last ones, that schemes leave alone. A pool uses all: its spare space is
     /// everywhere.
     pub spares: usize,
+    pub variant: Variant,
 }
 
 /// What lies where on a drive of a pool.
@@ -55,24 +57,25 @@ impl Stand {
         shape: &Shape,
         seed: u64,
     ) -> Result<Stand, String> {
-        Stand::on(Shelf { preset, fill: Fill::Aged, drive_bytes, drives, seed }, shape)
+        Stand::on(Shelf { preset, fill: Fill::Aged, drive_bytes, drives, disks: 0, seed }, shape)
     }
 
     pub fn on(shelf: Shelf, shape: &Shape) -> Result<Stand, String> {
         Ok(Stand {
-            bare: Rest::of(&shelf)?,
+            bare: Rc::new(Rest::of(&shelf)?),
             shelf,
             shape: shape.clone(),
             pooled: OnceCell::new(),
             served: RefCell::default(),
             nvram_bytes: shelf.drive_bytes * shelf.drives as u64 / nv::DRIVES_PART,
             spares: 0,
+            variant: Variant::default(),
         })
     }
 
     fn filling(&self) -> Filling {
         let Shape { volume_percent: percent, filled, .. } = self.shape;
-        Filling { percent, filled, spares: self.spares }
+        Filling { percent, filled, spares: self.spares, variant: self.variant }
     }
 
     fn pooled(&self) -> &(Rc<Rest>, Regions) {
@@ -101,6 +104,7 @@ impl Stand {
     pub fn of(&self, system: System) -> Result<Rc<Rest>, String> {
         match system.scheme() {
             Some(scheme) => self.served(scheme),
+            None if system == System::Single => Ok(self.bare.clone()),
             None => Ok(self.pooled().0.clone()),
         }
     }
@@ -119,6 +123,9 @@ impl Stand {
     pub async fn open(&self, system: System, world: &World) -> Opened {
         if let Some(spikes) = system.spikes() {
             return Opened::fusion(world, spikes).await;
+        }
+        if system == System::Single {
+            return Opened::single(world, self.shape.volume_percent);
         }
         let told = match system {
             System::SteeringOracle => Told::Elsewhere,

@@ -26,6 +26,8 @@ pub enum System {
     GcLocal,
     /// `raid5` whose drives all collect when one does (Kim et al.; Wu et al. §IV: GGC).
     GcGlobal,
+    /// One of the drives by itself.
+    Single,
     /// `raid50` behind a write buffer that outlives power cuts (FusionRAID §5.3).
     NvRaid,
 }
@@ -46,6 +48,7 @@ impl System {
         all.extend(Scheme::ALL.map(|scheme| System::Scheme(scheme, WriteHole::Closed)));
         all.push(System::Scheme(Scheme::Raid5, WriteHole::Open));
         all.extend([System::SteeringOracle, System::GcLocal, System::GcGlobal, System::NvRaid]);
+        all.push(System::Single);
         all
     }
 
@@ -62,7 +65,7 @@ impl System {
     /// The scheme it is made of.
     pub fn scheme(self) -> Option<Scheme> {
         match self {
-            System::Fusion | System::FusionNd | System::FusionPaper => None,
+            System::Fusion | System::FusionNd | System::FusionPaper | System::Single => None,
             System::Scheme(scheme, _) => Some(scheme),
             System::SteeringOracle => Some(Scheme::Steering),
             System::GcLocal | System::GcGlobal => Some(Scheme::Raid5),
@@ -89,6 +92,7 @@ impl System {
             System::GcLocal => "gc-local".to_owned(),
             System::GcGlobal => "gc-global".to_owned(),
             System::NvRaid => "nv-raid".to_owned(),
+            System::Single => "single".to_owned(),
         }
     }
 }

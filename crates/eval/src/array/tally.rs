@@ -21,6 +21,8 @@ pub struct Tally {
     /// The fastest of them on top, to make room.
     slowest: BinaryHeap<Reverse<Slow>>,
     series: Option<Series>,
+    /// Of each request when it began, and how long it took.
+    each: Option<Vec<(Nanos, u64)>>,
 }
 
 /// What was answered second by second. It begins with the first request that is counted.
@@ -89,7 +91,7 @@ impl Default for Tally {
     fn default() -> Tally {
         let histogram = || Histogram::new_with_max(LATENCY_MAX.0, 3).expect("valid bounds");
         let (reads, writes) = (histogram(), histogram());
-        Tally { reads, writes, failed: 0, slowest: BinaryHeap::new(), series: None }
+        Tally { reads, writes, failed: 0, slowest: BinaryHeap::new(), series: None, each: None }
     }
 }
 
@@ -100,6 +102,16 @@ impl Tally {
         let seconds = (0..length.0 / SECOND.0).map(|_| second()).collect();
         let series = Series { begin: None, seconds, last: Nanos::ZERO, silence: Nanos::ZERO };
         Tally { series: Some(series), ..Tally::default() }
+    }
+
+    /// Keeps every request, for short runs.
+    pub fn with_each() -> Tally {
+        Tally { each: Some(Vec::new()), ..Tally::default() }
+    }
+
+    /// When each request began, and the nanoseconds it took, in the order of answers.
+    pub fn each(&self) -> &[(Nanos, u64)] {
+        self.each.as_deref().unwrap_or_default()
     }
 
     pub fn seconds(&self) -> Vec<Second> {
@@ -120,6 +132,9 @@ impl Tally {
         self.failed += u64::from(!ok);
         if let Some(series) = &mut self.series {
             series.record(begin, end);
+        }
+        if let Some(each) = &mut self.each {
+            each.push((begin, nanos));
         }
         let histogram = if read { &mut self.reads } else { &mut self.writes };
         histogram.saturating_record(nanos);

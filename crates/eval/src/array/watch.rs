@@ -4,8 +4,12 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use hdrhistogram::Histogram;
 use io::virt::{ModelPort, VirtEnv};
 use io::{Buf, Drive, DriveError, Durability, Env, Geometry, Nanos, Operation};
+
+/// Longest latency that is told apart.
+const LATENCY_MAX: Nanos = Nanos::from_secs(600);
 
 /// One operation of a drive, when it is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,14 +28,31 @@ pub struct Ended {
 pub struct Watch {
     env: VirtEnv,
     ended: Rc<RefCell<Vec<Ended>>>,
+    /// Latencies of each drive, if anybody wants them.
+    each: Rc<RefCell<Vec<Histogram<u64>>>>,
 }
 
 impl Watch {
     pub fn new(env: &VirtEnv) -> Watch {
-        Watch { env: env.clone(), ended: Rc::default() }
+        Watch { env: env.clone(), ended: Rc::default(), each: Rc::default() }
+    }
+
+    /// From now on the latencies of so many drives are kept.
+    pub fn keep_each(&self, drives: usize) {
+        let none = || Histogram::new_with_max(LATENCY_MAX.0, 3).expect("valid bounds");
+        *self.each.borrow_mut() = (0..drives).map(|_| none()).collect();
+    }
+
+    /// Reads and writes of each drive, in nanoseconds.
+    pub fn each(&self) -> Vec<Histogram<u64>> {
+        self.each.borrow().clone()
     }
 
     fn note(&self, ended: Ended) {
+        let data = matches!(ended.operation, Operation::Read | Operation::Write);
+        if let Some(own) = self.each.borrow_mut().get_mut(ended.drive).filter(|_| data) {
+            own.saturating_record(ended.end.saturating_sub(ended.begin).0);
+        }
         let mut list = self.ended.borrow_mut();
         if list.last().is_some_and(|last| last.end < ended.end) {
             list.clear();

@@ -12,8 +12,9 @@ use io::rng::mix;
 use io::virt::{Disk, ModelPort, VirtDrive, VirtEnv};
 use io::{AnyDrive, Env, Faulty, Geometry, Nanos};
 use model::presets::Preset;
-use model::ssd::{Fill, Snapshot, Ssd};
+use model::ssd::{Fill, Snapshot};
 
+use super::machine::Machine;
 use super::watch::{Watch, Watched};
 
 /// What drives, and how many.
@@ -23,6 +24,8 @@ pub struct Shelf {
     pub fill: Fill,
     pub drive_bytes: u64,
     pub drives: usize,
+    /// So many of them, the last ones, are hard disks.
+    pub disks: usize,
     pub seed: u64,
 }
 
@@ -30,7 +33,7 @@ pub struct Shelf {
 pub struct Rest {
     at: Nanos,
     disks: Vec<Disk>,
-    ssds: Vec<Ssd>,
+    machines: Vec<Machine>,
 }
 
 impl Rest {
@@ -40,13 +43,21 @@ impl Rest {
         let config = config.ok_or("experiments with arrays want SSDs")?;
         let config = model::ssd::Config { fill: shelf.fill, ..config };
         let snapshot = Snapshot::new(config, shelf.seed).map_err(|error| error.to_string())?;
-        let seeds = (0..shelf.drives as u64).map(|at| mix(shelf.seed ^ mix(at + 1)));
-        let ssds: Vec<Ssd> = seeds.map(|seed| Ssd::from_snapshot(&snapshot, seed)).collect();
-        let disk = |(at, ssd): (usize, &Ssd)| {
-            Disk::with_geometry(format!("d{at}"), ssd.geometry(), shelf.seed).with_zeroes_dropped()
+        let solid = shelf.drives.saturating_sub(shelf.disks);
+        let machine = |at: usize| {
+            let seed = mix(shelf.seed ^ mix(at as u64 + 1));
+            match at < solid {
+                true => Ok(Machine::ssd(&snapshot, seed)),
+                false => Machine::disk(shelf.drive_bytes, seed),
+            }
         };
-        let disks = ssds.iter().enumerate().map(disk).collect();
-        Ok(Rest { at: Nanos::ZERO, disks, ssds })
+        let machines = (0..shelf.drives).map(machine).collect::<Result<Vec<Machine>, String>>()?;
+        let disk = |(at, machine): (usize, &Machine)| {
+            let name = format!("d{at}");
+            Disk::with_geometry(name, machine.geometry(), shelf.seed).with_zeroes_dropped()
+        };
+        let disks = machines.iter().enumerate().map(disk).collect();
+        Ok(Rest { at: Nanos::ZERO, disks, machines })
     }
 
     /// A world that goes on where these drives were put to rest.
@@ -54,15 +65,16 @@ impl Rest {
         let env = VirtEnv::fifo(seed);
         env.block_on(env.sleep_until(self.at));
         let watch = Watch::new(&env);
-        let members = self.disks.iter().zip(&self.ssds).enumerate().map(|(at, (disk, ssd))| {
-            let ssd = Rc::new(RefCell::new(ssd.clone()));
-            let port = ModelPort::new(&env, Box::new(Handle(ssd.clone())));
+        let each = self.disks.iter().zip(&self.machines).enumerate();
+        let members = each.map(|(at, (disk, machine))| {
+            let machine = Rc::new(RefCell::new(machine.clone()));
+            let port = ModelPort::new(&env, Box::new(Handle(machine.clone())));
             let disk = disk.fork();
             let drive = VirtDrive::attach(&env, &disk, port.clone());
             let faults = Faults::new(mix(seed ^ at as u64));
             let faulty = Faulty::new(&env, drive, &faults);
             let drive = AnyDrive::new(Watched::new(&watch, at, faulty, port.clone()));
-            Member { disk, ssd, port, faults, drive: drive.into() }
+            Member { disk, machine, port, faults, drive: drive.into() }
         });
         let members = members.collect();
         World { env, watch, members }
@@ -71,7 +83,7 @@ impl Rest {
 
 struct Member {
     disk: Disk,
-    ssd: Rc<RefCell<Ssd>>,
+    machine: Rc<RefCell<Machine>>,
     port: ModelPort,
     faults: Faults,
     drive: VirtDrive,
@@ -147,13 +159,13 @@ impl World {
     /// Ends the machine; its drives stay as they are. Nothing may be under way.
     pub fn rest(self) -> Rest {
         let at = self.env.now();
-        let ssds = self.members.iter().map(|member| {
+        let machines = self.members.iter().map(|member| {
             member.port.with_model(|_, model| assert_eq!(model.in_flight(), 0, "not at rest"));
-            member.ssd.borrow().clone()
+            member.machine.borrow().clone()
         });
-        let ssds = ssds.collect();
+        let machines = machines.collect();
         let disks = self.members.iter().map(|member| member.disk.fork()).collect();
-        Rest { at, disks, ssds }
+        Rest { at, disks, machines }
     }
 }
 
@@ -165,7 +177,7 @@ impl Drop for World {
 }
 
 /// A model that two hold: the drive that asks it, and the world that copies it.
-struct Handle(Rc<RefCell<Ssd>>);
+struct Handle(Rc<RefCell<Machine>>);
 
 impl Model for Handle {
     fn geometry(&self) -> Geometry {

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::Figures;
 use crate::array::fusion::Shape;
+use crate::array::layout::Variant;
 use crate::array::load::{Load, Span, play};
 use crate::array::stand::Stand;
 use crate::array::tally::{Tally, mean_of_slowest};
@@ -26,9 +27,13 @@ pub struct Bed {
     pub fill: Fill,
     pub drive_bytes: u64,
     pub drives: usize,
+    /// So many of them, the last ones, are hard disks.
+    pub disks: usize,
     pub shape: Shape,
     /// Drives, the last ones, that schemes leave alone.
     pub spares: usize,
+    /// What is other than schemes propose.
+    pub variant: Variant,
     /// Of `nv-raid`; a 512th of the drives unless said otherwise.
     pub nvram_bytes: Option<u64>,
     pub seed: u64,
@@ -41,14 +46,33 @@ thread_local! {
 }
 
 impl Bed {
+    /// Aged drives of the size that their preset is calibrated at (DRIVES.md), half full.
+    pub fn new(preset: Preset, drives: usize, width: u16) -> Bed {
+        const DRIVE_BYTES: u64 = 8 << 30;
+        Bed {
+            preset,
+            fill: Fill::Aged,
+            drive_bytes: DRIVE_BYTES.max(preset.sizes().0),
+            drives,
+            disks: 0,
+            shape: Shape::new(width),
+            spares: 0,
+            variant: Variant::default(),
+            nvram_bytes: None,
+            seed: 1,
+        }
+    }
+
     pub fn parameters(&self) -> Value {
         json!({
             "preset": self.preset.to_string(),
             "drives_are": format!("{:?}", self.fill).to_lowercase(),
             "drive_bytes": self.drive_bytes,
             "drives": self.drives,
+            "hard_disks": self.disks,
             "width": self.shape.width,
             "filled_percent": if self.shape.filled { self.shape.volume_percent } else { 0 },
+            "variant": format!("{:?}", self.variant),
             "seed": self.seed,
         })
     }
@@ -65,10 +89,11 @@ impl Bed {
                 stand
             }
             _ => {
-                let Bed { preset, fill, drive_bytes, drives, seed, .. } = *self;
-                let shelf = Shelf { preset, fill, drive_bytes, drives, seed };
+                let Bed { preset, fill, drive_bytes, drives, disks, seed, .. } = *self;
+                let shelf = Shelf { preset, fill, drive_bytes, drives, disks, seed };
                 let mut stand = Stand::on(shelf, &self.shape)?;
                 stand.spares = self.spares;
+                stand.variant = self.variant;
                 stand.nvram_bytes = self.nvram_bytes.unwrap_or(stand.nvram_bytes);
                 Rc::new(stand)
             }

@@ -1,13 +1,18 @@
 //! What each paper shows, a file for each table or figure.
 
 mod fusionraid;
+mod hybraid;
 mod ldm;
+mod separation;
 
 use crate::experiment::Experiment;
 
 /// Every experiment, in the order of the papers.
 pub fn all() -> Vec<Experiment> {
-    [fusionraid::all(), ldm::all()].into_iter().flatten().collect()
+    [fusionraid::all(), hybraid::all(), separation::all(), ldm::all()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// Experiments by their names; a name may end with `*`.

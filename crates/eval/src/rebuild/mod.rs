@@ -112,7 +112,7 @@ impl Options {
         let shape = Shape { volume_percent: percent, ..Shape::new(width) };
         let (preset, seed) = (self.preset, self.seed);
         let drive_bytes = preset.sizes().0;
-        let shelf = Shelf { preset, fill: Fill::Aged, drive_bytes, drives, seed };
+        let shelf = Shelf { preset, fill: Fill::Aged, drive_bytes, drives, disks: 0, seed };
         let mut stand = Stand::on(shelf, &shape)?;
         stand.spares = spares;
         Ok(stand)

@@ -65,6 +65,7 @@ struct ReadAhead {
     stopped: Option<Nanos>,
 }
 
+#[derive(Clone)]
 pub struct Hdd {
     config: Config,
     disc: Disc,

@@ -97,6 +97,11 @@ impl Preset {
         }
     }
 
+    /// The configuration of a hard disk; none for an SSD.
+    pub fn hdd_config(self, size: u64) -> Option<crate::hdd::Config> {
+        (self == Preset::Hdd10k).then(|| disk::savvio(size))
+    }
+
     /// The configuration of an SSD; none for the hard disk.
     pub fn ssd_config(self, size: u64) -> Option<Config> {
         match self {

@@ -2,9 +2,12 @@
 //! Arrays").
 
 mod fig12;
+mod fig13abc;
 mod fig13d;
 mod fig14;
+mod fig4;
 mod mix;
+mod table12;
 mod table6;
 
 use model::presets::Preset;
@@ -15,7 +18,18 @@ use crate::experiment::Experiment;
 use crate::experiment::bed::Bed;
 
 pub fn all() -> Vec<Experiment> {
-    vec![fig12::EXPERIMENT, table6::EXPERIMENT, fig13d::EXPERIMENT, fig14::EXPERIMENT]
+    vec![
+        table12::TABLE1,
+        table12::TABLE2,
+        fig4::EXPERIMENT,
+        fig12::EXPERIMENT,
+        table6::EXPERIMENT,
+        fig13abc::A,
+        fig13abc::B,
+        fig13abc::C,
+        fig13d::EXPERIMENT,
+        fig14::EXPERIMENT,
+    ]
 }
 
 /// The paper's pool (§5.1): 29 SSDs of a data centre, stripes of 6+1; other schemes have four
@@ -24,16 +38,6 @@ pub fn all() -> Vec<Experiment> {
 fn bed(fill: Fill) -> Bed {
     const DRIVES: usize = 29;
     const WIDTH: u16 = 7;
-    /// DRIVES.md: the size that the preset is calibrated at.
-    const DRIVE_BYTES: u64 = 8 << 30;
-    Bed {
-        preset: Preset::DcSata,
-        fill,
-        drive_bytes: DRIVE_BYTES,
-        drives: DRIVES,
-        shape: Shape { volume_percent: 20, ..Shape::new(WIDTH) },
-        spares: 0,
-        nvram_bytes: None,
-        seed: 1,
-    }
+    let shape = Shape { volume_percent: 20, ..Shape::new(WIDTH) };
+    Bed { fill, shape, ..Bed::new(Preset::DcSata, DRIVES, WIDTH) }
 }
