@@ -21,3 +21,4 @@ pub mod spikes;
 pub mod systems;
 pub mod tail;
 pub mod thresholds;
+pub mod trace;

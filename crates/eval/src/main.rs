@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use eval::{
     command, conversion, detector, engine_speed, model_speed, pressure, rebuild, recovery, space,
-    spikes, systems, tail, thresholds,
+    spikes, systems, tail, thresholds, trace,
 };
 
 #[derive(Parser)]
@@ -53,6 +53,9 @@ enum Experiment {
     Pressure(pressure::Options),
     /// A drive is lost: time to full redundancy, and latency meanwhile (virtual time)
     Rebuild(rebuild::Options),
+    /// Traces of block requests: measured, converted, fitted, made
+    #[command(subcommand)]
+    Trace(trace::Verb),
 }
 
 fn main() -> ExitCode {
@@ -85,6 +88,7 @@ fn main() -> ExitCode {
         Experiment::Conversion(options) => conversion::run(&options),
         Experiment::Pressure(options) => pressure::run(&options),
         Experiment::Rebuild(options) => rebuild::run(&options),
+        Experiment::Trace(verb) => trace::run(&verb),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
