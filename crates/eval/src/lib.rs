@@ -22,3 +22,4 @@ pub mod systems;
 pub mod tail;
 pub mod thresholds;
 pub mod trace;
+pub mod workload;

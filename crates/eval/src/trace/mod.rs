@@ -11,7 +11,7 @@ pub mod forms;
 mod lines;
 mod number;
 mod order;
-mod packed;
+pub mod packed;
 pub mod reader;
 pub mod record;
 mod report;
@@ -28,6 +28,7 @@ use self::packed::Packer;
 use self::reader::{Reader, Reading, Seen};
 use self::record::Record;
 use self::transform::{Changer, Transform};
+use crate::workload::verbs;
 
 #[derive(clap::Subcommand, Clone, Debug)]
 pub enum Verb {
@@ -35,6 +36,14 @@ pub enum Verb {
     Info(Info),
     /// A trace in the plain form: timestamp_us,op,offset_bytes,size_bytes
     Convert(Convert),
+    /// Requests of a preset or of fitted parameters, in the plain form
+    Generate(verbs::Generate),
+    /// The parameters that make a workload like a trace, and how like it is
+    Fit(verbs::Fitting),
+    /// What the papers print of their traces, and what the presets have
+    Presets(verbs::Presets),
+    /// FusionRAID's majority ratio of mixes of its workloads
+    Majority(verbs::Majority),
 }
 
 #[derive(clap::Args, Clone, Debug)]
@@ -68,6 +77,16 @@ pub fn run(verb: &Verb) -> Result<(), String> {
     match verb {
         Verb::Info(info) => info.run(),
         Verb::Convert(convert) => convert.run(),
+        Verb::Generate(generate) => generate.run(),
+        Verb::Fit(fitting) => fitting.run(),
+        Verb::Presets(presets) => {
+            presets.run();
+            Ok(())
+        }
+        Verb::Majority(majority) => {
+            majority.run();
+            Ok(())
+        }
     }
 }
 
