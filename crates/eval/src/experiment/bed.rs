@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::Figures;
 use crate::array::fusion::Shape;
 use crate::array::layout::Variant;
-use crate::array::load::{Load, Span, play};
+use crate::array::load::{Load, Span, closed, play};
 use crate::array::stand::Stand;
 use crate::array::tally::{Tally, mean_of_slowest};
 use crate::array::world::Shelf;
@@ -158,6 +158,45 @@ impl Bed {
                 Some(trouble) => Err(format!("background work: {trouble}")),
                 None if all.failed > 0 => Err(format!("{} requests failed", all.failed)),
                 None => Ok(figures),
+            }
+        })
+    }
+}
+
+impl Bed {
+    /// One system under one load of which so many requests are always under way: how many it
+    /// answers a second.
+    pub fn measure_closed<L: Load>(
+        &self,
+        system: System,
+        depth: usize,
+        span: Span,
+        seed: u64,
+        load: impl Fn(u64) -> L,
+    ) -> Result<Figures, String> {
+        let stand = self.stand(system)?;
+        let world = stand.of(system)?.wake(seed);
+        world.env.block_on(async {
+            let opened = stand.open(system, &world).await;
+            let load = load(opened.array.size());
+            let tally = Rc::new(RefCell::new(Tally::default()));
+            let before = (world.counters(), world.each_counters());
+            closed(&world, &opened.array, (&load, &tally), depth, span).await;
+            let tally = tally.take();
+            let mut figures = Figures::default();
+            let answered = tally.all().len();
+            figures.set("iops", answered as f64 / (span.measured.0 as f64 / 1e9));
+            latencies(&mut figures, "load", &tally);
+            let all = load.requests().take(answered as usize);
+            let user = all.filter(|request| !request.read).map(|request| request.len).sum();
+            drives(&mut figures, &world.counters(), &before.0, user);
+            let each = world.each_counters().into_iter().zip(&before.1);
+            let written = each.map(|(now, was)| now.host_write_bytes - was.host_write_bytes);
+            figures.set("drives/most_write_bytes", written.max().unwrap_or(0) as f64);
+            scheme(&mut figures, &opened);
+            match tally.failed {
+                0 => Ok(figures),
+                failed => Err(format!("{failed} requests failed")),
             }
         })
     }

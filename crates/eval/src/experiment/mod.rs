@@ -17,6 +17,7 @@ pub mod page;
 pub mod picture;
 pub mod run;
 pub mod summary;
+pub mod traced;
 
 use std::collections::BTreeMap;
 

@@ -4,12 +4,13 @@ mod fusionraid;
 mod hybraid;
 mod ldm;
 mod separation;
+mod steering;
 
 use crate::experiment::Experiment;
 
 /// Every experiment, in the order of the papers.
 pub fn all() -> Vec<Experiment> {
-    [fusionraid::all(), hybraid::all(), separation::all(), ldm::all()]
+    [fusionraid::all(), steering::all(), hybraid::all(), separation::all(), ldm::all()]
         .into_iter()
         .flatten()
         .collect()

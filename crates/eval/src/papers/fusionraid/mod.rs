@@ -1,6 +1,7 @@
 //! FusionRAID (Jiang et al., "FusionRAID: Achieving Consistent Low Latency for Commodity SSD
 //! Arrays").
 
+mod fig10;
 mod fig12;
 mod fig13abc;
 mod fig13d;
@@ -22,6 +23,7 @@ pub fn all() -> Vec<Experiment> {
         table12::TABLE1,
         table12::TABLE2,
         fig4::EXPERIMENT,
+        fig10::EXPERIMENT,
         fig12::EXPERIMENT,
         table6::EXPERIMENT,
         fig13abc::A,

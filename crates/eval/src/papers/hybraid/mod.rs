@@ -4,9 +4,23 @@
 mod cost;
 mod fig13;
 mod fig2;
+mod fig9;
+mod runs;
 
 use crate::experiment::Experiment;
 
 pub fn all() -> Vec<Experiment> {
-    vec![fig2::ALIGNED, fig2::ANYWHERE, fig13::EXPERIMENT, cost::TABLE4, cost::FIG16]
+    vec![
+        fig2::ALIGNED,
+        fig2::ANYWHERE,
+        fig9::FIG9,
+        fig9::FIG10,
+        fig9::FIG11,
+        fig9::FIG12,
+        fig13::EXPERIMENT,
+        fig9::FIG14,
+        cost::TABLE4,
+        cost::FIG16,
+        fig9::FIG17,
+    ]
 }

@@ -2,10 +2,12 @@
 //! Reliability for SSD-Based Disk Arrays").
 
 mod fig10;
+mod fig5;
 mod markov;
+mod runs;
 
 use crate::experiment::Experiment;
 
 pub fn all() -> Vec<Experiment> {
-    vec![fig10::EXPERIMENT]
+    vec![fig5::EXPERIMENT, fig5::FIG7, fig10::EXPERIMENT]
 }

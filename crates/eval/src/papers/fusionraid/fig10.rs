@@ -1,0 +1,180 @@
+//! FusionRAID §5.2, Figure 10: eight workloads, run in mixes of four on five systems. Each
+//! workload's median and p99, averaged over the mixes that it is in.
+
+use std::collections::BTreeSet;
+
+use io::rng::Rng;
+use model::ssd::Fill;
+use serde_json::json;
+
+use super::bed;
+use crate::array::System;
+use crate::experiment::bed::{parameters, span};
+use crate::experiment::traced::Placed;
+use crate::experiment::{
+    Axis, Cell, Check, Conclusion, Experiment, Found, Kind, Picture, Scale, Series, Table,
+};
+
+pub const EXPERIMENT: Experiment = Experiment {
+    name: "fusionraid-fig10",
+    title: "FusionRAID Figure 10: mixes of four workloads",
+    source: "FusionRAID §5.2",
+    cells,
+    conclude,
+};
+
+pub const TRACES: [&str; 8] = [
+    "ycsb-load",
+    "ycsb-a",
+    "ycsb-b",
+    "tpc-c",
+    "tensorflow",
+    "virtual-desktop",
+    "exchange",
+    "proxy",
+];
+
+/// The paper's name, ours, and how much FusionRAID is below it: median in percent, p99 in times.
+const SYSTEMS: [(&str, &str, f64, f64); 6] = [
+    ("4-RAID5", "n-raid5", 49.0, 15.0),
+    ("RAID50", "raid50", 81.0, 35.0),
+    ("LogRAID", "log-raid", 76.0, 34.0),
+    ("ToleRAID", "tole-raid", 45.0, 8.3),
+    ("FusionRAID", "fusion-paper", f64::NAN, f64::NAN),
+    ("ours", "fusion", f64::NAN, f64::NAN),
+];
+const FUSION: usize = 4;
+const OURS: usize = 5;
+const MIXES: usize = 20;
+const SEED: u64 = 1;
+
+/// Mixes of four, drawn without putting back; the first few have every workload in them.
+fn mixes(count: usize) -> Vec<[usize; 4]> {
+    let mut rng = Rng::new(SEED);
+    let mut mixes = Vec::new();
+    let mut known = BTreeSet::new();
+    while mixes.len() < count {
+        let mut left: Vec<usize> = (0..TRACES.len()).collect();
+        let mut draw = || left.swap_remove(rng.below(left.len() as u64) as usize);
+        let mut mix = [draw(), draw(), draw(), draw()];
+        mix.sort_unstable();
+        if known.insert(mix) {
+            mixes.push(mix);
+        }
+    }
+    mixes
+}
+
+fn of_scale(scale: Scale) -> Vec<[usize; 4]> {
+    mixes(scale.pick(3, MIXES))
+}
+
+fn name(system: &str, mix: [usize; 4]) -> String {
+    format!("fusionraid-fig10/{system}/{}", mix.map(|at| TRACES[at]).join("+"))
+}
+
+fn cells(scale: Scale) -> Vec<Cell> {
+    let each = SYSTEMS
+        .iter()
+        .flat_map(|&(_, system, ..)| of_scale(scale).into_iter().map(move |mix| (system, mix)));
+    each.map(|(system, mix)| cell(scale, system, mix)).collect()
+}
+
+fn cell(scale: Scale, label: &'static str, mix: [usize; 4]) -> Cell {
+    let (bed, system): (_, System) = (bed(Fill::Aged), super::mix::system(label));
+    let span = span(scale.pick(1, 5), scale.pick(3, 25));
+    let own = json!({ "traces": mix.map(|at| TRACES[at]), "load_seed": SEED });
+    let given = parameters(&bed, system, span, own);
+    Cell::new(name(label, mix), scale.pick(8.0, 40.0), given, move || {
+        bed.measure(system, span, bed.seed, |size| {
+            let part = (size / 4) >> 20 << 20;
+            let placed = |(at, trace): (u64, usize)| {
+                let place = (part * at, part);
+                (TRACES[trace].to_owned(), Placed::of(TRACES[trace], 1.0, place, SEED + at))
+            };
+            (0..).zip(mix).map(placed).collect()
+        })
+    })
+}
+
+/// A figure of a workload on a system: in each mix that has it.
+fn each(scale: Scale, found: &Found, system: usize, trace: usize, figure: &str) -> Vec<f64> {
+    let with = of_scale(scale).into_iter().filter(|mix| mix.contains(&trace));
+    let value =
+        |mix| found.value(&name(SYSTEMS[system].1, mix), &format!("{}/{figure}", TRACES[trace]));
+    with.map(value).filter(|value| value.is_finite()).collect()
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+fn conclude(scale: Scale, found: &Found) -> Conclusion {
+    let of = |system: usize, trace: usize, figure: &str| {
+        mean(&each(scale, found, system, trace, figure))
+    };
+    let traces = 0..TRACES.len();
+    let over_traces = |value: &dyn Fn(usize) -> f64| {
+        let values: Vec<f64> = traces.clone().map(value).filter(|v| v.is_finite()).collect();
+        mean(&values)
+    };
+    let mut checks = Vec::new();
+    let why = "the paper's baselines run on md and in user space, with stalls of hundreds of \
+               milliseconds that our arrays over the same kind of drive do not have";
+    for (fusion, label) in [(FUSION, "FusionRAID"), (OURS, "ours")] {
+        for (at, &(other, _, median, tail)) in SYSTEMS[..FUSION].iter().enumerate() {
+            let below = over_traces(&|trace| {
+                100.0 * (1.0 - of(fusion, trace, "p50_ms") / of(at, trace, "p50_ms"))
+            });
+            let times = over_traces(&|trace| of(at, trace, "p99_ms") / of(fusion, trace, "p99_ms"));
+            let median = Check::new(format!("median, {label} below {other}"), "%", median, below);
+            let tail = Check::new(format!("p99, {other} over {label}"), "x", tail, times);
+            checks.extend([median, tail.because(why)]);
+        }
+    }
+    let columns: Vec<&str> = ["workload"].into_iter().chain(SYSTEMS.map(|own| own.0)).collect();
+    let table = |title: &str, figure: &str| {
+        let mut table = Table::new(title, &columns);
+        for trace in traces.clone() {
+            table.row(TRACES[trace], (0..SYSTEMS.len()).map(|at| of(at, trace, figure)));
+        }
+        table
+    };
+    let picture = |name: &str, title: &str, figure: &str| Picture {
+        name: name.to_owned(),
+        title: title.to_owned(),
+        kind: Kind::Bars,
+        x: Axis::linear("workload"),
+        y: Axis::logarithmic("milliseconds"),
+        groups: TRACES.map(str::to_owned).into(),
+        series: SYSTEMS
+            .iter()
+            .enumerate()
+            .map(|(at, own)| Series::bars(own.0, traces.clone().map(|t| of(at, t, figure))))
+            .collect(),
+    };
+    let tables = vec![
+        table("Median, milliseconds, mean of the mixes", "p50_ms"),
+        table("99th percentile, milliseconds, mean of the mixes", "p99_ms"),
+    ];
+    let pictures =
+        vec![picture("median", "Median", "p50_ms"), picture("p99", "99th percentile", "p99_ms")];
+    Conclusion { checks, tables, pictures }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mixes_are_as_the_papers() {
+        let all = mixes(MIXES);
+        for (trace, name) in TRACES.iter().enumerate() {
+            let count = all.iter().filter(|mix| mix.contains(&trace)).count();
+            // "Number of executions ranges between 9 and 13."
+            assert!((6..=14).contains(&count), "{name} is in {count}");
+        }
+        let few = mixes(3);
+        assert_eq!(few, all[..3]);
+    }
+}

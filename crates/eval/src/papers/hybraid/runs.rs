@@ -1,0 +1,76 @@
+//! The arrays of HybRAID's evaluation (§4.1), with a stripe unit of 4 KB, under workloads of which
+//! 32 requests are always under way.
+
+use model::presets::Preset;
+use serde_json::json;
+
+use crate::array::System;
+use crate::array::fusion::Shape;
+use crate::array::layout::Variant;
+use crate::experiment::bed::{Bed, parameters, span};
+use crate::experiment::traced::Placed;
+use crate::experiment::{Cell, Found, Scale};
+
+/// Presets after Figure 3: the mean of the write-intensive volumes, and those with most partial
+/// stripes.
+pub const WORKLOADS: [(&str, &str); 2] = [("mean", "hybraid-mean"), ("web", "hybraid-web")];
+/// The same with nine reads of ten requests.
+pub const READS: [(&str, &str); 2] =
+    [("mean, reads", "hybraid-mean"), ("web, reads", "hybraid-web")];
+const READ_SHARE: f64 = 0.9;
+const DEPTH: usize = 32;
+const UNIT: u64 = 4 << 10;
+
+/// An array: the paper's name, the system, its drives.
+#[derive(Clone, Copy, Debug)]
+pub struct Made {
+    pub label: &'static str,
+    system: &'static str,
+    drives: usize,
+}
+
+pub const HYBRID: Made = Made { label: "HybRAID (3+2)", system: "hybrid", drives: 5 };
+pub const RAID5: Made = Made { label: "RAID5 (3+1)", system: "raid5", drives: 4 };
+pub const RAID10: Made = Made { label: "RAID10 (2+2)", system: "raid10", drives: 4 };
+/// With three usable drives, and the one that mirrors its cache.
+pub const CRAIS5: Made = Made { label: "CRAIS5", system: "cached-raid5", drives: 5 };
+pub const ARRAYS: [Made; 4] = [HYBRID, RAID5, RAID10, CRAIS5];
+
+impl Made {
+    pub fn name(&self, workload: &str) -> String {
+        format!("hybraid/{}/{}", self.system, workload.replace(", ", "-"))
+    }
+
+    pub fn cell(self, scale: Scale, (label, preset): (&'static str, &'static str)) -> Cell {
+        let system: System = self.system.parse().expect("a system we know");
+        let variant = Variant { chunk: Some(UNIT), ..Variant::default() };
+        let width = self.drives as u16;
+        let shape = Shape { volume_percent: 50, ..Shape::new(width) };
+        let drive_bytes = Preset::DcSata.sizes().0;
+        let bed =
+            Bed { variant, shape, drive_bytes, ..Bed::new(Preset::DcSata, self.drives, width) };
+        let span = span(scale.pick(1, 5), scale.pick(3, 20));
+        let reads = label.ends_with("reads");
+        let own = json!({ "workload": preset, "depth": DEPTH, "read_heavy": reads });
+        let given = parameters(&bed, system, span, own);
+        Cell::new(self.name(label), scale.pick(4.0, 20.0), given, move || {
+            bed.measure_closed(system, DEPTH, span, bed.seed, |size| {
+                let placed = Placed::of(preset, 1.0, (0, size), bed.seed);
+                if reads { placed.reading(READ_SHARE) } else { placed }
+            })
+        })
+    }
+
+    pub fn value(&self, found: &Found, workload: &str, figure: &str) -> f64 {
+        found.value(&self.name(workload), figure)
+    }
+}
+
+pub fn cells(
+    scale: Scale,
+    arrays: &[Made],
+    workloads: &[(&'static str, &'static str)],
+) -> Vec<Cell> {
+    let each = arrays.iter().flat_map(|&made| workloads.iter().map(move |&load| (made, load)));
+    each.map(|(made, load)| made.cell(scale, load)).collect()
+}

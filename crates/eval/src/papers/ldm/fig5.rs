@@ -1,0 +1,104 @@
+//! LDM §4.2, Figure 5 and Table III: mean response time of the arrays; Figure 7: the same for what
+//! they cost.
+
+use super::runs::{ARRAYS, HPDA, LDM, Made, RAIS5_4, RAIS5_6, S_LDM, TRACES};
+use crate::experiment::{
+    Axis, Cell, Check, Conclusion, Experiment, Found, Kind, Picture, Scale, Series, Table,
+};
+
+pub const EXPERIMENT: Experiment = Experiment {
+    name: "ldm-fig5",
+    title: "LDM Figure 5 and Table III: response time",
+    source: "LDM §4.2",
+    cells,
+    conclude,
+};
+
+pub const FIG7: Experiment = Experiment {
+    name: "ldm-fig7",
+    title: "LDM Figure 7: performance for the cost",
+    source: "LDM §4.2",
+    cells,
+    conclude: worth,
+};
+
+fn cells(scale: Scale) -> Vec<Cell> {
+    let each = ARRAYS.iter().flat_map(|&made| TRACES.map(|trace| (made, trace.1)));
+    each.map(|(made, preset)| made.cell(scale, preset)).collect()
+}
+
+fn picture(name: &str, title: &str, y: Axis, of: impl Fn(&Made, &str) -> f64) -> Picture {
+    let bars = |made: &Made| Series::bars(made.label, TRACES.map(|trace| of(made, trace.1)));
+    Picture {
+        name: name.to_owned(),
+        title: title.to_owned(),
+        kind: Kind::Bars,
+        x: Axis::linear("trace"),
+        y,
+        groups: TRACES.map(|trace| trace.0.to_owned()).into(),
+        series: ARRAYS.iter().map(bars).collect(),
+    }
+}
+
+fn table(title: &str, of: impl Fn(&Made, &str) -> f64) -> Table {
+    let columns: Vec<&str> = ["trace"].into_iter().chain(ARRAYS.map(|made| made.label)).collect();
+    let mut table = Table::new(title, &columns);
+    for (trace, preset, ..) in TRACES {
+        table.row(trace, ARRAYS.iter().map(|made| of(made, preset)));
+    }
+    table
+}
+
+fn conclude(_: Scale, found: &Found) -> Conclusion {
+    let of = |made: &Made, preset: &str| made.value(found, preset, "mean_ms");
+    let mean = |values: [f64; 6]| values.iter().sum::<f64>() / values.len() as f64;
+    let over = |made: &Made, by: &Made| TRACES.map(|trace| of(made, trace.1) / of(by, trace.1));
+    let (rais5, hpda) = (over(&RAIS5_4, &LDM), over(&HPDA, &LDM));
+    let why = "the paper's log disks are behind a controller with a protected cache, which answers \
+               at once; ours wait for the platter: S-LDM shows the scheme without that";
+    let mut checks = Vec::new();
+    for (at, (trace, _, paper_rais5, paper_hpda)) in TRACES.into_iter().enumerate() {
+        let what = format!("{trace}: 4-RAIS5 over LDM");
+        checks.push(Check::new(what, "x", paper_rais5, rais5[at]).because(why));
+        checks.push(Check::new(format!("{trace}: HPDA over LDM"), "x", paper_hpda, hpda[at]));
+    }
+    checks.push(Check::new("4-RAIS5 over LDM, mean", "x", 20.4, mean(rais5)).because(why));
+    checks.push(Check::new("HPDA over LDM, mean", "x", 5.0, mean(hpda)));
+    let with_ssds = mean(over(&RAIS5_6, &S_LDM));
+    checks.push(Check::ours("6-RAIS5 over S-LDM, mean", "x", with_ssds).because("above 1"));
+    let same = mean(over(&S_LDM, &LDM));
+    checks.push(Check::new("S-LDM over LDM, mean", "x", 1.0, same).because(why));
+    let tables = vec![
+        table("Mean, milliseconds", of),
+        table("99th percentile, milliseconds", |made, preset| made.value(found, preset, "p99_ms")),
+    ];
+    let axis = Axis::logarithmic("milliseconds");
+    let pictures = vec![picture("mean", "Mean response time", axis, of)];
+    Conclusion { checks, tables, pictures }
+}
+
+/// For each byte an SSD costs ten times what a hard disk does (§4.2).
+fn cost(made: &Made) -> f64 {
+    const SSD: f64 = 10.0;
+    (made.drives - made.disks) as f64 * SSD + made.disks as f64
+}
+
+fn worth(_: Scale, found: &Found) -> Conclusion {
+    // Requests a millisecond for each unit of cost, of 4-RAIS5.
+    let of = |made: &Made, preset: &str| {
+        let worth = |made: &Made| 1.0 / (made.value(found, preset, "mean_ms") * cost(made));
+        worth(made) / worth(&RAIS5_4)
+    };
+    let best = TRACES.into_iter().filter(|trace| {
+        let most = ARRAYS.iter().max_by(|one, two| of(one, trace.1).total_cmp(&of(two, trace.1)));
+        most.is_some_and(|made| made.label == LDM.label)
+    });
+    let checks = vec![
+        Check::new("traces on which LDM gives most for its cost", "of 6", 6.0, best.count() as f64)
+            .because("bare hard disks here: see Figure 5"),
+    ];
+    let tables = vec![table("Performance for the cost, of 4-RAIS5", of)];
+    let axis = Axis::logarithmic("of 4-RAIS5");
+    let pictures = vec![picture("worth", "Performance for the cost", axis, of)];
+    Conclusion { checks, tables, pictures }
+}

@@ -1,0 +1,133 @@
+//! GC-Steering §IV.B, Figure 7: mean response time and number of collections, against local and
+//! global garbage collection.
+
+use super::runs::{DEFAULT, Run, TRACES, mean};
+use crate::experiment::{
+    Axis, Cell, Check, Conclusion, Experiment, Found, Kind, Picture, Scale, Series, Table,
+};
+
+pub const A: Experiment = Experiment {
+    name: "steering-fig7a",
+    title: "GC-Steering Figure 7 (a): mean response time",
+    source: "GC-Steering §IV.B",
+    cells,
+    conclude: times,
+};
+
+pub const B: Experiment = Experiment {
+    name: "steering-fig7b",
+    title: "GC-Steering Figure 7 (b): collections",
+    source: "GC-Steering §IV.B",
+    cells,
+    conclude: collections,
+};
+
+/// The paper's name, and ours; the last one steers by what it sees itself.
+const SYSTEMS: [(&str, &str); 4] = [
+    ("LGC", "gc-local"),
+    ("GGC", "gc-global"),
+    ("GC-Steering", "steering"),
+    ("ours, by its own signal", "steering-watch"),
+];
+
+fn run(system: usize) -> Run {
+    Run { system: SYSTEMS[system].1, ..DEFAULT }
+}
+
+/// The same on drives that block: what the answer depends on.
+fn blocking(system: usize) -> Run {
+    Run { blocking: true, ..run(system) }
+}
+
+fn cells(scale: Scale) -> Vec<Cell> {
+    let systems = 0..SYSTEMS.len();
+    let runs = systems.flat_map(|at| [run(at), blocking(at)]);
+    runs.flat_map(|run| TRACES.map(|(_, preset)| run.cell(scale, preset))).collect()
+}
+
+fn picture(found: &Found, name: &str, title: &str, figure: &str) -> Picture {
+    let normal = |preset: &str, at: usize| {
+        run(at).value(found, preset, figure) / run(0).value(found, preset, figure)
+    };
+    Picture {
+        name: name.to_owned(),
+        title: title.to_owned(),
+        kind: Kind::Bars,
+        x: Axis::linear("trace"),
+        y: Axis::linear("of LGC"),
+        groups: TRACES.map(|(trace, _)| trace.to_owned()).into(),
+        series: (0..SYSTEMS.len())
+            .map(|at| Series::bars(SYSTEMS[at].0, TRACES.map(|(_, preset)| normal(preset, at))))
+            .collect(),
+    }
+}
+
+fn table(found: &Found, of: fn(usize) -> Run, title: &str, figure: &str) -> Table {
+    let columns: Vec<&str> = ["trace"].into_iter().chain(SYSTEMS.map(|own| own.0)).collect();
+    let mut table = Table::new(title, &columns);
+    for (trace, preset) in TRACES {
+        table.row(trace, (0..SYSTEMS.len()).map(|at| of(at).value(found, preset, figure)));
+    }
+    table
+}
+
+/// How much less one takes than the other, percent, over these traces.
+fn less(found: &Found, one: Run, other: Run, traces: &[(&str, &str)], figure: &str) -> f64 {
+    let part = |&(_, preset): &(&str, &str)| {
+        1.0 - one.value(found, preset, figure) / other.value(found, preset, figure)
+    };
+    mean(traces.iter().map(part)) * 100.0
+}
+
+fn times(_: Scale, found: &Found) -> Conclusion {
+    let mean_of = "load/mean_ms";
+    let below = |at, other, traces| less(found, run(at), run(other), traces, mean_of);
+    let blocked = |at, other, traces| less(found, blocking(at), blocking(other), traces, mean_of);
+    let why = "drives that collect in short pieces, as those of the paper's kind do by its own \
+               figures, leave nothing to steer round; what was steered has to be merged";
+    let checks = vec![
+        Check::new("GC-Steering below LGC, mean", "%", 63.3, below(2, 0, &TRACES)).because(why),
+        Check::new("GC-Steering below GGC, mean", "%", 65.8, below(2, 1, &TRACES)).because(why),
+        Check::new("drives that block: below LGC", "%", 63.3, blocked(2, 0, &TRACES))
+            .because("the sensitivity: how long a drive stops for everything while it collects"),
+        Check::new("drives that block: below GGC", "%", 65.8, blocked(2, 1, &TRACES)),
+        Check::new("LGC below GGC, HPC_W", "%", 24.9, below(0, 1, &TRACES[..1])),
+        Check::new("LGC below GGC, HPC_R", "%", 36.1, below(0, 1, &TRACES[1..2])),
+        Check::new("GGC below LGC, the others, mean", "%", 6.7, below(1, 0, &TRACES[2..])),
+        Check::ours("ours by its own signal below LGC", "%", below(3, 0, &TRACES)),
+        Check::ours("the same, drives that block", "%", blocked(3, 0, &TRACES)),
+    ];
+    let mut tables = Vec::new();
+    for (of, drives) in [(run as fn(usize) -> Run, "paced"), (blocking, "that block")] {
+        for (label, figure) in
+            [("Mean", mean_of), ("99th percentile", "load/p99_ms"), ("99.9th", "load/p999_ms")]
+        {
+            let title = format!("{label}, milliseconds, drives {drives}");
+            tables.push(table(found, of, &title, figure));
+        }
+    }
+    let pictures = vec![
+        picture(found, "mean", "Mean response time", mean_of),
+        picture(found, "p99", "99th percentile", "load/p99_ms"),
+    ];
+    Conclusion { checks, tables, pictures }
+}
+
+fn collections(_: Scale, found: &Found) -> Conclusion {
+    let figure = "drives/collections";
+    let more = |at| -less(found, run(at), run(0), &TRACES, figure);
+    let checks = vec![
+        Check::new("GC-Steering more than LGC, mean", "%", 0.0, more(2))
+            .because("\"does not reduce nor increase the GC count\""),
+        Check::ours("GGC more than LGC, mean", "%", more(1)).because(
+            "\"much larger\": where drives collect in step with what they are written, \
+             collecting earlier makes them collect less later",
+        ),
+    ];
+    let tables = vec![
+        table(found, run, "Collections", figure),
+        table(found, blocking, "Collections, drives that block", figure),
+    ];
+    let pictures = vec![picture(found, "collections", "Collections", figure)];
+    Conclusion { checks, tables, pictures }
+}
