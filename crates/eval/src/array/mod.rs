@@ -15,6 +15,7 @@ pub mod gc;
 pub mod layout;
 pub mod load;
 pub mod machine;
+pub mod made;
 pub mod nv;
 pub mod recorded;
 pub mod served;

@@ -1,12 +1,8 @@
-//! Loads from a file: a request a line, in one of two forms.
+//! Loads from a file, in any form that `crate::trace` reads: MSR Cambridge, SPC, blkparse, fio and
+//! others, compressed or not; lines of seconds, R or W, offset, bytes too.
 //!
-//! ```text
-//!   128166372003061629,hm,0,Read,383496192,32768,413      MSR Cambridge: 100 ns since 1601, host,
-//!                                                         disk, what, offset, bytes, (100 ns)
-//!   0.25,W,4096,8192                                      seconds, R or W, offset, bytes
-//! ```
 //! Times count from the first request. Offsets are folded into the array, which may be smaller
-//! than the disk was.
+//! than the disk was; several devices are laid over one another. Discards are left out.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -14,6 +10,8 @@ use std::rc::Rc;
 use io::Nanos;
 
 use super::load::{Load, Request};
+use crate::trace::reader::{Reader, Reading, TraceError};
+use crate::trace::record::{Op, Record};
 
 /// Of a longer trace, the beginning: they are kept in memory, 32 bytes each.
 const REQUESTS_MAX: usize = 20_000_000;
@@ -27,25 +25,24 @@ pub struct Recorded {
 }
 
 impl Recorded {
+    /// So many times as fast as it was.
     pub fn read(path: &Path, times: u64) -> Result<Recorded, String> {
-        let text = std::fs::read_to_string(path);
-        let text = text.map_err(|error| format!("{}: {error}", path.display()))?;
-        Recorded::parse(&text, times).map_err(|error| format!("{}: {error}", path.display()))
+        let reader = Reader::open(path, &Reading::default());
+        let recorded = reader.and_then(|reader| Recorded::of(reader, times));
+        recorded.map_err(|error| format!("{}: {error}", path.display()))
     }
 
-    /// So many times as fast as it was.
-    pub fn parse(text: &str, times: u64) -> Result<Recorded, String> {
+    pub fn of(reader: Reader, times: u64) -> Result<Recorded, TraceError> {
         let mut requests = Vec::new();
-        let lines = text.lines().enumerate().map(|(at, line)| (at, line.trim()));
-        let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
-        for (at, line) in lines.take(REQUESTS_MAX) {
-            let wrong = || format!("line {}: '{line}' is no request", at + 1);
-            requests.push(request(line).ok_or_else(wrong)?);
-        }
-        requests.sort_by_key(|request| request.at);
-        let first = requests.first().ok_or("there is no request in it")?.at;
-        for request in &mut requests {
-            request.at = Nanos(request.at.saturating_sub(first).0 / times.max(1));
+        for record in reader {
+            let record = record?;
+            if record.op == Op::Discard {
+                continue;
+            }
+            requests.push(request(&record, times.max(1)));
+            if requests.len() == REQUESTS_MAX {
+                break;
+            }
         }
         Ok(Recorded { requests: requests.into() })
     }
@@ -64,27 +61,17 @@ impl Recorded {
     }
 }
 
-fn request(line: &str) -> Option<Request> {
-    let fields: Vec<&str> = line.split(',').map(str::trim).collect();
-    let (at, what, offset, len) = match fields[..] {
-        [at, what, offset, len] => {
-            let seconds: f64 = at.parse().ok().filter(|at| (0.0..1e9).contains(at))?;
-            (Nanos((seconds * 1e9) as u64), what, offset, len)
-        }
-        [at, _, _, what, offset, len, ..] => {
-            (Nanos(at.parse::<u64>().ok()?.checked_mul(100)?), what, offset, len)
-        }
-        _ => return None,
-    };
-    let read = match what.as_bytes().first()? {
-        b'R' | b'r' => true,
-        b'W' | b'w' => false,
-        _ => return None,
-    };
-    let (offset, len): (u64, u64) = (offset.parse().ok()?, len.parse().ok()?);
-    let start = offset / SECTOR * SECTOR;
-    let len = offset.checked_add(len)?.checked_next_multiple_of(SECTOR)? - start;
-    Some(Request { at, read, offset: start, len: len.clamp(SECTOR, BYTES_MAX) })
+/// In whole sectors.
+fn request(record: &Record, times: u64) -> Request {
+    let offset = record.offset / SECTOR * SECTOR;
+    // Far from the end of what 64 bits count, which `within` folds anyway.
+    let end = record.end().checked_next_multiple_of(SECTOR).unwrap_or(u64::MAX / SECTOR * SECTOR);
+    Request {
+        at: Nanos(record.at.0 / times),
+        read: record.op == Op::Read,
+        offset,
+        len: (end - offset).clamp(SECTOR, BYTES_MAX),
+    }
 }
 
 impl Load for Recorded {
@@ -103,17 +90,22 @@ impl Load for Recorded {
 mod tests {
     use super::*;
 
+    fn parse(text: &str, times: u64, bad_lines: u64) -> Result<Recorded, TraceError> {
+        let reading = Reading { bad_lines, ..Reading::default() };
+        Recorded::of(Reader::of_bytes(text.into(), &reading)?, times)
+    }
+
     #[test]
-    fn both_forms_are_read_and_times_count_from_the_first_request() {
+    fn forms_are_read_and_times_count_from_the_first_request() {
         let text = "# a comment\n\
                     128166372003061629,hm,0,Write,383496192,32768,413\n\
                     128166372003061529,hm,0,Read,1000,100,12\n";
-        let trace = Recorded::parse(text, 1).unwrap();
+        let trace = parse(text, 1, 0).unwrap();
         let request = |at, read, offset, len| Request { at: Nanos(at), read, offset, len };
         let wanted = [request(0, true, 512, 1024), request(10_000, false, 383_496_192, 32_768)];
         assert_eq!(trace.requests[..], wanted);
         assert_eq!(trace.length(), Nanos(10_000));
-        let simple = Recorded::parse("1.5,W,4096,8192\n1.25,r,0,512\n", 5).unwrap();
+        let simple = parse("1.5,W,4096,8192\n1.25,r,0,512\n1.5,D,0,512\n", 5, 0).unwrap();
         let wanted = [request(0, true, 0, 512), request(50_000_000, false, 4096, 8192)];
         assert_eq!(simple.requests[..], wanted);
         assert_eq!(simple.largest_write(), 8192);
@@ -121,20 +113,22 @@ mod tests {
 
     #[test]
     fn what_is_no_request_is_told_with_its_line() {
-        for text in ["0,W,1,1\n5,X,0,512", "0,W,1,1\n-1,R,0,512", "0,W,1,1\nhello"] {
-            let error = Recorded::parse(text, 1).err().expect("it is wrong");
-            assert!(error.starts_with("line 2: "), "{error}");
+        for text in ["0,W,1,1\n5,X,0,512", "0,W,1,1\n-1,R,0,512", "0,W,1,1\nhello,you"] {
+            let error = parse(text, 1, 0).err().expect("it is wrong").to_string();
+            assert!(error.starts_with("line 2 is no request"), "{error}");
         }
-        assert!(Recorded::parse("", 1).is_err());
+        assert!(parse("", 1, 0).is_err());
     }
 
     #[test]
     fn a_trace_of_a_larger_disk_is_folded() {
-        let trace = Recorded::parse("0,W,10240,4096\n1,R,99328,4096\n", 1).unwrap();
+        let trace = parse("0,W,10240,4096\n1,R,99328,4096\n", 1, 0).unwrap();
         let folded = trace.within(100 << 10);
         assert_eq!(folded.requests[0].offset, 10240);
         assert_eq!(folded.requests[1].offset, (100 << 10) - 4096, "it ends with the array");
         let small = trace.within(8192);
         assert!(small.requests.iter().all(|request| request.offset + request.len <= 8192));
+        let last = format!("0,W,{},4095\n", u64::MAX - 4095);
+        assert_eq!(parse(&last, 1, 0).unwrap().requests[0].len, 4096 - 512);
     }
 }

@@ -17,6 +17,7 @@ use model::ssd::Fill;
 
 use crate::array::fusion::Shape;
 use crate::array::load::{Arrivals, Load, Request, Sizes, Span, Stream, play};
+use crate::array::made::Made;
 use crate::array::recorded::Recorded;
 use crate::array::served::Served;
 use crate::array::stand::Stand;
@@ -24,6 +25,7 @@ use crate::array::tally::Tally;
 use crate::array::traces::MIX;
 use crate::array::world::Shelf;
 use crate::array::{Opened, System};
+use crate::workload::verbs;
 
 pub use report::{Outcome, Table};
 
@@ -57,10 +59,13 @@ pub struct Options {
     /// The four loads of FusionRAID §5.3 instead, each on a quarter of the volume
     #[arg(long)]
     pub mix: bool,
-    /// The requests of a file instead: MSR Cambridge's form, or lines of seconds,R|W,offset,bytes
+    /// The requests of a trace instead, in any form that `trace info` reads
     #[arg(long, conflicts_with = "mix")]
     pub trace: Option<PathBuf>,
-    /// So many times as fast: --mix and --trace
+    /// A workload instead: a preset of `trace presets`, or a file that `trace fit` wrote
+    #[arg(long, conflicts_with_all = ["mix", "trace"])]
+    pub workload: Option<String>,
+    /// So many times as fast: --mix, --trace and --workload
     #[arg(long, default_value_t = 1)]
     pub times: u64,
     /// Seconds measured
@@ -82,24 +87,27 @@ pub struct Options {
     pub json: Option<PathBuf>,
 }
 
-/// Streams made up, or requests of a file.
+/// Streams made up, requests of a file, or a workload.
 #[derive(Clone)]
 enum Played {
-    Made(Stream),
+    Stream(Stream),
     Recorded(Recorded),
+    Made(Made),
 }
 
 impl Load for Played {
     fn requests(&self) -> Box<dyn Iterator<Item = Request>> {
         match self {
-            Played::Made(stream) => Load::requests(stream),
+            Played::Stream(stream) => Load::requests(stream),
+            Played::Made(made) => made.requests(),
             Played::Recorded(recorded) => recorded.requests(),
         }
     }
 
     fn largest_write(&self) -> u64 {
         match self {
-            Played::Made(stream) => stream.largest_write(),
+            Played::Stream(stream) => stream.largest_write(),
+            Played::Made(made) => made.largest_write(),
             Played::Recorded(recorded) => recorded.largest_write(),
         }
     }
@@ -163,19 +171,23 @@ impl Options {
         Span { warmup, measured }
     }
 
-    fn loads(&self, size: u64, recorded: Option<&Recorded>) -> Vec<Played> {
+    fn loads(&self, size: u64, recorded: Option<&Recorded>) -> Result<Vec<Played>, String> {
         if let Some(recorded) = recorded {
-            return vec![Played::Recorded(recorded.within(size))];
+            return Ok(vec![Played::Recorded(recorded.within(size))]);
+        }
+        if let Some(name) = &self.workload {
+            let workload = verbs::workload(name, self.times as f64)?;
+            return Ok(vec![Played::Made(Made::new(workload, (0, size), self.seed))]);
         }
         if self.mix {
             let part = (size / MIX.len() as u64) >> 20 << 20;
             let stream = |(at, trace): (u64, &crate::array::traces::Trace)| {
-                Played::Made(trace.times(self.times).stream(part * at, part, self.seed + at))
+                Played::Stream(trace.times(self.times).stream(part * at, part, self.seed + at))
             };
-            return (0..).zip(&MIX).map(stream).collect();
+            return Ok((0..).zip(&MIX).map(stream).collect());
         }
         let bytes = self.kib << 10;
-        vec![Played::Made(Stream {
+        Ok(vec![Played::Stream(Stream {
             arrivals: if self.bursty { Arrivals::Bursty } else { Arrivals::Poisson },
             rate: self.rate,
             read_percent: self.read_percent,
@@ -184,11 +196,14 @@ impl Options {
             first: 0,
             span: size / bytes * bytes,
             seed: self.seed,
-        })]
+        })])
     }
 
     fn title(&self, recorded: Option<&Recorded>) -> String {
         let load = match (&self.trace, self.mix) {
+            _ if self.workload.is_some() => {
+                format!("{} x{}", self.workload.as_deref().unwrap_or_default(), self.times)
+            }
             (Some(path), _) => {
                 let name = path.file_name().unwrap_or_default().to_string_lossy();
                 format!("{name} x{}", self.times)
@@ -216,9 +231,9 @@ impl Options {
     ) -> Result<Outcome, String> {
         let world = stand.of(system)?.wake(self.seed);
         let span = self.span(recorded);
-        Ok(world.env.block_on(async {
+        world.env.block_on(async {
             let opened = stand.open(system, &world).await;
-            let loads = self.loads(opened.array.size(), recorded);
+            let loads = self.loads(opened.array.size(), recorded)?;
             let tally = Rc::new(RefCell::new(Tally::default()));
             let streams: Vec<_> = loads.iter().cloned().map(|load| (load, tally.clone())).collect();
             let before = RefCell::new(ModelCounters::default());
@@ -227,7 +242,7 @@ impl Options {
             })
             .await;
             let tally = tally.take();
-            Outcome {
+            Ok(Outcome {
                 system,
                 shape: opened.shape(),
                 latencies: tally.all(),
@@ -238,8 +253,8 @@ impl Options {
                 drives: since(world.counters(), before.take()),
                 counters: counters(&opened),
                 trouble: opened.served.as_ref().and_then(|served| served.trouble()),
-            }
-        }))
+            })
+        })
     }
 }
 

@@ -44,7 +44,7 @@ const FORMS: [(Form, &str); 9] = [
     ),
     (Form::Alibaba, "419,W,1048576,8192,1577808000000104\n419,R,0,512,1577808001500104\n"),
     (Form::Plain, "timestamp_us,op,offset_bytes,size_bytes\n0,W,1048576,8192\n1500000,R,0,512\n"),
-    (Form::Plain, "# made by hand\n0,W,1048576,8192\n\n1500000,R,0,512\n"),
+    (Form::Seconds, "# made by hand\n0,W,1048576,8192\n\n1.5,R,0,512\n"),
     (Form::Seconds, "0.25,W,1048576,8192\n1.75,R,0,512\n"),
 ];
 
@@ -67,12 +67,13 @@ fn every_form_is_recognised_and_says_the_same() {
 #[test]
 fn damage_is_counted_with_its_lines_up_to_a_limit() {
     let text = "0,W,0,512\nnothing\n10,W,0,0\n20,W,18446744073709551615,512\n5,R,512,512\n30,R,0";
-    let (records, seen, _) = read(text).unwrap();
+    let plain = Reading { form: Some(Form::Plain), ..Reading::default() };
+    let (records, seen, _) = read_as(text, &plain).unwrap();
     assert_eq!(records.iter().map(|record| record.at.0).collect::<Vec<_>>(), [0, 5_000]);
     assert_eq!((seen.lines, seen.requests, seen.bad, seen.empty), (6, 2, 2, 1));
     let lines: Vec<u64> = seen.examples.iter().map(|&(line, _)| line).collect();
     assert_eq!(lines, [4, 6]);
-    let strict = Reading { bad_lines: 1, ..Reading::default() };
+    let strict = Reading { bad_lines: 1, ..plain };
     let error = read_as(text, &strict).expect_err("two are more than one");
     assert!(error.to_string().starts_with("line 6 is no request: "), "{error}");
     // After the error nothing comes.

@@ -6,10 +6,8 @@
 //!   complementary: R > 0.75
 //! ```
 //! Bytes count in the slot in which their request comes. A slot without any request has no ratio;
-//! it counts as not complementary, since the paper speaks of parts of *all* slots, and since only
-//! so three of its 28 pairs can be below one half: those of its three rarest workloads. (Left out,
-//! such slots would make every pair of light workloads complementary nearly always.) Both readings
-//! are printed.
+//! it counts as not complementary, since the paper speaks of parts of *all* slots, and since left
+//! out, it would make nearly every pair complementary nearly always. Both readings are printed.
 
 use io::Nanos;
 

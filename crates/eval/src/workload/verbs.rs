@@ -62,22 +62,26 @@ pub struct Presets {
     pub json: bool,
 }
 
-/// By name, or from a file of parameters.
-pub fn workload(name: &str) -> Result<Workload, String> {
-    if let Some(preset) = presets::find(name) {
-        return Ok(preset.workload());
+/// By name, or from a file of parameters; so many times as fast.
+pub fn workload(name: &str, times: f64) -> Result<Workload, String> {
+    let workload = match presets::find(name) {
+        Some(preset) => preset.workload(),
+        None => read(name)?,
+    };
+    let workload = workload.times(times);
+    match workload.problem() {
+        Some(problem) => Err(format!("{name}: {problem}")),
+        None => Ok(workload),
     }
+}
+
+fn read(name: &str) -> Result<Workload, String> {
     if !Path::new(name).exists() {
         let names: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
         return Err(format!("{name} is no file and no preset; those are {}", names.join(", ")));
     }
     let text = std::fs::read_to_string(name).map_err(|error| format!("{name}: {error}"))?;
-    let workload: Workload =
-        serde_json::from_str(&text).map_err(|error| format!("{name}: {error}"))?;
-    match workload.problem() {
-        Some(problem) => Err(format!("{name}: {problem}")),
-        None => Ok(workload),
-    }
+    serde_json::from_str(&text).map_err(|error| format!("{name}: {error}"))
 }
 
 impl Generate {
@@ -86,10 +90,7 @@ impl Generate {
             return Err("times and seconds are positive".to_owned());
         }
         let wrong = |error: std::io::Error| format!("writing: {error}");
-        let workload = workload(&self.workload)?.times(self.times);
-        if let Some(problem) = workload.problem() {
-            return Err(problem.to_owned());
-        }
+        let workload = workload(&self.workload, self.times)?;
         let mut out = Packer::create(self.output.as_deref()).map_err(wrong)?;
         writeln!(out, "{}", forms::HEADER).map_err(wrong)?;
         for record in workload.during(Nanos((self.seconds * 1e9) as u64), self.seed) {

@@ -118,8 +118,8 @@ impl Form {
         let number = |at: usize| super::number::whole(fields[at]).is_some();
         let op = |at: usize| Op::named(fields[at]).is_some();
         match fields.len() {
-            4 if op(1) && fields[0].contains(&b'.') => Some(Form::Seconds),
-            4 if number(0) && op(1) => Some(Form::Plain),
+            // Plain ones have a header.
+            4 if op(1) && number(2) => Some(Form::Seconds),
             6.. if number(0) && op(3) && number(4) => Some(Form::Msr),
             5.. if number(1) && op(3) => Some(Form::Spc),
             5 if op(1) && number(4) => Some(Form::Alibaba),

@@ -5,8 +5,8 @@
 //!   1250,W,4096,8192
 //!   1250.5,R,0,512
 //! ```
-//! With `,device` after the header's names, and a fifth field, if there are several. The same
-//! without a header and in seconds is another form.
+//! With `,device` after the header's names, and a fifth field, if there are several. By its header
+//! it is told from the same in seconds, which is another form and has none.
 
 use std::io::{self, Write};
 
