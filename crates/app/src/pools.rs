@@ -58,7 +58,8 @@ pub async fn open_drives(
 ) -> Outcome<Pool> {
     let Opening { read_only, spikes, write_hole, rebuild_after } = opening;
     if scheme.is_some() {
-        let options = schemes::scheme::OpenOptions { write_hole, rehearsal: read_only };
+        let options =
+            schemes::scheme::OpenOptions { write_hole, rebuild_after, rehearsal: read_only };
         let opened = schemes::Pool::open(env, drives, options).await;
         return opened.map(Pool::Other).map_err(|error| explain::store("drives", &error));
     }
@@ -160,10 +161,8 @@ pub async fn apply(pool: &Pool, request: &Request) -> Outcome<Answer> {
             Err(Failure::usage("drive replace", "only a server does that"))
         }
         Request::DriveAdd { .. } => Err(Failure::usage("drive add", "only a server does that")),
-        Request::DriveRemove { drive, stop, .. } => {
-            drive::remove(pool.fusion("be without a drive")?, drive, *stop)
-        }
-        Request::Rebuild { pause, .. } => care::rebuild(pool.fusion("be paused")?, *pause),
+        Request::DriveRemove { drive, stop, .. } => drive::remove(pool, drive, *stop).await,
+        Request::Rebuild { pause, .. } => Ok(care::rebuild(pool, *pause)),
         Request::Rebalance { stop, .. } => {
             care::rebalance(pool.fusion("be rebalanced")?, *stop).await
         }

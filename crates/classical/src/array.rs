@@ -79,6 +79,8 @@ pub(crate) struct Inner<E: Env> {
     /// Drives whose loss the labels tell.
     pub recorded: RefCell<Vec<bool>>,
     pub next_copy: Cell<usize>,
+    /// New drives are not filled for the time being.
+    pub held: Cell<bool>,
     pub owed: RefCell<Rc<Owed>>,
 }
 
@@ -213,6 +215,7 @@ impl<E: Env> Array<E> {
             align,
             stripes: RefCell::default(),
             next_copy: Cell::new(0),
+            held: Cell::new(false),
             owed: RefCell::default(),
         };
         let array = Array { inner: Rc::new(inner) };

@@ -2,9 +2,9 @@
 //! describes how its four copies are kept; here they are written and read alike.
 
 use format::{
-    CheckpointRoot, Extent, Features, INCOMPAT_GROUPS, LABEL_AREA, LABEL_LEN, Member as Listed,
-    MemberState, SCHEME_MIRRORS, SCHEME_PARITY_DRIVE, SCHEME_PARITY1, SCHEME_PARITY2,
-    SCHEME_STRIPES, Superblock, Uuid, end_area, label_offsets, newest,
+    CheckpointRoot, Extent, Features, INCOMPAT_GROUPS, INCOMPAT_SPARE, LABEL_AREA, LABEL_LEN,
+    Member as Listed, MemberState, SCHEME_MIRRORS, SCHEME_PARITY_DRIVE, SCHEME_PARITY1,
+    SCHEME_PARITY2, SCHEME_STRIPES, SPARE_INDEX, Superblock, Uuid, end_area, label_offsets, newest,
 };
 use futures_util::future::join_all;
 use io::{Buf, Drive, DriveError, Durability};
@@ -103,11 +103,45 @@ pub async fn read<D: Drive>(drive: &D) -> Option<Superblock> {
 }
 
 /// What looks like a label on a drive that is to have another is gone, durably, when this returns:
-/// a drive of another size has them in other places.
+/// a drive of another size has them in other places. Labels of the identity that the drive is to
+/// keep stay, and are written over.
 pub async fn wipe<D: Drive>(drive: &D) -> Result<(), DriveError> {
+    match drive.identity() {
+        Some(_) => Ok(()),
+        None => wipe_all(drive).await,
+    }
+}
+
+/// The same whoever the drive is.
+pub async fn wipe_all<D: Drive>(drive: &D) -> Result<(), DriveError> {
     let blank = |offset| drive.write(offset, Buf::zeroed(LABEL_LEN), Durability::Durable);
     let offsets = label_offsets(drive.geometry().size);
     join_all(offsets.map(blank)).await.into_iter().collect()
+}
+
+/// Makes a spare of a drive: it has the pool's label, as it is now, and no place.
+pub async fn write_spare<D: Drive>(
+    pool: &Superblock,
+    identity: Uuid,
+    drive: &D,
+) -> Result<(), DriveError> {
+    let size = drive.geometry().size;
+    let incompat = pool.features.incompat | INCOMPAT_SPARE;
+    let label = Superblock {
+        drive: identity,
+        index: SPARE_INDEX,
+        generation: 0,
+        drive_size: size,
+        features: Features { incompat, ..pool.features },
+        ..pool.clone()
+    };
+    wipe_all(drive).await?;
+    let copy = |(copy, offset): (usize, u64)| {
+        let bytes = Buf::from_slice(&label.encode(copy as u8));
+        drive.write(offset, bytes, Durability::Durable)
+    };
+    let copies = label_offsets(size).into_iter().enumerate().map(copy);
+    join_all(copies).await.into_iter().collect()
 }
 
 /// Writes the label to all drives that are there, also one that is being filled; those that can't

@@ -58,8 +58,8 @@ impl<E: Env> Array<E> {
         {
             let _turn = inner.label_turn.lock().await;
             let size = new.geometry().size;
+            let drive = Uuid(new.identity().unwrap_or_else(|| inner.env.unique_id()));
             self.replace(place, new)?;
-            let drive = Uuid(inner.env.unique_id());
             let state = MemberState::Restoring;
             inner.list(place, Listed { drive, state, size, round: 0, zones: 0 });
             inner.write_label().await;
@@ -107,8 +107,16 @@ impl<E: Env> Array<E> {
         (0..self.inner.grid.drives).filter(|&place| self.rebuilt(place).is_some()).collect()
     }
 
-    /// Rebuilds some rows of any new drive. False: there is none.
+    /// New drives get no more rows by [`Array::rebuild`] for the time being, or do again.
+    pub fn hold(&self, held: bool) {
+        self.inner.held.set(held);
+    }
+
+    /// Rebuilds some rows of any new drive. False: there is none, or it has to wait.
     pub async fn rebuild(&self) -> Result<bool, ArrayError> {
+        if self.inner.held.get() {
+            return Ok(false);
+        }
         let Some(&place) = self.restoring().first() else { return Ok(false) };
         match self.rebuild_some(place).await {
             // It failed, and counts as lost again: the next write says so.
@@ -208,7 +216,11 @@ impl<E: Env> Inner<E> {
         member.flush().await.map_err(|_| self.not_rebuilt(place))?;
         {
             let _turn = self.label_turn.lock().await;
-            let drive = Uuid(self.env.unique_id());
+            // Copies of a label that differ in who the drive is are believed by nobody: a crash
+            // while they are written must not leave such.
+            let Listed { drive, state, .. } = self.label.borrow().members[place];
+            let known = Some(drive).filter(|_| state == MemberState::Restoring);
+            let drive = known.unwrap_or_else(|| Uuid(self.env.unique_id()));
             let Some(size) = member.size().filter(|_| member.rebuilt().is_some()) else {
                 return Err(self.not_rebuilt(place));
             };

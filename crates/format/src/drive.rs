@@ -58,6 +58,8 @@ pub const INCOMPAT_SUBSTITUTES: u64 = 32;
 /// Incompatible feature: not every zone lies on every drive ([`Member::round`],
 /// [`Member::zones`], and the round of a zone in its record and object).
 pub const INCOMPAT_LISTS: u64 = 64;
+/// Incompatible feature, of the drive's own label alone: a spare ([`Superblock::is_spare`]).
+pub const INCOMPAT_SPARE: u64 = 256;
 /// Incompatible features this software knows.
 pub const KNOWN_INCOMPAT: u64 = INCOMPAT_LIMITS
     | INCOMPAT_GROUPS
@@ -65,7 +67,8 @@ pub const KNOWN_INCOMPAT: u64 = INCOMPAT_LIMITS
     | INCOMPAT_RESTORING
     | INCOMPAT_SUMS
     | INCOMPAT_SUBSTITUTES
-    | INCOMPAT_LISTS;
+    | INCOMPAT_LISTS
+    | INCOMPAT_SPARE;
 /// `Superblock::scheme`: FusionRAID over RAID+.
 pub const SCHEME_FUSION: u16 = 1;
 /// In-place schemes: chunks without redundancy, mirrors, one or two parity chunks a stripe.
@@ -89,6 +92,9 @@ pub const SCHEME_N_RAID5: u16 = 22;
 pub const SCHEME_TOLE_RAID: u16 = 23;
 pub const SCHEME_MIRROR_LOG: u16 = 24;
 pub const SCHEME_LOG_RAID: u16 = 25;
+
+/// The place of a spare: none.
+pub const SPARE_INDEX: u16 = u16::MAX;
 
 const AT_COPY: usize = 10;
 const AT_CRC: usize = 12;
@@ -365,8 +371,7 @@ impl Superblock {
         check((1..=MAX_SHARDS).contains(&shards), "shards", shards as u64)?;
         check(self.checkpoint.len() == shards, "checkpoint roots", self.checkpoint.len() as u64)?;
         check((1..=MAX_MEMBERS).contains(&members), "members", members as u64)?;
-        let own = self.members.get(usize::from(self.index));
-        check(own.is_some_and(|own| own.drive == self.drive), "index", self.index.into())?;
+        self.validate_index()?;
         let max_block = u32::from(MAX_BLOCK_SECTORS) * SECTOR as u32;
         let block = self.block_size;
         let block_fits = block > 0 && block <= max_block && block.is_multiple_of(PAGE as u32);
@@ -377,6 +382,27 @@ impl Superblock {
         check(zones.is_some_and(|z| z <= self.zones.len), "zones", self.zone_count.into())?;
         self.validate_lists()?;
         self.validate_extents()
+    }
+
+    /// A drive of a pool of in-place arrays that holds nothing and waits for a place. What its
+    /// label says of the pool, but for the name and who it is, is as old as the label; so its
+    /// generation is 0, and it outvotes nobody.
+    pub fn is_spare(&self) -> bool {
+        self.features.incompat & INCOMPAT_SPARE != 0
+    }
+
+    fn validate_index(&self) -> Result<(), FormatError> {
+        let index = u64::from(self.index);
+        if !self.is_spare() {
+            let own = self.members.get(usize::from(self.index));
+            return check(own.is_some_and(|own| own.drive == self.drive), "index", index);
+        }
+        let pool = self.features.incompat & (INCOMPAT_GROUPS | INCOMPAT_SET);
+        let fits = pool != 0 && self.features.incompat & INCOMPAT_LISTS == 0;
+        check(fits, "features", self.features.incompat)?;
+        check(self.generation == 0, "generation", self.generation)?;
+        let named = self.members.iter().any(|member| member.drive == self.drive);
+        check(self.index == SPARE_INDEX && !named, "index", index)
     }
 
     /// Zones of the drive in a place: those that a replacement has to have room for.

@@ -63,6 +63,13 @@ pub trait Drive: Clone + 'static {
     fn holds_zeroes(&self) -> bool {
         false
     }
+
+    /// Whoever made this handle knows that the labels on the drive carry this identity, and that
+    /// the pool has no other drive of it. Who gives the drive a place keeps the identity, and
+    /// writes over the labels instead of wiping them: so a crash leaves the old ones or the new.
+    fn identity(&self) -> Option<[u8; 16]> {
+        None
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +103,9 @@ pub enum DriveErrorKind {
     Removed,
     /// The drive did not keep what was last written there.
     Stale,
+    /// The drive has not answered for so long that nobody waits any more. What was asked may still
+    /// be done.
+    Hangs,
 }
 
 /// A failed operation on a drive, with all that is needed to report it.
@@ -110,7 +120,8 @@ pub struct DriveError {
 impl DriveError {
     /// The drive is there, and did not give or take this.
     pub fn is_refusal(&self) -> bool {
-        !matches!(self.kind, DriveErrorKind::Removed | DriveErrorKind::Stale)
+        use DriveErrorKind::{Hangs, Removed, Stale};
+        !matches!(self.kind, Removed | Stale | Hangs)
     }
 }
 
@@ -125,6 +136,7 @@ impl fmt::Display for DriveError {
             DriveErrorKind::OutOfRange => f.write_str("outside the drive or not aligned"),
             DriveErrorKind::Removed => f.write_str("the drive is gone"),
             DriveErrorKind::Stale => f.write_str("a crash took what was last written there"),
+            DriveErrorKind::Hangs => f.write_str("the drive does not answer"),
         }
     }
 }

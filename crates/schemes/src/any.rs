@@ -112,6 +112,10 @@ macro_rules! stores {
                 match self { $(AnyStore::$kind(store) => Replace::restoring(store)),+ }
             }
 
+            fn hold(&self, held: bool) {
+                match self { $(AnyStore::$kind(store) => Replace::hold(store, held)),+ }
+            }
+
             async fn tell_whole(&self, place: usize) -> Result<(), StoreError> {
                 match self { $(AnyStore::$kind(store) => store.tell_whole(place).await),+ }
             }

@@ -148,6 +148,10 @@ impl<S: OnArrays + crate::Store> Replace for S {
         self.arrays().restoring()
     }
 
+    fn hold(&self, held: bool) {
+        self.arrays().arrays.iter().for_each(|array| array.hold(held));
+    }
+
     async fn tell_whole(&self, place: usize) -> Result<(), StoreError> {
         match self.arrays().is_restoring(place) {
             true => self.arrays().tell_state(place, MemberState::Active).await,

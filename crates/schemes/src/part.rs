@@ -1,16 +1,19 @@
 //! A stretch of a drive as a drive, so that arrays can lie side by side on the same drives.
 
+pub mod hang;
+
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::rc::Rc;
 
-use format::Extent;
+use format::{Extent, Uuid};
 use io::drive::check_range;
 use io::{
     Buf, BufMut, Drive, DriveError, DriveErrorKind, Durability, Env, Geometry, Nanos, Operation,
 };
 
+use self::hang::Patience;
 use crate::watch::Watch;
 
 /// Operations on a part since it was made.
@@ -36,7 +39,10 @@ pub struct Part<D> {
     /// What was written in a rehearsal, sector by sector.
     rehearsed: Option<Rc<RefCell<BTreeMap<u64, Buf>>>>,
     watch: Option<Watch>,
+    /// `None`: it is waited for whatever happens.
+    patience: Option<Patience>,
     zeroed: bool,
+    identity: Option<[u8; 16]>,
 }
 
 const SECTOR: usize = 512;
@@ -50,7 +56,18 @@ impl<D: Drive> Part<D> {
         let (counters, zeroed) = (Rc::default(), drive.holds_zeroes());
         let geometry = Geometry { size: extent.len, ..drive.geometry() };
         let (name, drive) = (drive.name().into(), Rc::new(RefCell::new(Some(drive))));
-        Part { drive, geometry, name, extent, counters, rehearsed: None, watch: None, zeroed }
+        Part {
+            drive,
+            geometry,
+            name,
+            extent,
+            counters,
+            rehearsed: None,
+            watch: None,
+            patience: None,
+            zeroed,
+            identity: None,
+        }
     }
 
     /// The drive is not used any more, by this handle, its clones and the parts of them, and is
@@ -59,9 +76,13 @@ impl<D: Drive> Part<D> {
         self.drive.borrow_mut().take();
     }
 
-    fn drive(&self, operation: Operation, offset: u64, len: u64) -> Result<D, DriveError> {
+    fn drive(&self, (operation, offset, len): (Operation, u64, u64)) -> Result<D, DriveError> {
         let gone = DriveError { operation, offset, len, kind: DriveErrorKind::Removed };
         self.drive.borrow().clone().ok_or(gone)
+    }
+
+    pub fn is_let_go(&self) -> bool {
+        self.drive.borrow().is_none()
     }
 
     /// All of a drive.
@@ -80,6 +101,20 @@ impl<D: Drive> Part<D> {
         Part { watch: Some(watch), ..self }
     }
 
+    /// The same drive, which fails if it does not answer.
+    pub fn with_patience(self, patience: Patience) -> Part<D> {
+        Part { patience: Some(patience), ..self }
+    }
+
+    pub fn patience(&self) -> Option<&Patience> {
+        self.patience.as_ref()
+    }
+
+    /// It was given up because it does not answer.
+    pub fn hangs(&self) -> bool {
+        self.patience.as_ref().is_some_and(Patience::hangs)
+    }
+
     /// The same drive, known to hold nothing but zeroes. Arrays that are made on such drives agree
     /// from the start and are not synchronized: what md calls `--assume-clean`. If it is not true,
     /// a lost drive's bytes are rebuilt wrong wherever they were never written.
@@ -87,18 +122,39 @@ impl<D: Drive> Part<D> {
         Part { zeroed: true, ..self }
     }
 
+    /// The same drive, which stays who it is ([`Drive::identity`]).
+    pub fn with_identity(self, identity: Uuid) -> Part<D> {
+        Part { identity: Some(identity.0), ..self }
+    }
+
     /// Its watch says so; without one it never is.
     pub fn is_slow(&self) -> bool {
         self.watch.as_ref().is_some_and(Watch::is_slow)
     }
 
-    async fn seen<T>(&self, operation: impl Future<Output = T>) -> T {
-        let slot = self.watch.as_ref().map(Watch::dispatch);
+    /// What its watch, if it has one, sees of an operation.
+    async fn seen<T>(watch: Option<Watch>, operation: impl Future<Output = T>) -> T {
+        let slot = watch.as_ref().map(Watch::dispatch);
         let done = operation.await;
-        if let Some((watch, slot)) = self.watch.as_ref().zip(slot) {
+        if let Some((watch, slot)) = watch.as_ref().zip(slot) {
             watch.complete(slot);
         }
         done
+    }
+
+    /// The answer of the drive, as long as it is waited for.
+    async fn answer<T: 'static>(
+        &self,
+        (operation, offset, len): (Operation, u64, u64),
+        asked: impl Future<Output = Result<T, DriveError>> + 'static,
+    ) -> Result<T, DriveError> {
+        match &self.patience {
+            None => asked.await,
+            Some(patience) => {
+                let late = DriveError { operation, offset, len, kind: DriveErrorKind::Hangs };
+                patience.wait_for(asked, late).await
+            }
+        }
     }
 
     fn rehearse(&self, place: u64, data: &Buf) -> Result<(), DriveError> {
@@ -154,8 +210,12 @@ impl<D: Drive> Drive for Part<D> {
 
     async fn read(&self, offset: u64, len: usize) -> Result<Buf, DriveError> {
         let place = self.place(Operation::Read, offset, len as u64)?;
-        let done = match self.drive(Operation::Read, place, len as u64) {
-            Ok(drive) => self.seen(drive.read(place, len)).await,
+        let what = (Operation::Read, place, len as u64);
+        let done = match self.drive(what) {
+            Ok(drive) => {
+                let read = async move { drive.read(place, len).await };
+                self.answer(what, Self::seen(self.watch.clone(), read)).await
+            }
             Err(gone) => Err(gone),
         };
         let done = done.map(|read| self.patched(place, read));
@@ -170,11 +230,14 @@ impl<D: Drive> Drive for Part<D> {
     async fn write(&self, offset: u64, data: Buf, how: Durability) -> Result<(), DriveError> {
         let place = self.place(Operation::Write, offset, data.len() as u64)?;
         let len = data.len() as u64;
-        let drive = self.drive(Operation::Write, place, len);
-        let done = match (&self.rehearsed, drive) {
+        let what = (Operation::Write, place, len);
+        let done = match (&self.rehearsed, self.drive(what)) {
             (_, Err(gone)) => Err(gone),
             (Some(_), _) => self.rehearse(place, &data),
-            (None, Ok(drive)) => self.seen(drive.write(place, data, how)).await,
+            (None, Ok(drive)) => {
+                let write = async move { drive.write(place, data, how).await };
+                self.answer(what, Self::seen(self.watch.clone(), write)).await
+            }
         };
         self.count(|counters| {
             counters.writes += 1;
@@ -186,16 +249,24 @@ impl<D: Drive> Drive for Part<D> {
 
     async fn flush(&self) -> Result<(), DriveError> {
         self.count(|counters| counters.flushes += 1);
-        self.drive(Operation::Flush, 0, 0)?.flush().await
+        let what = (Operation::Flush, 0, 0);
+        let drive = self.drive(what)?;
+        self.answer(what, async move { drive.flush().await }).await
     }
 
     async fn discard(&self, offset: u64, len: u64) -> Result<(), DriveError> {
         let place = self.place(Operation::Discard, offset, len)?;
-        self.drive(Operation::Discard, place, len)?.discard(place, len).await
+        let what = (Operation::Discard, place, len);
+        let drive = self.drive(what)?;
+        self.answer(what, async move { drive.discard(place, len).await }).await
     }
 
     fn holds_zeroes(&self) -> bool {
         self.zeroed
+    }
+
+    fn identity(&self) -> Option<[u8; 16]> {
+        self.identity
     }
 }
 

@@ -7,16 +7,25 @@
 //! ```
 
 mod drives;
+mod hangs;
+mod progress;
+mod spares;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use format::{Superblock, Uuid};
+use format::{MemberState, Superblock, Uuid};
+use futures_util::future::join_all;
 use io::sync::{Event as Bell, EventWait, Turn};
 use io::{Drive, Env, Nanos};
 
+pub use self::spares::{SPARE_RETRY, SPARES_MAX};
+
+use self::progress::Progress;
+use self::spares::Spare;
 use crate::any::AnyStore;
+use crate::part::hang::{HANG_AFTER, Patience};
 use crate::part::{Part, PartCounters, PartEnv};
 use crate::scheme::{OpenOptions, Scheme};
 use crate::store::{Counters, Replace, Restoring, Store, StoreError};
@@ -74,6 +83,8 @@ pub enum DriveState {
     Failed,
     /// It has taken a lost one's place, and does not have everything yet.
     Restoring,
+    /// It has no place, and waits for one. Its number is one of those after the places'.
+    Spare,
 }
 
 #[derive(Clone, Debug)]
@@ -87,6 +98,8 @@ pub struct DriveInfo {
     pub counters: PartCounters,
     /// How much it still lacks.
     pub restoring: Option<Restoring>,
+    /// How long that will take.
+    pub eta: Option<Nanos>,
 }
 
 #[derive(Clone, Debug)]
@@ -96,6 +109,7 @@ pub struct Status {
     pub scheme: Scheme,
     pub shape: String,
     pub chunk: u64,
+    /// Those with places, then spares.
     pub drives: Vec<DriveInfo>,
     pub volumes: Vec<VolumeInfo>,
     pub space: Space,
@@ -108,6 +122,8 @@ pub struct Status {
     pub opened_in: Nanos,
     /// What keeps background work from going on.
     pub trouble: Option<String>,
+    /// Nothing is restored for the time being.
+    pub paused: bool,
 }
 
 type Inside<E> = PartEnv<E>;
@@ -124,6 +140,14 @@ struct Inner<E: Env> {
     uuids: RefCell<Vec<Uuid>>,
     /// Lost when the pool was opened.
     missing: RefCell<Vec<usize>>,
+    /// Drives that wait for a place: `spares::SPARES_MAX` at most.
+    spares: RefCell<Vec<Spare<E::Drive>>>,
+    /// How long after a loss a spare takes the place.
+    rebuild_after: Option<Nanos>,
+    paused: Cell<bool>,
+    progress: RefCell<Progress>,
+    /// Lost drives that an operator will take back: no spare takes their place by itself.
+    offline: RefCell<Vec<usize>>,
     /// Drives whose restoring was told, and not yet its end.
     filling: RefCell<Vec<usize>>,
     /// Drives whose loss was told.
@@ -136,6 +160,7 @@ struct Inner<E: Env> {
     arrived: Bell,
     trouble: RefCell<Option<String>>,
     stopping: Cell<bool>,
+    closed: Cell<bool>,
     /// Tasks that still run.
     tasks: Cell<usize>,
     stopped: Bell,
@@ -161,30 +186,24 @@ impl<E: Env> Pool<E> {
         options: OpenOptions,
     ) -> Result<Pool<E>, StoreError> {
         let began = env.now();
-        let part = |drive| match options.rehearsal {
-            true => Part::whole(drive).rehearsal(),
-            false => Part::whole(drive).watched(Watch::new(env)),
+        let part = |drive| {
+            let part = Part::whole(drive).with_patience(Patience::new(env));
+            match options.rehearsal {
+                true => part.rehearsal(),
+                false => part.watched(Watch::new(env)),
+            }
         };
         let parts: Vec<Part<E::Drive>> = drives.into_iter().map(part).collect();
-        let mut labels = Vec::new();
-        for part in &parts {
-            labels.push(classical::label::read(part).await);
-        }
-        let newest = labels.iter().flatten().max_by_key(|label| label.generation);
+        // At once: any that hang are waited for together.
+        let labels = join_all(parts.iter().map(classical::label::read)).await;
+        let members = labels.iter().flatten().filter(|label| !label.is_spare());
+        let newest = members.max_by_key(|label| label.generation);
         let label = newest.ok_or(StoreError::NoLabel)?.clone();
         let scheme = Scheme::of(&label).ok_or(StoreError::NoLabel)?;
-        let inside = PartEnv::new(env.clone());
-        let store = AnyStore::open(&inside, parts.clone(), options).await?;
-        let volumes = Volumes::open(&inside, store).await?;
-        let mut places = vec![None; label.members.len()];
-        for (part, own) in parts.into_iter().zip(labels) {
-            let Some(own) = own.filter(|own| own.pool == label.pool) else { continue };
-            let listed = label.members.get(usize::from(own.index));
-            // One that another has replaced is no member any more.
-            if listed.is_some_and(|listed| listed.drive == own.drive) {
-                places[usize::from(own.index)] = Some(part);
-            }
-        }
+        let silent: Vec<String> =
+            parts.iter().filter(|part| part.hangs()).map(Drive::name).collect();
+        let Sorted { places, spares, others } = sort(&label, parts, &labels);
+        let volumes = open_volumes(env, others, (&label, &places), options).await?;
         let missing = volumes.store().lost();
         let inner = Inner {
             env: env.clone(),
@@ -193,6 +212,11 @@ impl<E: Env> Pool<E> {
             uuids: RefCell::new(label.members.iter().map(|listed| listed.drive).collect()),
             known: RefCell::new(missing.clone()),
             missing: RefCell::new(missing),
+            spares: RefCell::new(spares),
+            rebuild_after: options.rebuild_after,
+            paused: Cell::new(false),
+            progress: RefCell::default(),
+            offline: RefCell::default(),
             filling: RefCell::default(),
             drive_turn: Turn::new(),
             volumes,
@@ -202,24 +226,31 @@ impl<E: Env> Pool<E> {
             arrived: Bell::new(),
             trouble: RefCell::default(),
             stopping: Cell::new(false),
+            closed: Cell::new(false),
             tasks: Cell::new(0),
             stopped: Bell::new(),
             opened_in: env.now().saturating_sub(began),
         };
         let pool = Pool { inner: Rc::new(inner) };
-        for &drive in &*pool.inner.missing.borrow() {
-            let text = format!("drive {drive} is missing or out of date: its data is elsewhere");
-            pool.inner.tell(Severity::Warning, "drive-missing", Some(drive), text);
+        pool.inner.tell_absent(&silent);
+        pool.begin_all(options).await;
+        Ok(pool)
+    }
+
+    async fn begin_all(&self, options: OpenOptions) {
+        for (place, part) in self.inner.drives.borrow().iter().enumerate() {
+            part.iter().for_each(|part| self.inner.ask_before_giving_up(place, part));
         }
         if !options.rehearsal {
-            pool.go_on_restoring().await;
-            pool.begin(Inner::background);
-            pool.begin(Inner::watch);
-            if pool.inner.volumes.store().steers() {
-                pool.begin(Inner::steer);
+            self.inner.env.spawn(self.inner.clone().write_off_hanging());
+            self.go_on_restoring().await;
+            self.begin(Inner::background);
+            self.begin(Inner::watch);
+            self.begin(Inner::use_spares);
+            if self.inner.volumes.store().steers() {
+                self.begin(Inner::steer);
             }
         }
-        Ok(pool)
     }
 
     fn begin<F: Future<Output = ()> + 'static>(&self, task: impl FnOnce(Rc<Inner<E>>) -> F) {
@@ -277,15 +308,17 @@ impl<E: Env> Pool<E> {
                 size: listed.size,
                 counters: part.map_or_else(PartCounters::default, Part::counters),
                 restoring: restoring.filter(|_| state == DriveState::Restoring),
+                eta: restoring.and_then(|own| inner.progress.borrow().eta(&own)),
             }
         };
+        let spares = self.spares(drives.len());
         Status {
             name: self.name().to_owned(),
             uuid: self.uuid(),
             scheme: inner.scheme,
             shape: store.shape(),
             chunk: inner.label.block_size.into(),
-            drives: (0..drives.len()).map(drive).collect(),
+            drives: (0..drives.len()).map(drive).chain(spares).collect(),
             volumes: inner.volumes.list(),
             space: inner.volumes.space(),
             requests: inner.volumes.requests(),
@@ -294,18 +327,90 @@ impl<E: Env> Pool<E> {
             margin: store.margin(),
             opened_in: inner.opened_in,
             trouble: inner.trouble.borrow().clone(),
+            paused: inner.paused.get(),
         }
     }
 
-    /// Ends background work, flushes and marks the pool clean. No request is under way.
+    /// Ends background work, flushes and marks the pool clean. No request is under way. An error:
+    /// it is not marked, and the next opening has more to look at.
     pub async fn close(&self) -> Result<(), StoreError> {
-        let _turn = self.inner.drive_turn.lock().await;
-        self.inner.stopping.set(true);
-        while self.inner.tasks.get() > 0 {
-            self.inner.stopped.wait().await;
-        }
-        self.inner.volumes.close().await
+        let pool = self.clone();
+        let hanging = || hangs::needed(self.inner.drives.borrow().iter().flatten());
+        let closed = async move {
+            let inner = &pool.inner;
+            {
+                let _turn = inner.drive_turn.lock().await;
+                inner.stopping.set(true);
+            }
+            while inner.tasks.get() > 0 {
+                inner.stopped.wait().await;
+            }
+            inner.volumes.close().await
+        };
+        let done = hangs::end_in_time(&self.inner.env, hanging, closed).await;
+        self.inner.closed.set(true);
+        done
     }
+}
+
+/// Drives by what they are to a pool.
+struct Sorted<D: Drive> {
+    places: Vec<Option<Part<D>>>,
+    spares: Vec<Spare<D>>,
+    /// All but spares: who opens the pool knows which to believe.
+    others: Vec<Part<D>>,
+}
+
+fn sort<D: Drive>(
+    label: &Superblock,
+    parts: Vec<Part<D>>,
+    labels: &[Option<Superblock>],
+) -> Sorted<D> {
+    let places = vec![None; label.members.len()];
+    let mut sorted = Sorted { places, spares: Vec::new(), others: Vec::new() };
+    for (part, own) in parts.into_iter().zip(labels) {
+        let own = own.as_ref().filter(|own| own.pool == label.pool);
+        let spare = own.is_some_and(Superblock::is_spare);
+        // One that another has replaced is no member any more; a spare that is one was just given
+        // its place.
+        let listed = |own: &&Superblock| match spare {
+            true => label.members.iter().position(|listed| listed.drive == own.drive),
+            false => {
+                let index = usize::from(own.index);
+                label.members.get(index).filter(|listed| listed.drive == own.drive).map(|_| index)
+            }
+        };
+        match (own, own.as_ref().and_then(listed)) {
+            (Some(_), Some(place)) => sorted.places[place] = Some(part.clone()),
+            (Some(own), None) if spare && sorted.spares.len() < SPARES_MAX => {
+                sorted.spares.push(Spare { identity: own.drive, part: part.clone() });
+            }
+            _ => {}
+        }
+        if !spare {
+            sorted.others.push(part);
+        }
+    }
+    sorted
+}
+
+/// The volumes on these drives, of which some have places in the pool.
+async fn open_volumes<E: Env>(
+    env: &E,
+    parts: Vec<Part<E::Drive>>,
+    (label, places): (&Superblock, &[Option<Part<E::Drive>>]),
+    options: OpenOptions,
+) -> Result<PoolVolumes<E>, StoreError> {
+    let active = label.members.iter().all(|listed| listed.state == MemberState::Active);
+    let whole = active && places.iter().all(Option::is_some);
+    let redundant = Scheme::of(label).is_some_and(|scheme| scheme != Scheme::Raid0);
+    hangs::spare_at_most_one(&parts, whole && redundant);
+    let (inside, asked) = (PartEnv::new(env.clone()), parts.clone());
+    let opened = async move {
+        let store = AnyStore::open(&inside, parts, options).await?;
+        Volumes::open(&inside, store).await
+    };
+    hangs::end_in_time(env, || hangs::needed(asked.iter()), opened).await
 }
 
 impl<E: Env> Inner<E> {
@@ -319,6 +424,18 @@ impl<E: Env> Inner<E> {
         events.push_back(Event { sequence, at: self.env.now(), severity, kind, drive, text });
         drop(events);
         self.arrived.notify_all();
+    }
+
+    /// Drives without which the pool was opened; some did not even say who they are.
+    fn tell_absent(&self, silent: &[String]) {
+        for &drive in &*self.missing.borrow() {
+            let text = format!("drive {drive} is missing or out of date: its data is elsewhere");
+            self.tell(Severity::Warning, "drive-missing", Some(drive), text);
+        }
+        for name in silent {
+            let text = format!("drive {name} hangs: no answer for {HANG_AFTER}; it is left out");
+            self.tell(Severity::Warning, "drive-failed", None, text);
+        }
     }
 
     fn is_busy(&self) -> bool {
@@ -400,9 +517,13 @@ impl<E: Env> Inner<E> {
         let margin = self.volumes.store().margin();
         let name = self.name_of(drive);
         let severity = if margin == 0 { Severity::Error } else { Severity::Warning };
+        let how = match self.drives.borrow()[drive].as_ref().is_some_and(Part::hangs) {
+            true => format!("hangs: no answer for {HANG_AFTER}; it is failed"),
+            false => "failed".to_owned(),
+        };
         let text = format!(
-            "drive {drive} ({name}) failed and is not used any more; {margin} more may fail \
-             before data is lost"
+            "drive {drive} ({name}) {how} and is not used any more; {margin} more may fail before \
+             data is lost"
         );
         self.tell(severity, "drive-failed", Some(drive), text);
     }

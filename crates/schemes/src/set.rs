@@ -165,7 +165,8 @@ impl<D: Drive> Set<D> {
         }
         label.generation += 1;
         let state = MemberState::Restoring;
-        let uuid = Uuid::from_random(env.unique_id());
+        let fresh = || Uuid::from_random(env.unique_id());
+        let uuid = drive.identity().map_or_else(fresh, Uuid);
         label.members[place] = Listed { drive: uuid, state, size, round: 0, zones: 0 };
         note_restoring(&mut label);
         drives[place] = Some(drive);

@@ -17,6 +17,8 @@ pub enum StoreError {
     OtherPool { name: String },
     #[error("drive {name} can't be written to: replace it")]
     NotWritten { name: String },
+    #[error("drive {name} does not answer, and can't be done without: it is waited for no more")]
+    Hangs { name: String },
     #[error("{what}: {hint}")]
     Shape { what: String, hint: &'static str },
     /// What the drives say makes no sense, checksums and copies notwithstanding.
@@ -126,6 +128,9 @@ pub trait Replace: Store {
     /// New drives that do not have everything yet.
     fn restoring(&self) -> Vec<Restoring>;
 
+    /// New drives are not filled for the time being, or are again.
+    fn hold(&self, held: bool);
+
     /// A new drive has everything: the labels call it restoring no more.
     fn tell_whole(&self, place: usize) -> impl Future<Output = Result<(), StoreError>>;
 }
@@ -219,6 +224,10 @@ impl<E: Env> Replace for Array<E> {
             Restoring { place, left: left * chunk, all: rows * chunk }
         };
         Array::restoring(self).into_iter().map(restoring).collect()
+    }
+
+    fn hold(&self, held: bool) {
+        Array::hold(self, held);
     }
 
     /// Its last step has told it.

@@ -14,7 +14,8 @@ use crate::render::print;
 ///
 /// Asks the server, and takes effect at once. The server leads requests round drives in a
 /// spike, avoids and then suspects those that stay slow, and fails those that hang; what is
-/// said here comes before that, until 'auto' or the server ends.
+/// said here comes before that, until 'auto' or the server ends. In pools of other schemes than
+/// fusion drives that hang are failed after 30 s, if all data is there without them.
 #[derive(Subcommand, Debug)]
 #[command(after_help = "\
 Examples:
@@ -50,7 +51,7 @@ Example:
     /// Take a drive out of use for a while: 'drive online' takes it back
     ///
     /// The same as 'fail', with the same conditions; the server lets go of the drive, so that it
-    /// can be pulled.
+    /// can be pulled. As long as the server runs no spare takes its place by itself.
     #[command(after_help = "\
 Example:
   steadyraid drive offline tank 3 --force")]
@@ -79,6 +80,10 @@ Example:
     ///
     /// The drive is used until nothing is on it any more, and the pool stays as redundant as it is.
     /// Refused if the others have no room for it, or would be fewer than a stripe is wide.
+    /// In a pool of another scheme than fusion a spare takes its place, and the drive is let go of
+    /// at once: until the spare is filled from the others the pool can do without one drive fewer.
+    /// Refused if no spare fits, or if the pool can't do without the drive. A spare itself is let
+    /// go of, and its label wiped.
     #[command(after_help = "\
 Examples:
   steadyraid drive remove tank 3
@@ -91,6 +96,8 @@ Examples:
     /// own; if that fails, the pool is as it was. What is free lies on all drives from then on;
     /// 'rebalance' moves what is there. A larger drive is used as far as there are others of its
     /// size. Of a pool that is not being served, --drives has to name all drives.
+    /// In a pool of another scheme than fusion they become spares: one takes the place of a drive
+    /// that is lost for as long as 'serve --rebuild-after' says. The smallest that fits is taken.
     #[command(after_help = "\
 Examples:
   steadyraid drive add tank /dev/nvme9n1

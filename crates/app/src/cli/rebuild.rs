@@ -9,7 +9,9 @@ use crate::exit::Exit;
 /// Hold up, or go on with, what is moved because drives are lost, leave or come
 ///
 /// Half a minute after a drive was lost the others begin to take over what it held, as far as there
-/// is free space, beside requests. 'status' shows how far that is.
+/// is free space, beside requests. 'status' shows how far that is. In a pool of another scheme than
+/// fusion a spare takes the lost drive's place ('drive add'), and what is held up is that, and the
+/// filling of drives.
 #[derive(Subcommand, Debug)]
 #[command(after_help = "\
 Examples:

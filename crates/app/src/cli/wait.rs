@@ -38,6 +38,7 @@ pub struct Args {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Activity {
     /// No drive is being restored, copied onto another, taken over by the others or emptied
+    #[value(alias = "rebuild")]
     Restore,
     /// No scrub is running or paused
     Scrub,

@@ -46,7 +46,8 @@ fn fields(label: &Label) -> String {
         let _ = writeln!(text, "{name:>12}: {value}");
     };
     line("pool", format!("{} ({})", label.pool_name, label.pool));
-    line("drive", format!("{} ({})", label.index, label.drive));
+    let place = if label.spare { "spare".to_owned() } else { label.index.to_string() };
+    line("drive", format!("{place} ({})", label.drive));
     line(
         "epoch",
         format!(

@@ -79,6 +79,8 @@ pub struct Label {
     pub pool_name: String,
     pub drive: String,
     pub index: u16,
+    /// It has no place, and waits for one.
+    pub spare: bool,
     pub generation: u64,
     pub epoch: u64,
     pub created_secs: u64,
@@ -111,6 +113,7 @@ impl From<&Superblock> for Label {
             pool_name: label.pool_name.clone(),
             drive: label.drive.to_string(),
             index: label.index,
+            spare: label.is_spare(),
             generation: label.generation,
             epoch: label.epoch,
             created_secs: label.created_secs,

@@ -93,6 +93,9 @@ async fn judge<D: Drive>(drive: &D) -> Outcome<(Content, String)> {
 }
 
 fn describe(label: &Superblock) -> String {
+    if label.is_spare() {
+        return format!("a spare of pool {}", label.pool_name);
+    }
     format!("drive {} of {} of pool {}", label.index, label.members.len(), label.pool_name)
 }
 

@@ -4,6 +4,7 @@ use engine::{AddError, AddPlan, Label, read_label};
 use io::uring::{RealDrive, UringEnv};
 use io::{Buf, Drive, Durability};
 
+use super::any::{Other, Pool};
 use crate::drives::name::DriveName;
 use crate::drives::{gate, target};
 use crate::error::{Failure, Outcome};
@@ -23,9 +24,19 @@ pub async fn drives(
         let what = format!("{} pools have this name on these drives", groups.len());
         return Err(Failure::new(pool, what).hint("give the UUID instead of the name"));
     };
-    if let Some(scheme) = group.scheme() {
-        let what = format!("its scheme, {}, can't take more drives", scheme.name());
-        return Err(Failure::new(format!("pool {pool}"), what));
+    if group.scheme().is_some() {
+        let opened = target::open_existing(env, &target::resolve(new)?)?;
+        gate::blank_or_forced(&opened, force).await?;
+        let made = opened.make_files(env)?;
+        let unserved = super::open(env, group, false).await?;
+        let Pool::Other(other) = &unserved else {
+            unreachable!("its label has a scheme of in-place arrays");
+        };
+        let done = spares(other, made.drives(), made.drives(), force).await;
+        unserved.close().await?;
+        let said = done?;
+        made.keep();
+        return Ok(said);
     }
     let claimed = super::claim(env, group).await?;
     let opened = target::open_existing(env, &target::resolve(new)?)?;
@@ -39,6 +50,28 @@ pub async fn drives(
     made.keep();
     let next = "'steadyraid rebalance' moves what is there, while the pool is served";
     Ok(format!("{}; {next}", say(pool, new.len(), &plan)))
+}
+
+/// Makes spares of drives, which are served as others if something is wrapped around them.
+pub async fn spares(
+    pool: &Other,
+    drives: &[RealDrive],
+    served: &[RealDrive],
+    force: bool,
+) -> Outcome<String> {
+    if force {
+        wipe_labels(drives).await?;
+    }
+    for drive in served {
+        let done = pool.spare_add(drive.clone()).await;
+        done.map_err(|error| Failure::new(format!("pool {}", pool.name()), error))?;
+    }
+    let count = served.len();
+    Ok(format!(
+        "pool {}: {count} spares added; each takes the place of a drive that is lost; name them to \
+         'serve' from now on",
+        pool.name()
+    ))
 }
 
 pub fn say(pool: &str, added: usize, plan: &AddPlan) -> String {

@@ -2,7 +2,7 @@
 
 use engine::ScrubState;
 
-use super::any::Fusion;
+use super::any::{Fusion, Pool};
 use crate::control::{Answer, ScrubAction};
 use crate::error::{Failure, Outcome};
 
@@ -49,14 +49,20 @@ pub async fn rebalance(pool: &Fusion, stop: bool) -> Outcome<Answer> {
     )))
 }
 
-pub fn rebuild(pool: &Fusion, pause: bool) -> Outcome<Answer> {
-    let object = format!("pool {}", pool.name());
-    let said = if pause {
-        pool.rebuild_pause();
-        "what lost drives held stays where it is until 'steadyraid rebuild resume'"
-    } else {
-        pool.rebuild_resume();
-        "rebuilding goes on"
+pub fn rebuild(pool: &Pool, pause: bool) -> Answer {
+    match pool {
+        Pool::Fusion(pool) if pause => pool.rebuild_pause(),
+        Pool::Fusion(pool) => pool.rebuild_resume(),
+        Pool::Other(pool) => pool.rebuild_pause(pause),
+    }
+    let said = match (pause, pool) {
+        (true, Pool::Fusion(_)) => {
+            "what lost drives held stays where it is until 'steadyraid rebuild resume'"
+        }
+        (true, Pool::Other(_)) => {
+            "no spare takes a place, and none is filled, until 'steadyraid rebuild resume'"
+        }
+        (false, _) => "rebuilding goes on",
     };
-    Ok(Answer::Done(format!("{object}: {said}")))
+    Answer::Done(format!("pool {}: {said}", pool.name()))
 }

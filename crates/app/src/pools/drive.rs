@@ -1,6 +1,7 @@
 //! What operators decide about drives.
 
 use engine::{DriveOverride, DriveState, DriveStatus};
+use schemes::StoreError;
 
 use super::any::{Fusion, Other, Pool};
 use crate::control::{Answer, Decision};
@@ -117,7 +118,7 @@ async fn fail_other(
         "active" | "restoring" => {}
         state => return Err(Failure::new(object, format!("is {state}: it is not used at all"))),
     }
-    pool.drive_fail(place).await.map_err(|error| Failure::new(&object, error))?;
+    pool.drive_fail(place, offline).await.map_err(|error| Failure::new(&object, error))?;
     Ok(failed(&object, pool.status().margin, offline))
 }
 
@@ -140,7 +141,48 @@ async fn fail_fusion(pool: &Fusion, drive: &str, force: bool, offline: bool) -> 
     Ok(failed(&object, pool.status().redundancy_margin, offline))
 }
 
-pub fn remove(pool: &Fusion, drive: &str, stop: bool) -> Outcome<Answer> {
+pub async fn remove(pool: &Pool, drive: &str, stop: bool) -> Outcome<Answer> {
+    match pool {
+        Pool::Fusion(pool) => remove_fusion(pool, drive, stop),
+        Pool::Other(other) => remove_other(other, &find_in(pool, drive)?, stop).await,
+    }
+}
+
+async fn remove_other(pool: &Other, drive: &view::Drive, stop: bool) -> Outcome<Answer> {
+    let object = format!("pool {}: drive {} ({})", pool.name(), drive.index, drive.label());
+    let failed = |error: StoreError| Failure::new(&object, error);
+    let place = usize::from(drive.index);
+    if stop {
+        return Err(Failure::new(object, "is not being removed: a spare takes a place at once"));
+    }
+    match drive.state.as_str() {
+        "spare" => {
+            let spare = pool.status().drives.into_iter().nth(place).map(|own| own.uuid);
+            pool.spare_remove(spare.unwrap_or_default()).await.map_err(failed)?;
+            return Ok(Answer::Done(format!("{object} is a spare no more, and may be pulled")));
+        }
+        "restoring" => {
+            return Err(Failure::new(object, "is being restored")
+                .hint("wait until it is ('steadyraid wait POOL restore'), or fail it first"));
+        }
+        "active" if !pool.drive_bears(place) => return Err(needed(&object)),
+        _ if !pool.has_spare_for(place) => {
+            return Err(Failure::new(object, "can't leave: no spare fits its place").hint(
+                "add a spare first ('steadyraid drive add'), or put another drive in its place \
+                 ('steadyraid drive replace')",
+            ));
+        }
+        _ => {}
+    }
+    pool.drive_remove(place).await.map_err(failed)?;
+    let margin = pool.status().margin;
+    Ok(Answer::Done(format!(
+        "{object} is removed, and may be pulled; a spare has its place and is being filled, until \
+         when only {margin} more may die before data is lost ('steadyraid wait POOL restore')"
+    )))
+}
+
+fn remove_fusion(pool: &Fusion, drive: &str, stop: bool) -> Outcome<Answer> {
     let drive = find(pool, drive)?;
     let object = object(pool, &drive);
     let failed = |error| Failure::new(&object, error);

@@ -64,12 +64,13 @@ fn other_facts(pool: &Pool) -> Vec<(&'static str, String)> {
         0 => "all drives agree".to_owned(),
         left => format!("{left} stripes are to be looked at, in the background"),
     };
-    vec![
+    let facts = vec![
         ("scheme", format!("{}, {}, chunks of {chunk}", pool.scheme, pool.layout)),
         ("space", space_line(pool)),
         ("resync", resync),
         ("opened", format!("in {} ms", pool.recovery.load_nanos / 1_000_000)),
-    ]
+    ];
+    facts.into_iter().chain(rebuild_lines(&pool.rebuild)).collect()
 }
 
 /// What is on its way because drives are lost, leave or come.

@@ -120,7 +120,7 @@ pub struct Drive {
     pub uuid: String,
     /// Path, or `mem:N`; empty when the drive is missing.
     pub name: String,
-    /// `active`, `missing`, `failed`, `restoring` or `vacated`.
+    /// `active`, `missing`, `failed`, `restoring`, `vacated` or `spare`.
     pub state: String,
     pub size: u64,
     pub counters: DriveCounters,
@@ -405,12 +405,13 @@ pub struct Listed {
 impl From<&Pool> for Listed {
     fn from(pool: &Pool) -> Listed {
         let present = pool.drives.iter().filter(|drive| drive.state == "active").count();
+        let members = pool.drives.iter().filter(|drive| drive.state != "spare").count();
         Listed {
             name: pool.name.clone(),
             uuid: pool.uuid.clone(),
             state: pool.state,
             served: true,
-            drives: pool.drives.len() as u32,
+            drives: members as u32,
             drives_present: present as u32,
             volumes: Some(pool.volumes.len() as u32),
         }

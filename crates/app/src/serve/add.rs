@@ -17,19 +17,26 @@ pub async fn drives(
     new: &[String],
     force: bool,
 ) -> Outcome<String> {
-    let fusion = pool.fusion("take more drives")?;
     let opened = target::open_existing(env, &target::resolve(new)?)?;
     gate::blank_or_forced(&opened, force).await?;
     let made = opened.make_files(env)?;
-    if force {
-        add::wipe_labels(made.drives()).await?;
-    }
     let named = |(name, drive): (&String, &RealDrive)| {
         let parsed = DriveName::try_from(name.clone());
         wrapper.named(&parsed.map_err(|error| Failure::usage(name, error))?, drive.clone())
     };
     let served: Vec<RealDrive> =
         new.iter().zip(made.drives()).map(named).collect::<Outcome<_>>()?;
+    let fusion = match pool {
+        Pool::Fusion(fusion) => fusion,
+        Pool::Other(other) => {
+            let said = add::spares(other, made.drives(), &served, force).await?;
+            made.keep();
+            return Ok(said);
+        }
+    };
+    if force {
+        add::wipe_labels(made.drives()).await?;
+    }
     let added = fusion.drives_add(&served).await;
     let added = added.map_err(|error| add::explain(&pool.name(), &error))?;
     made.keep();

@@ -231,8 +231,10 @@ fn announce(catalogue: &Catalogue, nbd: &[Listener], control: &Listener) {
     for pool in catalogue.pools() {
         let view = pool.view();
         let usable = Size(view.space.usable);
-        let (state, drives) = (view.state.name(), view.drives.len());
-        print(&format!("pool {}: {state}, {drives} drives, {usable} usable\n", view.name));
+        let spares = view.drives.iter().filter(|drive| drive.state == "spare").count();
+        let (state, drives) = (view.state.name(), view.drives.len() - spares);
+        let spares = if spares > 0 { format!("{spares} spares, ") } else { String::new() };
+        print(&format!("pool {}: {state}, {drives} drives, {spares}{usable} usable\n", view.name));
         if view.state != Health::Online {
             say_loudly(&view);
         }

@@ -14,6 +14,7 @@ mod nbd;
 mod reference;
 mod schemes;
 mod serve;
+mod spares;
 mod status;
 mod support;
 mod volume;

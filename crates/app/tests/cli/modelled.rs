@@ -14,7 +14,7 @@ const DISK: &str = "model:hdd-10k,size=128M";
 
 /// How long a client waited.
 #[expect(clippy::disallowed_methods, reason = "a server in another process has no other clock")]
-fn timed(act: impl FnOnce()) -> Duration {
+pub fn timed(act: impl FnOnce()) -> Duration {
     let start = Instant::now();
     act();
     start.elapsed()
@@ -79,15 +79,15 @@ fn a_modelled_pool_in_memory_is_as_slow_as_its_model() {
 }
 
 /// A connection to the control socket.
-struct Control(BufReader<UnixStream>);
+pub struct Control(BufReader<UnixStream>);
 
 impl Control {
-    fn connect(scratch: &Scratch) -> Control {
+    pub fn connect(scratch: &Scratch) -> Control {
         let stream = UnixStream::connect(scratch.path("run/control.sock")).expect("it listens");
         Control(BufReader::new(stream))
     }
 
-    fn ask(&mut self, mut request: Value) -> Value {
+    pub fn ask(&mut self, mut request: Value) -> Value {
         request["version"] = json!(1);
         let line = format!("{request}\n");
         self.0.get_mut().write_all(line.as_bytes()).expect("taken");

@@ -26,6 +26,8 @@ fn label() {
     check(include_str!("golden/label.txt"), "label.txt", &dump(&samples::label().encode(2)));
     let listed = dump(&samples::listed_label().encode(2));
     check(include_str!("golden/label-lists.txt"), "label-lists.txt", &listed);
+    let spare = dump(&samples::spare_label().encode(2));
+    check(include_str!("golden/label-spare.txt"), "label-spare.txt", &spare);
 }
 
 #[test]

@@ -48,10 +48,10 @@ fn newer_versions_and_features_are_refused_clearly() {
     assert!(error.to_string().contains("use a newer SteadyRAID"), "{error}");
 
     let mut featured = samples::label().encode(0);
-    featured[32] = 0b1000_0001;
+    (featured[32], featured[39]) = (1, 0b1000_0000);
     reseal(&mut featured);
     let error = Superblock::decode(&featured).unwrap_err();
-    assert_eq!(error, FormatError::UnknownFeatures(0b1000_0000), "limits of volumes are known");
+    assert_eq!(error, FormatError::UnknownFeatures(1 << 63), "limits of volumes are known");
     assert!(error.is_too_new());
 
     let mut compatible = samples::label().encode(0);
@@ -282,4 +282,49 @@ fn impossible_drive_lists_are_refused() {
     let mut label = samples::label();
     label.members[1].zones = 1;
     assert!(label.validate().is_err(), "without the feature all drives have all zones");
+}
+
+/// A spare has no place, nobody names it, and it outvotes nobody; and nobody else is like that.
+#[test]
+fn spares_have_no_place() {
+    let spare = samples::spare_label();
+    assert_eq!(Superblock::decode(&spare.encode(1)), Ok((spare.clone(), 1)));
+    assert!(spare.is_spare() && !samples::label().is_spare());
+    type Edit = (&'static str, fn(&mut Superblock));
+    let edits: &[Edit] = &[
+        ("index", |l| l.index = 0),
+        ("index", |l| l.index = SPARE_INDEX - 1),
+        ("index", |l| l.drive = l.members[1].drive),
+        ("index", |l| l.features.incompat &= !INCOMPAT_SPARE),
+        ("generation", |l| l.generation = 1),
+        ("features", |l| l.features.incompat |= INCOMPAT_LISTS),
+        ("features", |l| l.features.incompat &= !INCOMPAT_GROUPS),
+        ("features", |l| (l.features.incompat, l.scheme, l.group) = (INCOMPAT_SPARE, 1, 0)),
+        ("metadata", |l| l.drive_size = 8 << 20),
+    ];
+    for (field, edit) in edits {
+        let mut label = spare.clone();
+        edit(&mut label);
+        let error = label.validate().unwrap_err();
+        assert!(
+            matches!(&error, FormatError::Invalid { field: found, .. } if found == field),
+            "{error}"
+        );
+        // Nor is it taken when somebody wrote it.
+        let mut bytes = spare.encode(0);
+        bytes[168..170].copy_from_slice(&label.index.to_le_bytes());
+        bytes[32..40].copy_from_slice(&label.features.incompat.to_le_bytes());
+        bytes[72..80].copy_from_slice(&label.generation.to_le_bytes());
+        bytes[56..72].copy_from_slice(&label.drive.0);
+        bytes[96..104].copy_from_slice(&label.drive_size.to_le_bytes());
+        reseal(&mut bytes);
+        assert!(Superblock::decode(&bytes).is_err(), "{field}");
+    }
+    // As a member it has its own labels, which win over those of the spare it was.
+    let member = Superblock { drive: spare.drive, ..samples::label() };
+    let mut member = Superblock { generation: 7, ..member };
+    member.members[usize::from(member.index)].drive = spare.drive;
+    let member = Superblock { pool: spare.pool, ..member };
+    let copies = [Ok((spare.clone(), 0)), Ok((member.clone(), 1)), Ok((spare, 2))];
+    assert_eq!(newest(copies.into_iter()), Ok(member));
 }

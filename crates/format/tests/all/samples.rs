@@ -39,6 +39,15 @@ pub fn label() -> Superblock {
     }
 }
 
+/// Of a pool of RAID6, and of a drive that waits for a place in it.
+pub fn spare_label() -> Superblock {
+    let mut label = label();
+    label.features.incompat = INCOMPAT_GROUPS | INCOMPAT_SPARE;
+    (label.scheme, label.group) = (SCHEME_PARITY2, label.members.len() as u16);
+    (label.drive, label.index, label.generation) = (Uuid([0x5a; 16]), SPARE_INDEX, 0);
+    label
+}
+
 /// A larger drive has joined, and has zones of its own.
 pub fn listed_label() -> Superblock {
     let mut label = label();

@@ -6,17 +6,21 @@
 //!                              let go └──┴───────────────────┘  fails
 //! ```
 
+use std::rc::Rc;
+
 use format::MemberState;
 use io::{Drive, Env};
 
 use super::{Inner, Pool, Severity};
 use crate::part::Part;
+use crate::part::hang::Patience;
 use crate::store::{Replace, Store, StoreError, refuse_drive};
 use crate::watch::Watch;
 
 impl<E: Env> Pool<E> {
-    /// Takes a drive out of use; refused if it is needed.
-    pub async fn drive_fail(&self, place: usize) -> Result<(), StoreError> {
+    /// Takes a drive out of use; refused if it is needed. One that is offline is to come back: no
+    /// spare takes its place by itself.
+    pub async fn drive_fail(&self, place: usize, offline: bool) -> Result<(), StoreError> {
         let inner = &*self.inner;
         let _turn = inner.drive_turn.lock().await;
         let store = inner.volumes.store();
@@ -25,6 +29,9 @@ impl<E: Env> Pool<E> {
             return refuse_drive(&inner.name_of(place), place, hint);
         }
         inner.let_go(place);
+        if offline {
+            inner.offline.borrow_mut().push(place);
+        }
         store.write_off(place).await?;
         inner.end_filling(place);
         if !inner.known.borrow().contains(&place) {
@@ -64,7 +71,7 @@ impl<E: Env> Pool<E> {
         }
         self.drive_let_go(place);
         let part = Part::whole(new).watched(Watch::new(&inner.env));
-        inner.put(place, part).await
+        self.inner.put(place, part.with_patience(Patience::new(&inner.env))).await
     }
 
     /// What a crash cut short is begun again.
@@ -73,6 +80,8 @@ impl<E: Env> Pool<E> {
         for place in 0..inner.label.members.len() {
             let told = inner.label.members[place].state == MemberState::Restoring;
             let part = inner.drives.borrow()[place].clone();
+            // It is known to be that drive: so it stays, whatever cuts this short.
+            let part = part.map(|part| part.with_identity(inner.label.members[place].drive));
             let (true, Some(part)) = (told, part) else { continue };
             let store = inner.volumes.store();
             let begun = match store.lost().contains(&place) {
@@ -80,7 +89,7 @@ impl<E: Env> Pool<E> {
                     inner.begin_filling(place);
                     Ok(())
                 }
-                true => inner.put(place, part).await,
+                true => self.inner.put(place, part).await,
                 false => store.tell_whole(place).await,
             };
             inner.note_trouble(begun.err());
@@ -101,11 +110,17 @@ impl<E: Env> Inner<E> {
         self.drives.borrow()[place].iter().for_each(Part::let_go);
     }
 
-    async fn put(&self, place: usize, part: Part<E::Drive>) -> Result<(), StoreError> {
+    pub(super) async fn put(
+        self: &Rc<Self>,
+        place: usize,
+        part: Part<E::Drive>,
+    ) -> Result<(), StoreError> {
+        self.ask_before_giving_up(place, &part);
         self.volumes.store().replace(place, part.clone()).await?;
         self.note_uuid(place, &part).await;
         self.drives.borrow_mut()[place] = Some(part);
         self.missing.borrow_mut().retain(|at| *at != place);
+        self.offline.borrow_mut().retain(|at| *at != place);
         self.begin_filling(place);
         Ok(())
     }
@@ -123,7 +138,7 @@ impl<E: Env> Inner<E> {
         self.tell(Severity::Info, "drive-restoring", Some(place), text);
     }
 
-    fn end_filling(&self, place: usize) {
+    pub(super) fn end_filling(&self, place: usize) {
         self.filling.borrow_mut().retain(|at| *at != place);
     }
 
@@ -158,7 +173,7 @@ impl<E: Env> Inner<E> {
     }
 
     /// An operation on a new drive went wrong.
-    fn has_failed(&self, place: usize) -> bool {
+    pub(super) fn has_failed(&self, place: usize) -> bool {
         let counters = self.drives.borrow()[place].as_ref().map(Part::counters);
         counters.is_none_or(|counters| counters.write_errors + counters.read_errors > 0)
     }

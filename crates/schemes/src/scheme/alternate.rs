@@ -196,6 +196,8 @@ struct Inner<E: Env> {
     filling: Cell<Option<Filling>>,
     /// A drive of a replica that can do without it, while it is being rebuilt.
     rebuilding: Cell<Option<usize>>,
+    /// Nothing is filled for the time being.
+    held: Cell<bool>,
     /// Every entry up to here is in place on this replica, durably.
     applied: Cell<Each<u64>>,
     /// Which replica leads, the number of its page, and what it must have.
@@ -335,6 +337,7 @@ impl<E: Env> Alternate<E> {
             generation: Cell::new(newest.generation),
             filling: Cell::new(filling),
             rebuilding: Cell::new(None),
+            held: Cell::new(false),
             applied: Cell::new([0; REPLICAS_MAX]),
             lead: Cell::new(right),
             leads: Cell::new(found.leads),

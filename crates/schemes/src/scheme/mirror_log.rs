@@ -112,11 +112,13 @@ pub struct Group<E: Env> {
     log: SegmentLog<E, Mirrors<E::Drive>>,
     /// Segments that lacked a copy when a new drive came.
     lacking: Rc<Cell<u64>>,
+    /// Nothing is moved for the sake of a new drive for the time being.
+    held: Rc<Cell<bool>>,
 }
 
 impl<E: Env> Clone for Group<E> {
     fn clone(&self) -> Group<E> {
-        Group { log: self.log.clone(), lacking: self.lacking.clone() }
+        Group { log: self.log.clone(), lacking: self.lacking.clone(), held: self.held.clone() }
     }
 }
 
@@ -157,7 +159,7 @@ impl<E: Env> Group<E> {
         mirrors.record_losses().await?;
         let (pool, shape) = (set.label.pool, Shape::of(segment));
         let log = SegmentLog::open(env, mirrors, pool, shape, blocks).await?;
-        Ok(Group { log, lacking: Rc::default() })
+        Ok(Group { log, lacking: Rc::default(), held: Rc::default() })
     }
 }
 

@@ -29,7 +29,7 @@ use format::{
     SCHEME_N_RAID5, SCHEME_PARITY_DRIVE, SCHEME_PARITY1, SCHEME_PARITY2, SCHEME_STEERING,
     SCHEME_STRIPES, SCHEME_TOLE_RAID, Superblock,
 };
-use io::{Drive, Env};
+use io::{Drive, Env, Nanos};
 
 use self::alternate::FlushLog;
 use self::steering::Staging;
@@ -360,6 +360,8 @@ impl From<OpenOptions> for classical::OpenOptions {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenOptions {
     pub write_hole: WriteHole,
+    /// How long after the loss of a drive a spare takes its place; `None`: only when told to.
+    pub rebuild_after: Option<Nanos>,
     /// Only to be looked at: nothing is written to the drives, and nothing works in the background.
     pub rehearsal: bool,
 }

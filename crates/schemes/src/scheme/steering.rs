@@ -123,6 +123,8 @@ struct Inner<E: Env> {
     spare: RefCell<Option<Spare<E>>>,
     /// They could not be put there: not tried again before something is different.
     spare_failed: Cell<bool>,
+    /// Nothing is rebuilt for the time being.
+    held: Cell<bool>,
     /// Segments that are to become free for them.
     giving_up: RefCell<Option<(usize, Plan, Vec<Closed>)>>,
     /// One step of reconstruction at a time.

@@ -39,7 +39,7 @@ impl Subject for Apart {
         env: &VirtEnv,
         drives: Vec<VirtDrive>,
     ) -> Result<NRaid5<VirtEnv>, StoreError> {
-        let options = OpenOptions { write_hole: WriteHole::Closed, rehearsal: false };
+        let options = OpenOptions { write_hole: WriteHole::Closed, ..OpenOptions::default() };
         NRaid5::open(env, drives, options).await
     }
 

@@ -4,7 +4,8 @@ use schemes::pool::{DriveInfo, DriveState, Status};
 
 use super::{
     Backlog, Counters, Drive, DriveCounters, Handling, Health, Limits, Memory, OperationLatencies,
-    Pool, Rebalance, Rebuild, Recovery, Restoring, SchemeCounter, Scrub, Space, Spikes, Volume,
+    Pool, Rebalance, Rebuild, RebuildDrive, Recovery, Restoring, SchemeCounter, Scrub, Space,
+    Spikes, Volume,
 };
 
 /// What progress is shown in: a page, whatever the scheme moves at a time.
@@ -62,7 +63,7 @@ impl From<&Status> for Pool {
             checksums: false,
             scrub: Scrub::default(),
             rebalance: Rebalance::default(),
-            rebuild: Rebuild::default(),
+            rebuild: rebuild(status),
             scheme_counters: scheme_counters.collect(),
         }
     }
@@ -100,12 +101,29 @@ impl From<&DriveInfo> for Drive {
     }
 }
 
+/// A drive that is being filled again, whichever took the place.
+fn rebuild(status: &Status) -> Rebuild {
+    let drive = |drive: &DriveInfo| {
+        let own = drive.restoring?;
+        Some(RebuildDrive {
+            drive: drive.index,
+            work: "restore".to_owned(),
+            blocks: own.all.div_ceil(BLOCK),
+            blocks_left: own.left.div_ceil(BLOCK),
+            eta_seconds: drive.eta.map(|eta| eta.0.div_ceil(1_000_000_000)),
+        })
+    };
+    let drives = status.drives.iter().filter_map(drive).collect();
+    Rebuild { paused: status.paused, drives, ..Rebuild::default() }
+}
+
 fn state_name(state: DriveState) -> &'static str {
     match state {
         DriveState::Active => "active",
         DriveState::Missing => "missing",
         DriveState::Failed => "failed",
         DriveState::Restoring => "restoring",
+        DriveState::Spare => "spare",
     }
 }
 
@@ -129,7 +147,7 @@ fn diagnosis(status: &Status) -> (Health, Option<String>, Option<String>) {
     let gone: Vec<String> = status
         .drives
         .iter()
-        .filter(|drive| drive.state != DriveState::Active)
+        .filter(|drive| !matches!(drive.state, DriveState::Active | DriveState::Spare))
         .map(|drive| {
             format!("drive {} ({}) is {}", drive.index, drive.uuid, state_name(drive.state))
         })
@@ -143,7 +161,12 @@ fn diagnosis(status: &Status) -> (Health, Option<String>, Option<String>) {
         return (Health::Online, None, None);
     }
     let lost = |drive: &DriveInfo| matches!(drive.state, DriveState::Missing | DriveState::Failed);
+    let spare = status.drives.iter().any(|drive| drive.state == DriveState::Spare);
     let action = match (status.drives.iter().any(lost), status.margin) {
+        (true, _) if spare && !status.paused => {
+            "nothing, if the spare is large enough: it takes the place of the lost drive when \
+             'serve --rebuild-after' has passed, or at once with 'steadyraid drive remove'"
+        }
         (false, _) => "nothing: it is being restored, and the pool may be used meanwhile",
         (true, 0) => {
             "no redundancy is left somewhere: put another drive in its place now ('steadyraid \

@@ -148,6 +148,10 @@ impl<E: Env> Replace for Alternate<E> {
         filling.chain(rebuilding).collect()
     }
 
+    fn hold(&self, held: bool) {
+        self.inner.held.set(held);
+    }
+
     async fn tell_whole(&self, place: usize) -> Result<(), StoreError> {
         self.tell_state(place, MemberState::Active).await
     }
@@ -224,7 +228,9 @@ impl<E: Env> Inner<E> {
     /// batches have to come first.
     pub async fn fill_some(&self) -> Result<bool, StoreError> {
         let _turn = self.turn.lock().await;
-        let Some(filling) = self.filling.get() else { return Ok(false) };
+        let Some(filling) = self.filling.get().filter(|_| !self.held.get()) else {
+            return Ok(false);
+        };
         let side = filling.side;
         if filling.at == self.size {
             return self.end_filling(filling).await;
@@ -291,7 +297,9 @@ impl<E: Env> Inner<E> {
 
     /// Some rows of a drive of a replica that can do without it. False: there is none to fill.
     pub async fn rebuild_some(&self) -> bool {
-        let Some(place) = self.rebuilding.get() else { return false };
+        let Some(place) = self.rebuilding.get().filter(|_| !self.held.get()) else {
+            return false;
+        };
         let (side, at) = (place / self.drives, place % self.drives);
         if self.alive.get()[side] {
             // If it fails the new drive is lost again, or too many others are; requests tell.

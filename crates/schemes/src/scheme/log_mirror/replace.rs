@@ -115,6 +115,10 @@ impl<E: Env> Replace for LogMirror<E> {
         vec![Restoring { place, left, all }]
     }
 
+    fn hold(&self, held: bool) {
+        self.inner.held.set(held);
+    }
+
     async fn tell_whole(&self, place: usize) -> Result<(), StoreError> {
         let restoring = self.inner.set.borrow().is_restoring(place);
         if restoring { self.tell_state(place, MemberState::Active).await } else { Ok(()) }
@@ -146,7 +150,9 @@ impl<E: Env> Inner<E> {
 
     /// Some rows of the new drive. False: there is none to fill.
     pub async fn rebuild_some(&self) -> bool {
-        let Some(place) = self.rebuilding.get() else { return false };
+        let Some(place) = self.rebuilding.get().filter(|_| !self.held.get()) else {
+            return false;
+        };
         let shares = self.shares(&self.set.borrow(), place);
         let more = |share: &&Share<E>| share.array.rebuilt(share.at).is_some();
         let Some(Share { array, at, .. }) = shares.iter().find(more) else {

@@ -64,6 +64,8 @@ pub(super) struct Inner<E: Env> {
     pub(super) replace_turn: Turn,
     /// The place of a new drive that is being filled.
     pub(super) rebuilding: Cell<Option<usize>>,
+    /// Nothing is rebuilt for the time being.
+    pub(super) held: Cell<bool>,
 }
 
 /// A handle on an open array; clones name the same.
@@ -108,6 +110,7 @@ impl<E: Env> LogMirror<E> {
             reclaim_turn: Turn::new(),
             replace_turn: Turn::new(),
             rebuilding: Cell::new(None),
+            held: Cell::new(false),
         };
         Ok(LogMirror { inner: Rc::new(inner) })
     }

@@ -49,7 +49,9 @@ impl<E: Env> Group<E> {
             return Ok(false);
         }
         if !self.is_whole() {
-            self.log.fill_degraded();
+            if !self.held.get() {
+                self.log.fill_degraded();
+            }
             return Ok(false);
         }
         // All that was moved is durable; so is what was written beside.
@@ -132,6 +134,10 @@ impl<E: Env> Replace for MirrorLog<E> {
             filling.map(|at| Restoring { place: first + at, left, all }).collect::<Vec<_>>()
         };
         (0..).step_by(width).zip(self.stores()).flat_map(of).collect()
+    }
+
+    fn hold(&self, held: bool) {
+        self.stores().iter().for_each(|group| group.held.set(held));
     }
 
     /// The group's work tells it.

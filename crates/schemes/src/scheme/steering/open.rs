@@ -278,6 +278,7 @@ pub async fn open<E: Env>(
         set: RefCell::new(set),
         spare: RefCell::new(spare),
         spare_failed: Cell::new(false),
+        held: Cell::new(false),
         giving_up: RefCell::default(),
         mending: Turn::new(),
         open_options: inner_options,

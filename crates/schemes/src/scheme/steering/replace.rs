@@ -12,7 +12,7 @@
 
 use std::rc::Rc;
 
-use classical::Grid;
+use classical::{Grid, label};
 use format::MemberState;
 use futures_util::future::join;
 use io::{Drive, Env};
@@ -44,6 +44,7 @@ impl<E: Env> Steering<E> {
         let mut next = set.borrow().with(env, place, new.clone())?;
         let others = self.lost().into_iter().filter(|at| *at != place && !self.is_moving(*at));
         others.for_each(|at| next.forget(at));
+        label::wipe(&new).await.map_err(|_| StoreError::NotWritten { name: name.clone() })?;
         let split = stage.targets.len();
         let of = if place < split { 0..split } else { split..next.len() };
         next.write_labels().await?;
@@ -88,6 +89,8 @@ impl<E: Env> Steering<E> {
     ) -> Result<(), StoreError> {
         let Inner { array, stage, drives, .. } = &*self.inner;
         let own = &stage.targets[place];
+        // Labels and records that it has of this array are long out of date.
+        array.blank(&part).await?;
         // What was staged for the lost drive must not come back over the new one's bytes.
         if !self.forget_staged(place).await {
             return refuse(&name, place, "too few other drives can be written to");
@@ -135,7 +138,10 @@ impl<E: Env> Steering<E> {
 
     /// Something of a reconstruction. False: there is none.
     pub(super) async fn rebuild_some(&self) -> bool {
-        let Inner { stage, spare, mending, .. } = &*self.inner;
+        let Inner { stage, spare, mending, held, .. } = &*self.inner;
+        if held.get() {
+            return false;
+        }
         let _turn = mending.lock().await;
         let shared = spare.borrow().clone();
         if let Some(spare) = shared
@@ -243,6 +249,10 @@ impl<E: Env> Replace for Steering<E> {
             Some(Restoring { place: drive.index, left: all - front, all })
         });
         filling.into_iter().chain(moving).collect()
+    }
+
+    fn hold(&self, held: bool) {
+        self.inner.held.set(held);
     }
 
     async fn tell_whole(&self, place: usize) -> Result<(), StoreError> {
