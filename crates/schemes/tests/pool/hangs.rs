@@ -182,3 +182,30 @@ fn closing_does_not_wait_for_ever() {
         });
     }
 }
+
+/// Two reads find two drives that hang, one just after the other: before anybody has written the
+/// first drive off, the second is not given up as well.
+#[test]
+fn drives_that_hang_are_given_up_one_at_a_time() {
+    let shelf = Shelf::new(Scheme::Raid5, 4);
+    shelf.env.block_on(async {
+        let pool = shelf.open().await.expect("it opens");
+        write(&pool, 0).await;
+        volume(&pool).flush().await.expect("flushes");
+        shelf.rest(Nanos::from_secs(10)).await;
+        (0..4).for_each(|drive| shelf.hang(drive));
+        let read = async |chunk: u64| {
+            shelf.rest(Nanos::from_millis(chunk)).await;
+            volume(&pool).read(chunk << 16, 4096).await.expect("it is read in the end");
+        };
+        let release = async {
+            shelf.rest(Nanos::from_secs(60)).await;
+            let failed = (0..4).filter(|drive| state(&pool, *drive) == DriveState::Failed);
+            assert_eq!(failed.count(), 1);
+            shelf.faults.iter().for_each(|faults| faults.release_all());
+        };
+        futures_util::future::join3(read(0), read(1), release).await;
+        check(&pool, "raid5", 1).await;
+        pool.close().await.expect("closes");
+    });
+}
