@@ -117,8 +117,9 @@ impl<E: Env> Inner<E> {
     ) -> Result<(), StoreError> {
         self.ask_before_giving_up(place, &part);
         self.volumes.store().replace(place, part.clone()).await?;
+        // At once: it may be whole already.
+        self.drives.borrow_mut()[place] = Some(part.clone());
         self.note_uuid(place, &part).await;
-        self.drives.borrow_mut()[place] = Some(part);
         self.missing.borrow_mut().retain(|at| *at != place);
         self.offline.borrow_mut().retain(|at| *at != place);
         self.begin_filling(place);

@@ -111,6 +111,10 @@ impl<E: Env> Inner<E> {
         if let Err(error) = self.volumes.store().write_off(place).await {
             self.note_trouble(Some(error));
         }
+        // Of one that was being filled nobody knows yet, though the place is known to be lost.
+        if self.filling.borrow().contains(&place) {
+            self.known.borrow_mut().retain(|at| *at != place);
+        }
         self.end_filling(place);
         if !self.known.borrow().contains(&place) {
             self.known.borrow_mut().push(place);

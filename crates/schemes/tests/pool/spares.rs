@@ -290,3 +290,37 @@ fn a_crash_leaves_a_spare_or_a_member() {
         }
     }
 }
+
+/// A new drive hangs while it is filled: it is failed, and the next spare has its place.
+#[test]
+fn a_spare_that_hangs_makes_room_for_another() {
+    for (scheme, drives) in REDUNDANT {
+        let name = scheme.name();
+        let mut shelf = shelf(scheme, drives);
+        let (first, second) = (shelf.add(DRIVE), shelf.add(DRIVE + (1 << 20)));
+        shelf.env.block_on(async {
+            let pool = shelf.open().await.expect("it opens");
+            pool.spare_add(shelf.drive(first)).await.expect("it fits");
+            pool.spare_add(shelf.drive(second)).await.expect("it fits");
+            fill(&pool).await;
+            pool.drive_fail(0, false).await.expect("it is spared");
+            write(&pool, 4).await;
+            while told(&pool, "spare-used", 0).is_empty() {
+                shelf.rest(Nanos::from_millis(1)).await;
+            }
+            shelf.hang(first);
+            write(&pool, 5).await;
+            let failed = || told(&pool, "drive-failed", 0).len();
+            let began = shelf.env.now();
+            while failed() < 2 {
+                shelf.rest(Nanos::from_secs(1)).await;
+                let events = pool.events(0);
+                assert!(shelf.env.now() < began + FILLED, "{name}: {events:#?}");
+            }
+            until_whole(&shelf, &pool, name).await;
+            assert_eq!(pool.status().drives[0].name, format!("d{second}"), "{name}");
+            check(&pool, name, 6).await;
+            pool.close().await.expect("closes");
+        });
+    }
+}
