@@ -12,7 +12,7 @@
 
 use std::rc::Rc;
 
-use classical::{Grid, label};
+use classical::Grid;
 use format::MemberState;
 use futures_util::future::join;
 use io::{Drive, Env};
@@ -44,7 +44,6 @@ impl<E: Env> Steering<E> {
         let mut next = set.borrow().with(env, place, new.clone())?;
         let others = self.lost().into_iter().filter(|at| *at != place && !self.is_moving(*at));
         others.for_each(|at| next.forget(at));
-        label::wipe(&new).await.map_err(|_| StoreError::NotWritten { name: name.clone() })?;
         let split = stage.targets.len();
         let of = if place < split { 0..split } else { split..next.len() };
         next.write_labels().await?;
@@ -89,8 +88,6 @@ impl<E: Env> Steering<E> {
     ) -> Result<(), StoreError> {
         let Inner { array, stage, drives, .. } = &*self.inner;
         let own = &stage.targets[place];
-        // Labels and records that it has of this array are long out of date.
-        array.blank(&part).await?;
         // What was staged for the lost drive must not come back over the new one's bytes.
         if !self.forget_staged(place).await {
             return refuse(&name, place, "too few other drives can be written to");
