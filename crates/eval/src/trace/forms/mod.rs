@@ -147,9 +147,10 @@ impl Form {
     }
 }
 
-/// A header of names: it begins with a letter.
+/// A header of names, as these forms have it; any other words are no request.
 fn is_header(line: &[u8]) -> bool {
-    line.first().is_some_and(u8::is_ascii_alphabetic)
+    let begins = |name: &[u8]| line.get(..name.len()).is_some_and(|l| l.eq_ignore_ascii_case(name));
+    begins(b"timestamp") || begins(b"device")
 }
 
 fn sectors(count: u64) -> Result<u64, Wrong> {
