@@ -166,7 +166,7 @@ pub async fn apply(pool: &Pool, request: &Request) -> Outcome<Answer> {
         Request::Rebalance { stop, .. } => {
             care::rebalance(pool.fusion("be rebalanced")?, *stop).await
         }
-        Request::Scrub { action, .. } => care::scrub(pool.fusion("scrub")?, *action),
+        Request::Scrub { action, .. } => care::scrub(pool, *action),
         Request::Fault { .. } | Request::FaultRelease { .. } | Request::FaultCounts { .. } => {
             Err(Failure::usage("faults", "only a server takes them"))
         }

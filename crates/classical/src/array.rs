@@ -12,9 +12,13 @@ use layout::StripeShape;
 
 use crate::grid::{Grid, GridError, Redundancy};
 use crate::intents::Intents;
+use crate::limits::PAGE;
 use crate::log::Log;
 use crate::member::Member;
+use crate::mend::Mending;
 use crate::owed::Owed;
+use crate::row::shape_of;
+use crate::sums::Sums;
 use crate::{intents, label};
 
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +39,11 @@ pub enum ArrayError {
     Duplicate { first: String, second: String },
     #[error("{lost} drives of a group of {width} are lost, at most {tolerance} may be: {what}")]
     TooManyLost { lost: usize, width: usize, tolerance: usize, what: String },
+    #[error(
+        "drive {name}, byte {byte}: a page is lost: it is not what was written, or refused, and so \
+         is more of its stripe than its redundancy bears; write it again, from a backup"
+    )]
+    PageLost { name: String, byte: u64 },
     #[error("{len} bytes at {offset}: outside the array ({size} bytes) or no multiple of 512")]
     Range { offset: u64, len: u64, size: u64 },
 }
@@ -62,6 +71,8 @@ pub struct CreateSpec {
     /// Drives of a group.
     pub width: usize,
     pub chunk: u64,
+    /// Every page has a checksum on other drives.
+    pub checksums: bool,
 }
 
 pub(crate) struct Inner<E: Env> {
@@ -73,8 +84,14 @@ pub(crate) struct Inner<E: Env> {
     pub intents: Intents,
     pub log: Log,
     pub write_hole: WriteHole,
-    /// Unit of reads and writes of the drives.
+    /// Unit of reads and writes of the drives; with sums a page at least, so that they never have
+    /// to be computed from what is there.
     pub align: u64,
+    /// `None`: the array has none.
+    pub sums: Option<Sums>,
+    /// Who writes sums.
+    pub sums_turn: Turn,
+    pub mending: Mending,
     stripes: RefCell<BTreeMap<u64, (Turn, usize)>>,
     /// Drives whose loss the labels tell.
     pub recorded: RefCell<Vec<bool>>,
@@ -104,7 +121,7 @@ pub fn plan(sizes: &[u64], spec: &CreateSpec) -> Result<Grid, ArrayError> {
     let shape = Grid { redundancy, drives: sizes.len(), width, chunk, rows: 1 };
     shape.check()?;
     let smallest = sizes.iter().copied().min().unwrap_or(0);
-    let division = label::divide(smallest, chunk);
+    let division = label::divide(smallest, &shape, spec.checksums);
     let grid = Grid { rows: (division.data.len / chunk).min(u32::MAX.into()), ..shape };
     grid.check()?;
     Ok(grid)
@@ -121,11 +138,11 @@ pub async fn create<E: Env>(
     let grid = plan(&sizes, spec)?;
     let named: Vec<(Uuid, u64)> =
         sizes.into_iter().map(|size| (Uuid::from_random(env.unique_id()), size)).collect();
-    let label = label::new_label(&spec.name, &grid, Uuid::from_random(env.unique_id()), &named);
+    let label = label::new_label(spec, &grid, Uuid::from_random(env.unique_id()), &named);
     let members: Vec<_> = drives.iter().map(|drive| Member::new(Some(drive.clone()))).collect();
     // All chunks differ from their parity until they are written together; the first opening makes
-    // them agree. Zeroes have a parity of zeroes, and equal copies.
-    let agreed = drives.iter().all(Drive::holds_zeroes);
+    // them agree. Zeroes have a parity of zeroes, and equal copies. Without either nothing differs.
+    let agreed = drives.iter().all(Drive::holds_zeroes) || grid.tolerance() == 0;
     let stripes = grid.stripes();
     let regions = stripes.div_ceil(intents::region_stripes(stripes));
     let page = intents::encode(&label.pool, 0, &vec![!agreed; regions as usize]);
@@ -198,7 +215,9 @@ impl<E: Env> Array<E> {
             }
         }
         let aligns = places.iter().flatten().map(|drive| drive.geometry().align);
-        let align = aligns.max().unwrap_or(512).into();
+        let sums = label::has_sums(&label).then(|| Sums::new(&grid));
+        let unit = if sums.is_some() { PAGE } else { 512 };
+        let align = u64::from(aligns.max().unwrap_or(512)).max(unit);
         let members: Vec<_> = places.into_iter().map(Member::new).collect();
         refuse_lost(&grid, &members)?;
         let stripes = grid.stripes();
@@ -213,6 +232,9 @@ impl<E: Env> Array<E> {
             members,
             write_hole: options.write_hole,
             align,
+            sums,
+            sums_turn: Turn::new(),
+            mending: Mending::default(),
             stripes: RefCell::default(),
             next_copy: Cell::new(0),
             held: Cell::new(false),
@@ -250,6 +272,7 @@ impl<E: Env> Array<E> {
         inner.record_losses().await?;
         inner.intents.flushed(number, inner.env.now());
         if inner.intents.is_stale(inner.env.now()) {
+            inner.store_rested_sums(inner.env.now()).await?;
             inner.write_intents().await?;
         }
         Ok(())
@@ -259,6 +282,7 @@ impl<E: Env> Array<E> {
     pub async fn close(self) -> Result<(), ArrayError> {
         self.flush().await?;
         let inner = &self.inner;
+        inner.store_all_sums().await?;
         let rested = inner.env.now() + crate::limits::INTENT_REST;
         inner.write_intents_as_of(rested).await
     }
@@ -296,11 +320,7 @@ impl<E: Env> Inner<E> {
     }
 
     pub fn shape(&self) -> Option<StripeShape> {
-        let parity = self.grid.parity();
-        (parity > 0).then(|| {
-            let shape = StripeShape::new(self.grid.width as u16, parity as u8);
-            shape.expect("the grid was checked")
-        })
+        shape_of(&self.grid)
     }
 
     /// Members of a stripe whose drives are lost.
@@ -401,7 +421,7 @@ impl<E: Env> Inner<E> {
             (label.pool, label.meta.offset)
         };
         let place = Intents::place(self.intents.sequence.get());
-        let (page, bits) = self.intents.next_page(&pool, now);
+        let (page, bits) = self.intents.next_page(&pool, now, |region| self.sums_stored(region));
         let page = Buf::from_slice(&page);
         let there = self.members.iter().filter(|member| !member.is_lost());
         join_all(there.map(|m| m.write(at + place, page.clone(), Durability::Durable))).await;

@@ -68,6 +68,13 @@ struct Region {
     owed: bool,
 }
 
+impl Region {
+    /// Clean for so long that its mark is not worth keeping.
+    fn is_rested(&self, now: Nanos) -> bool {
+        self.clean_since.is_some_and(|since| since + INTENT_REST <= now)
+    }
+}
+
 pub struct Intents {
     regions: RefCell<Vec<Region>>,
     region_stripes: u64,
@@ -146,22 +153,33 @@ impl Intents {
 
     /// There are marks that could be taken back.
     pub fn is_stale(&self, now: Nanos) -> bool {
-        let rested = |region: &Region| {
-            region.marked && region.clean_since.is_some_and(|since| since + INTENT_REST <= now)
-        };
-        self.regions.borrow().iter().any(rested)
+        self.regions.borrow().iter().any(|region| region.marked && region.is_rested(now))
+    }
+
+    /// Regions whose marks could be taken back.
+    pub fn rested(&self, now: Nanos) -> Vec<u64> {
+        let regions = self.regions.borrow();
+        let rested = |(_, region): &(usize, &Region)| region.marked && region.is_rested(now);
+        regions.iter().enumerate().filter(rested).map(|(at, _)| at as u64).collect()
     }
 
     /// The bits of the next page. What it takes back counts as taken back from now on: a write that
-    /// comes while the page is on its way must wait for the page after it.
-    pub fn next_page(&self, pool: &Uuid, now: Nanos) -> (Vec<u8>, Vec<bool>) {
+    /// comes while the page is on its way must wait for the page after it. A mark that `may` not be
+    /// taken back stays.
+    pub fn next_page(
+        &self,
+        pool: &Uuid,
+        now: Nanos,
+        may: impl Fn(u64) -> bool,
+    ) -> (Vec<u8>, Vec<bool>) {
         let bits: Vec<bool> = self
             .regions
             .borrow_mut()
             .iter_mut()
-            .map(|region| {
-                let rested = region.clean_since.is_some_and(|since| since + INTENT_REST <= now);
-                let wanted = region.writes > 0 || region.owed || region.marked && !rested;
+            .enumerate()
+            .map(|(at, region)| {
+                let stays = region.marked && !(region.is_rested(now) && may(at as u64));
+                let wanted = region.writes > 0 || region.owed || stays;
                 region.marked &= wanted;
                 wanted
             })
@@ -208,18 +226,18 @@ mod tests {
         let late = Nanos(1) + INTENT_REST;
         let flush = |now| intents.flushed(intents.flush_begun(), now);
         flush(Nanos(0));
-        assert!(intents.next_page(&POOL, late).1[1], "it is owed still");
+        assert!(intents.next_page(&POOL, late, |_| true).1[1], "it is owed still");
         intents.paid(20);
-        assert!(intents.next_page(&POOL, late).1[1], "no flush since");
+        assert!(intents.next_page(&POOL, late, |_| true).1[1], "no flush since");
         flush(Nanos(1));
-        assert!(!intents.next_page(&POOL, late).1[1]);
+        assert!(!intents.next_page(&POOL, late, |_| true).1[1]);
     }
 
     #[test]
     fn a_mark_is_taken_back_when_all_is_durable_and_rested() {
         let intents = Intents::new(1000, 1);
         assert!(!intents.begin(5), "nothing is marked at first");
-        let (_, bits) = intents.next_page(&POOL, Nanos(0));
+        let (_, bits) = intents.next_page(&POOL, Nanos(0), |_| true);
         assert!(bits[0] && !bits[1]);
         intents.written(&bits);
         assert!(intents.begin(6), "the same region");
@@ -232,7 +250,7 @@ mod tests {
         intents.flushed(second, Nanos(20));
         assert!(!intents.is_stale(Nanos(19) + INTENT_REST));
         assert!(intents.is_stale(Nanos(20) + INTENT_REST));
-        let (_, bits) = intents.next_page(&POOL, Nanos(20) + INTENT_REST);
+        let (_, bits) = intents.next_page(&POOL, Nanos(20) + INTENT_REST, |_| true);
         assert!(!bits[0]);
         // Before that page is on the drives: the mark there does not count any more.
         assert!(!intents.begin(5));

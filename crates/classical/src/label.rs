@@ -2,32 +2,48 @@
 //! describes how its four copies are kept; here they are written and read alike.
 
 use format::{
-    CheckpointRoot, Extent, Features, INCOMPAT_GROUPS, INCOMPAT_SPARE, LABEL_AREA, LABEL_LEN,
-    Member as Listed, MemberState, SCHEME_MIRRORS, SCHEME_PARITY_DRIVE, SCHEME_PARITY1,
-    SCHEME_PARITY2, SCHEME_STRIPES, SPARE_INDEX, Superblock, Uuid, end_area, label_offsets, newest,
+    CheckpointRoot, Extent, Features, INCOMPAT_ARRAY_SUMS, INCOMPAT_GROUPS, INCOMPAT_SPARE,
+    LABEL_AREA, LABEL_LEN, Member as Listed, MemberState, SCHEME_MIRRORS, SCHEME_PARITY_DRIVE,
+    SCHEME_PARITY1, SCHEME_PARITY2, SCHEME_STRIPES, SPARE_INDEX, Superblock, Uuid, end_area,
+    label_offsets, newest,
 };
 use futures_util::future::join_all;
 use io::{Buf, Drive, DriveError, Durability};
 
+use crate::array::CreateSpec;
 use crate::grid::{Grid, Redundancy};
+use crate::limits::PAGE;
 use crate::member::Member;
+use crate::sums::Area;
 use crate::{intents, log};
 
 /// How a drive is divided.
 pub struct Division {
     pub log: Extent,
+    /// And the sums after them, if there are any.
     pub intents: Extent,
     pub data: Extent,
 }
 
-/// Labels, log and intents at the beginning, chunks after them: as many as the smallest drive has
-/// room for.
-pub fn divide(smallest: u64, chunk: u64) -> Division {
+/// Labels, log, intents and sums at the beginning, chunks after them: as many as the smallest drive
+/// has room for. The shape has any rows.
+pub fn divide(smallest: u64, shape: &Grid, checksums: bool) -> Division {
+    let chunk = shape.chunk;
     let log = Extent { offset: LABEL_AREA, len: log::bytes(chunk) };
     let intents = Extent { offset: log.offset + log.len, len: intents::BYTES };
-    let begin = (intents.offset + intents.len).next_multiple_of(chunk);
-    let rows = end_area(smallest).saturating_sub(begin) / chunk;
-    Division { log, intents, data: Extent { offset: begin, len: rows * chunk } }
+    let begin = |sums: u64| (intents.offset + intents.len + sums).next_multiple_of(chunk);
+    let rows = |sums: u64| end_area(smallest).saturating_sub(begin(sums)) / chunk;
+    // Room for the sums of more rows than there will be.
+    let most = Grid { rows: rows(0).min(u32::MAX.into()), ..*shape };
+    let sums = if checksums { Area::of(&most).bytes() } else { 0 };
+    let intents = Extent { len: intents.len + sums, ..intents };
+    let data = Extent { offset: begin(sums), len: rows(sums).min(most.rows) * chunk };
+    Division { log, intents, data }
+}
+
+/// Whether the array has sums.
+pub fn has_sums(label: &Superblock) -> bool {
+    label.features.incompat & INCOMPAT_ARRAY_SUMS != 0
 }
 
 fn scheme_number(redundancy: Redundancy) -> u16 {
@@ -57,24 +73,29 @@ pub fn grid_of(label: &Superblock) -> Option<Grid> {
         chunk: label.block_size.into(),
         rows: label.zone_count.into(),
     };
-    grid.check().is_ok().then_some(grid)
+    let room = |grid: &Grid| {
+        let sums = if has_sums(label) { Area::of(grid).bytes() } else { 0 };
+        label.zones.offset.is_multiple_of(PAGE) && label.meta.len >= intents::BYTES + sums
+    };
+    (grid.check().is_ok() && room(&grid)).then_some(grid)
 }
 
 /// The label of a new array, as its first drive has it.
-pub fn new_label(name: &str, grid: &Grid, pool: Uuid, drives: &[(Uuid, u64)]) -> Superblock {
+pub fn new_label(spec: &CreateSpec, grid: &Grid, pool: Uuid, drives: &[(Uuid, u64)]) -> Superblock {
     let smallest = drives.iter().map(|(_, size)| *size).min().expect("an array has drives");
-    let Division { log, intents, data } = divide(smallest, grid.chunk);
+    let Division { log, intents, data } = divide(smallest, grid, spec.checksums);
+    let sums = if spec.checksums { INCOMPAT_ARRAY_SUMS } else { 0 };
     let listed =
         |&(drive, size)| Listed { drive, state: MemberState::Active, size, round: 0, zones: 0 };
     Superblock {
         pool,
         drive: drives[0].0,
-        pool_name: name.to_owned(),
+        pool_name: spec.name.clone(),
         index: 0,
         generation: 0,
         epoch: 1,
         created_secs: 0,
-        features: Features { compat: 0, incompat: INCOMPAT_GROUPS },
+        features: Features { compat: 0, incompat: INCOMPAT_GROUPS | sums },
         clean: true,
         scheme: scheme_number(grid.redundancy),
         group: grid.width as u16,
@@ -144,20 +165,21 @@ pub async fn write_spare<D: Drive>(
     join_all(copies).await.into_iter().collect()
 }
 
+/// The label as one of the drives has it.
+pub fn for_drive(label: &Superblock, index: usize) -> Superblock {
+    let listed = label.members[index];
+    let (drive, drive_size) = (listed.drive, listed.size);
+    Superblock { drive, index: index as u16, drive_size, ..label.clone() }
+}
+
 /// Writes the label to all drives that are there, also one that is being filled; those that can't
 /// take it are lost. Copies 0 and 2 before 1 and 3, so that one generation is whole at every
 /// moment.
 pub async fn write<D: Drive>(label: &Superblock, members: &[Member<D>]) {
     for copies in [[0, 2], [1, 3]] {
         let one = |(index, copy): (usize, u8)| {
-            let listed = label.members[index];
-            let own = Superblock {
-                drive: listed.drive,
-                index: index as u16,
-                drive_size: listed.size,
-                ..label.clone()
-            };
-            let at = label_offsets(listed.size)[usize::from(copy)];
+            let own = for_drive(label, index);
+            let at = label_offsets(own.drive_size)[usize::from(copy)];
             members[index].write(at, Buf::from_slice(&own.encode(copy)), Durability::Durable)
         };
         let restoring = |index: usize| label.members[index].state == MemberState::Restoring;

@@ -5,8 +5,10 @@
 //!  request ── grid: stripes, pieces ── stripe lock ── plan: modify, rebuild, full, recover
 //!                                                       │
 //!  intents: region marked ── log: partial parity ── data and parity in place ── answered
+//!                                                       │ read back
+//!                                     sums: what a page should be ── mend, scrub
 //! ```
-//! `grid`, `plan` and `partial` are pure; `array` is what carries them out. Requests are multiples
+//! `grid`, `plan`, `partial` and `row` are pure; `array` is what carries them out. Requests are multiples
 //! of 512 bytes anywhere.
 //!
 //! Promises (docs/on-disk-format.md for the bytes): flushed writes survive power loss; no crash,
@@ -14,20 +16,28 @@
 //! The unit of "old or new" is a sector: bytes are overwritten where they lie.
 
 pub mod array;
+mod audit;
 pub mod grid;
 mod intents;
 pub mod label;
 pub mod limits;
 mod log;
 pub mod member;
+mod mend;
 mod owed;
 pub mod partial;
 pub mod plan;
 mod read;
 pub mod rebuild;
 mod resync;
+mod row;
+mod scrub;
+mod sum_area;
+pub mod sums;
 mod tolerant;
 mod write;
 
 pub use array::{Array, ArrayError, CreateSpec, OpenOptions, WriteHole};
 pub use grid::{Grid, GridError, Redundancy};
+pub use mend::{Health, Note};
+pub use scrub::Scrubbed;

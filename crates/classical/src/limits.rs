@@ -24,3 +24,17 @@ pub const REBUILD_WRITE: u64 = 1 << 20;
 /// A write that lost drives on its way is tried again so often at most: each time another drive
 /// is gone.
 pub const TRIES_MAX: usize = 4;
+/// Pages of sums written together: more would hold up the requests of the drives.
+pub const SUMS_AT_ONCE: usize = 64;
+/// Bytes of sums read at a time from each drive when an array is opened: long reads.
+pub const SUMS_READ: u64 = 1 << 20;
+/// Regions whose sums are written in one go, so that a flush does not wait for those of hours.
+pub const REGIONS_AT_ONCE: usize = 64;
+/// What was found bad and nobody has asked for yet; older ones are forgotten, and stay counted.
+pub const NOTES_MAX: usize = 1024;
+/// Pages known to be lost, so that each is told once; of more some are told again.
+pub const LOST_KNOWN_MAX: usize = 4096;
+/// Stripes scrubbed together, locked meanwhile: enough to keep a group of drives busy.
+pub const SCRUB_AT_ONCE: u64 = 8;
+/// Pages of sums of a drive looked at in one step of a scrub.
+pub const SCRUB_SUMS_AT_ONCE: u64 = 256;

@@ -88,6 +88,12 @@ impl<D: Drive> Member<D> {
         self.avoided.get()
     }
 
+    /// The device's name, and where on it a byte is: for people.
+    pub fn device(&self, offset: u64) -> (String, u64) {
+        let drive = self.drive.borrow();
+        drive.as_ref().map_or((String::new(), offset), |d| (d.name(), d.begins_at() + offset))
+    }
+
     /// Operations on their way.
     pub fn in_flight(&self) -> u32 {
         self.in_flight.get()

@@ -79,6 +79,20 @@ pub fn partial(
     parities
 }
 
+/// What a piece that was rounded up has beside the bytes that change is left alone, too: so that of
+/// a crash with the loss of a drive it comes back as it was.
+pub fn with_edges(
+    partial: &mut Parities,
+    hull: &Range<u64>,
+    (wide, exact): (Piece, Piece),
+    bytes: &[u8],
+) {
+    for (start, end) in [(wide.start, exact.start), (exact.end, wide.end)] {
+        let own = (start - wide.start) as usize..(end - wide.start) as usize;
+        add(partial, wide.position, start - hull.start, &bytes[own]);
+    }
+}
+
 /// The new parity: new bytes added to the partial one.
 pub fn with_new(
     partial: &Parities,

@@ -12,14 +12,13 @@
 
 use format::{INCOMPAT_RESTORING, Member as Listed, MemberState, Superblock, Uuid, end_area};
 use futures_util::future::join_all;
-use io::{Buf, Drive, Durability, Env};
+use io::{Buf, BufMut, Drive, Durability, Env};
 
 use crate::array::{Array, ArrayError, Inner};
-use crate::grid::Redundancy;
 use crate::label;
 use crate::limits::{LOG_SLOTS, PAGE, REBUILD_AT_ONCE, REBUILD_WRITE};
 use crate::log::slot_bytes;
-use crate::partial::{after_crash, solve};
+use crate::sums::LOST;
 
 /// The feature of a label that calls a drive restoring.
 pub fn note_restoring(label: &mut Superblock) {
@@ -177,42 +176,43 @@ impl<E: Env> Inner<E> {
         done.map(|_| ()).map_err(|_| self.not_rebuilt(place))
     }
 
-    /// What a drive should hold of a stripe that is locked.
+    /// What a drive should hold of a stripe that is locked. A page that nothing gives is lost; what
+    /// is written in its place does not pass for it.
     async fn solve_stripe(&self, stripe: u64, place: usize) -> Result<Buf, ArrayError> {
         let own = (0..self.grid.width).find(|&at| self.grid.place(stripe, at).0 == place);
         let member = own.expect("every drive of the group has a chunk of its stripes");
-        let chunk = (0, self.grid.chunk);
-        let others = (0..self.grid.width).map(|at| self.read_member(stripe, at, chunk));
-        let held: Vec<Option<Buf>> = join_all(others).await.into_iter().map(Result::ok).collect();
-        let missing = held.iter().filter(|held| held.is_none()).count();
-        if missing > self.grid.tolerance() {
-            return Err(self.unreadable(stripe));
+        if let Some(bytes) = self.round(stripe, member, (0, self.grid.chunk)).await {
+            let told = self.learn(stripe, member, 0, &bytes);
+            assert!(told.is_empty(), "what is lost does not pass");
+            return Ok(bytes);
         }
-        let bytes = match (self.grid.redundancy, self.shape()) {
-            (Redundancy::Mirror, _) | (_, None) => held.into_iter().flatten().next(),
-            (_, Some(shape)) => {
-                let views: Vec<Option<&[u8]>> = held.iter().map(Option::as_deref).collect();
-                let data = solve(shape, &views);
-                let zeroes = vec![0; self.grid.chunk as usize];
-                let all: Vec<Option<&[u8]>> = data
-                    .iter()
-                    .map(|column| Some(&column[..]))
-                    .chain((0..shape.parity()).map(|_| Some(&zeroes[..])))
-                    .collect();
-                let logged = vec![None; shape.parity()];
-                let parities = after_crash(shape, &(0..self.grid.chunk), &[], &all, &logged);
-                match member.checked_sub(shape.data()) {
-                    None => Some(Buf::from_slice(&data[member])),
-                    Some(parity) => parities[parity].as_deref().map(Buf::from_slice),
+        let rows = self.mended(stripe, 0..self.grid.chunk).await;
+        let mut whole = BufMut::zeroed(self.grid.chunk as usize);
+        for row in &rows {
+            match &row.solved[member] {
+                Some(page) => {
+                    whole[row.start as usize..][..PAGE as usize].copy_from_slice(page);
+                    self.learn(stripe, member, row.start, page);
+                }
+                None if self.sums.is_none() || row.absent() > self.grid.tolerance() => {
+                    return Err(self.unreadable(stripe));
+                }
+                None => {
+                    self.note_lost(stripe, member, row.start, LOST);
                 }
             }
-        };
-        bytes.ok_or_else(|| self.unreadable(stripe))
+        }
+        Ok(whole.freeze())
     }
 
     /// All rows are there: the labels say so once they are durable.
     async fn finish_rebuild(&self, place: usize) -> Result<(), ArrayError> {
         let member = &self.members[place];
+        // What it has of others' sums, and pages of its own that came to be lost.
+        if let Some(sums) = &self.sums {
+            sums.set_hosted_dirty(place);
+            self.store_all_sums().await?;
+        }
         member.flush().await.map_err(|_| self.not_rebuilt(place))?;
         {
             let _turn = self.label_turn.lock().await;

@@ -24,8 +24,12 @@ use crate::grid::{Piece, Redundancy};
 use crate::intents::{self, Intents};
 use crate::limits::{LOG_SLOTS, PAGE, RESYNC_AT_ONCE};
 use crate::log::{Record, decode, slot_bytes};
+use crate::mend::Unread;
 use crate::owed::Owed;
 use crate::partial::after_crash;
+use crate::row::ZEROES;
+use crate::row::without;
+use crate::sums::{LOST, VOID, is_lost};
 
 /// A record, and the partial parity that each drive's copy of it holds.
 struct Told {
@@ -54,6 +58,8 @@ impl<E: Env> Array<E> {
 impl<E: Env> Inner<E> {
     pub async fn recover(&self) -> Result<(), ArrayError> {
         let marked = self.marked_regions().await;
+        self.load_sums().await;
+        self.doubt_sums(&marked);
         let told = self.read_log().await;
         let stripes: Vec<u64> = told.keys().copied().collect();
         for some in stripes.chunks(RESYNC_AT_ONCE) {
@@ -115,7 +121,9 @@ impl<E: Env> Inner<E> {
                 let place = at + slot * slot_bytes(chunk);
                 let Ok(bytes) = member.read(place, slot_bytes(chunk)).await else { continue };
                 let Some((record, partial)) = decode(&pool, &bytes, chunk) else { continue };
-                if record.epoch != epoch || record.stripe >= self.grid.stripes() {
+                let aligned = |byte: u64| byte.is_multiple_of(self.align);
+                let whole = self.sums.is_none() || aligned(record.start) && aligned(record.end);
+                if record.epoch != epoch || record.stripe >= self.grid.stripes() || !whole {
                     continue;
                 }
                 let key = (record.stripe, record.sequence);
@@ -158,53 +166,92 @@ impl<E: Env> Inner<E> {
 
     async fn agree(&self, stripe: u64, told: Option<&Told>) -> Result<(), ArrayError> {
         match (self.grid.redundancy, self.shape()) {
-            (Redundancy::Mirror, _) => self.copy_first(stripe).await,
-            (_, Some(shape)) => self.parity_again(stripe, shape, told).await,
-            (_, None) => Ok(()),
+            (Redundancy::Mirror, _) => {
+                self.parts(|range, alone| self.copies_again(stripe, range, alone)).await
+            }
+            (_, Some(shape)) => {
+                self.parts(|range, alone| self.parity_again(stripe, shape, told, range, alone))
+                    .await
+            }
+            (_, None) => {
+                self.learn_again(stripe).await;
+                Ok(())
+            }
         }
     }
 
-    /// Whichever copy is first is as good as any: it is the old or the new bytes.
-    async fn copy_first(&self, stripe: u64) -> Result<(), ArrayError> {
-        let mut first: Option<Buf> = None;
-        for copy in 0..self.grid.width {
-            let held = self.read_member(stripe, copy, (0, self.grid.chunk)).await.ok();
-            match (&first, held) {
-                (None, held) => first = held,
-                (Some(first), held) if held.as_deref() != Some(&first[..]) => {
-                    let (drive, offset) = self.address(stripe, copy, 0);
+    /// Page by page, if a drive does not give a part of its chunk.
+    async fn parts<F>(&self, over: impl Fn(Range<u64>, bool) -> F) -> Result<(), ArrayError>
+    where
+        F: Future<Output = Result<bool, ArrayError>>,
+    {
+        let chunk = self.grid.chunk;
+        if over(0..chunk, false).await? {
+            return Ok(());
+        }
+        for start in (0..chunk).step_by(PAGE as usize) {
+            over(start..start + PAGE, true).await?;
+        }
+        Ok(())
+    }
+
+    /// Whichever copy is first is as good as any: it is the old or the new bytes. False: some can't
+    /// be read, and were not looked at `alone`.
+    async fn copies_again(
+        &self,
+        stripe: u64,
+        range: Range<u64>,
+        alone: bool,
+    ) -> Result<bool, ArrayError> {
+        let read = |copy| self.read_member(stripe, copy, (range.start, range.end));
+        let copies = join_all((0..self.grid.width).map(read)).await;
+        let is_bad = |copy: &Result<Buf, Unread>| matches!(copy, Err(e) if *e != Unread::Absent);
+        if !alone && copies.iter().any(is_bad) {
+            return Ok(false);
+        }
+        let Some(first) = copies.iter().find_map(|copy| copy.clone().ok()) else {
+            let gone = copies.iter().map(|copy| copy.as_ref().err().copied()).collect();
+            return self.give_up(stripe, range.start, gone).await;
+        };
+        let mut told = Vec::new();
+        for (copy, held) in copies.iter().enumerate() {
+            match held {
+                Ok(held) if held[..] == first[..] => {}
+                Ok(_) => {
+                    let (drive, offset) = self.address(stripe, copy, range.start);
                     let _ = drive.write(offset, first.clone(), Durability::Durable).await;
                 }
-                _ => {}
+                Err(Unread::Absent) => {}
+                Err(bad) => {
+                    self.rewrite(stripe, copy, range.start, &first, *bad).await;
+                }
             }
+            told.extend(self.learn(stripe, copy, range.start, &first));
         }
-        match first {
-            Some(_) => Ok(()),
-            None => Err(self.unreadable(stripe)),
-        }
+        self.store_sums(&told).await?;
+        Ok(true)
     }
 
-    /// What of a stripe the crash may have left half written: a range, and the pieces of it.
-    fn in_doubt(
+    /// A page that nothing gives, with these members missing: it is lost, alone. Without sums nothing
+    /// could say so.
+    async fn give_up(
         &self,
-        shape: StripeShape,
-        told: Option<&Told>,
-        gone: &[usize],
-    ) -> (Range<u64>, Vec<Piece>) {
-        let end = self.grid.chunk;
-        let gone_data = gone.iter().any(|&member| member < shape.data());
-        // With a data chunk lost only a record tells what it was. Without one it was being
-        // written, or nothing was: it is what P says, and Q is made to say the same.
-        match told {
-            Some(Told { record, .. }) if gone_data => {
-                (record.start..record.end, record.pieces.clone())
-            }
-            _ if gone_data => {
-                let all = (0..shape.data()).map(|position| Piece { position, start: 0, end });
-                (0..end, all.collect())
-            }
-            _ => (0..end, Vec::new()),
+        stripe: u64,
+        start: u64,
+        missing: Vec<Option<Unread>>,
+    ) -> Result<bool, ArrayError> {
+        let absent = missing.iter().filter(|why| **why == Some(Unread::Absent)).count();
+        if self.sums.is_none() || absent > self.grid.tolerance() {
+            return Err(self.unreadable(stripe));
         }
+        let mut told = Vec::new();
+        for (member, why) in missing.into_iter().enumerate() {
+            let Some(why) = why else { continue };
+            told.extend(self.note_lost(stripe, member, start, LOST));
+            self.tell_lost(stripe, member, start, why);
+        }
+        self.store_sums(&told).await?;
+        Ok(true)
     }
 
     async fn parity_again(
@@ -212,44 +259,154 @@ impl<E: Env> Inner<E> {
         stripe: u64,
         shape: StripeShape,
         told: Option<&Told>,
-    ) -> Result<(), ArrayError> {
+        range: Range<u64>,
+        alone: bool,
+    ) -> Result<bool, ArrayError> {
         let mut gone = self.lost_members(stripe);
-        let (hull, pieces, members) = loop {
-            let (hull, pieces) = self.in_doubt(shape, told, &gone);
-            let range = (hull.start, hull.end);
-            let read = (0..self.grid.width).map(|member| self.read_member(stripe, member, range));
-            let members: Vec<Option<Buf>> =
-                join_all(read).await.into_iter().map(Result::ok).collect();
-            let missing: Vec<usize> =
-                (0..members.len()).filter(|&member| members[member].is_none()).collect();
-            if missing.len() > shape.parity() {
-                return Err(self.unreadable(stripe));
+        'again: loop {
+            for doubt in in_doubt(shape, told, &gone, &range) {
+                let read = (0..self.grid.width).map(|member| {
+                    self.read_member(stripe, member, (doubt.range.start, doubt.range.end))
+                });
+                let members = join_all(read).await;
+                let is_bad = |m: &Result<Buf, Unread>| matches!(m, Err(e) if *e != Unread::Absent);
+                let lost = |member| self.has_lost(stripe, member, &doubt.range);
+                if !alone && (members.iter().any(is_bad) || (0..self.grid.width).any(lost)) {
+                    return Ok(false);
+                }
+                let void = |member| self.sum(stripe, member, doubt.range.start) == VOID;
+                let missing: Vec<usize> = (0..members.len())
+                    .filter(|&member| members[member].is_err() && !void(member))
+                    .collect();
+                if missing.len() > shape.parity() {
+                    let why = members.iter().map(|m| m.as_ref().err().copied()).collect();
+                    return match alone {
+                        true => self.give_up(stripe, range.start, why).await,
+                        false => Err(self.unreadable(stripe)),
+                    };
+                }
+                // A drive that failed meanwhile changes what has to be looked at.
+                if !missing.iter().all(|member| gone.contains(member)) {
+                    gone = missing;
+                    continue 'again;
+                }
+                self.part_again(stripe, shape, told, &doubt, &members).await?;
             }
-            // A drive that failed meanwhile changes what has to be looked at.
-            if missing.iter().all(|member| gone.contains(member)) {
-                break (hull, pieces, members);
-            }
-            gone = missing;
-        };
+            return Ok(true);
+        }
+    }
+
+    /// Parity follows from the data, or from what was logged; then what is missing from both.
+    async fn part_again(
+        &self,
+        stripe: u64,
+        shape: StripeShape,
+        told: Option<&Told>,
+        doubt: &Doubt,
+        members: &[Result<Buf, Unread>],
+    ) -> Result<(), ArrayError> {
+        let Doubt { range, pieces, told_from } = doubt;
+        let len = (range.end - range.start) as usize;
         let logged: Vec<Option<&[u8]>> = (shape.data()..shape.width())
             .map(|member| {
                 let drive = self.grid.place(stripe, member).0;
                 let bytes = told?.partial.get(&drive)?;
+                let from = (range.start - (*told_from)?) as usize;
                 // None was logged: all of the hull was being written.
-                (!bytes.is_empty()).then_some(&bytes[..])
+                bytes.get(from..from + len)
             })
             .collect();
-        let views: Vec<Option<&[u8]>> = members.iter().map(Option::as_deref).collect();
-        let parities = after_crash(shape, &hull, &pieces, &views, &logged);
-        let wrong = parities.iter().enumerate().filter(|(at, parity)| {
-            parity.as_deref().is_some_and(|right| views[shape.data() + at] != Some(right))
-        });
-        let writes = wrong.map(|(at, parity)| {
-            let bytes = Buf::from_slice(parity.as_ref().expect("only what is there is wrong"));
-            let (drive, offset) = self.address(stripe, shape.data() + at, hull.start);
-            drive.write(offset, bytes, Durability::Durable)
-        });
-        join_all(writes).await;
-        Ok(())
+        let sum = |member| self.sum(stripe, member, range.start);
+        let mut views: Vec<Option<&[u8]>> = members.iter().map(|m| m.as_deref().ok()).collect();
+        let void = views.iter_mut().enumerate().filter(|(member, _)| sum(*member) == VOID);
+        void.for_each(|(_, page)| *page = Some(&ZEROES[..len]));
+        let parities = after_crash(shape, range, pieces, &views, &logged);
+        let mut full: Vec<Option<&[u8]>> = views[..shape.data()].to_vec();
+        full.extend(parities.iter().map(Option::as_deref));
+        let missing: Vec<usize> = (0..full.len()).filter(|&at| full[at].is_none()).collect();
+        let solved = without(shape, &full, &missing);
+        let missed = |member: usize| {
+            let found = solved.iter().find(|(at, _)| *at == member);
+            &found.expect("it was missing").1[..]
+        };
+        let mut told = Vec::new();
+        for (member, read) in members.iter().enumerate() {
+            let right = full[member].unwrap_or_else(|| missed(member));
+            let lost = is_lost(sum(member));
+            match read {
+                // What it should hold does not follow from what was made to agree without it.
+                Err(bad) if lost => self.tell_lost(stripe, member, range.start, *bad),
+                Ok(_) if lost => {}
+                Err(Unread::Absent) => {}
+                Err(bad) => {
+                    self.rewrite(stripe, member, range.start, &Buf::from_slice(right), *bad).await;
+                }
+                Ok(held) if held[..] == *right => {}
+                Ok(_) => {
+                    let (drive, offset) = self.address(stripe, member, range.start);
+                    let _ = drive.write(offset, Buf::from_slice(right), Durability::Durable).await;
+                }
+            }
+            if !lost {
+                told.extend(self.learn(stripe, member, range.start, right));
+            }
+        }
+        self.store_sums(&told).await
+    }
+
+    /// Without redundancy whatever is there counts.
+    async fn learn_again(&self, stripe: u64) {
+        for row in self.look(stripe, 0..self.grid.chunk).await {
+            for (member, seen) in row.seen.iter().enumerate() {
+                if let Ok(page) = seen {
+                    self.learn(stripe, member, row.start, page);
+                }
+            }
+        }
+    }
+}
+
+/// What of a stripe the crash may have left half written: a range, and the pieces of it.
+struct Doubt {
+    range: Range<u64>,
+    pieces: Vec<Piece>,
+    /// What was logged covers it, and begins here.
+    told_from: Option<u64>,
+}
+
+fn in_doubt(
+    shape: StripeShape,
+    told: Option<&Told>,
+    gone: &[usize],
+    range: &Range<u64>,
+) -> Vec<Doubt> {
+    // With a data chunk lost only a record tells what it was. Without one it was being written, or
+    // nothing was: it is what P says, and Q is made to say the same.
+    let as_p_says = |range: Range<u64>| {
+        let all = |position| Piece { position, start: range.start, end: range.end };
+        let pieces = (0..shape.data()).map(all).collect();
+        Doubt { range, pieces, told_from: None }
+    };
+    let gone_data = gone.iter().any(|&member| member < shape.data());
+    match told {
+        Some(Told { record, .. }) if gone_data => {
+            let start = record.start.clamp(range.start, range.end);
+            let end = record.end.clamp(start, range.end);
+            let clip = |piece: &Piece| Piece {
+                start: piece.start.clamp(start, end),
+                end: piece.end.clamp(start, end),
+                ..*piece
+            };
+            let pieces = record.pieces.iter().map(clip).filter(|piece| piece.start < piece.end);
+            let within = Doubt {
+                range: start..end,
+                pieces: pieces.collect(),
+                told_from: Some(record.start),
+            };
+            let parts = [as_p_says(range.start..start), within, as_p_says(end..range.end)];
+            parts.into_iter().filter(|part| !part.range.is_empty()).collect()
+        }
+        _ if gone_data => vec![as_p_says(range.clone())],
+        _ => vec![Doubt { range: range.clone(), pieces: Vec::new(), told_from: None }],
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!  lock the stripe ─ round the edges up to what drives take ─ plan ─ read old bytes
 //!    └─ mark the region (once in a while) ─ log partial parity, durable
-//!         └─ data and parity, durable ─ record losses, if any ─ unlock, answer
+//!         └─ sums, in memory ─ data and parity, durable ─ record losses, if any ─ unlock, answer
 //! ```
 //! With the write hole closed, data and parity are written through: a second write of the stripe
 //! logs a partial parity that counts on the first being there.
@@ -18,16 +18,29 @@ use crate::array::{Array, ArrayError, Inner, WriteHole};
 use crate::grid::{Piece, Redundancy, Share};
 use crate::limits::{PAGE, TRIES_MAX};
 use crate::log::{Record, Taken, encode, slot_bytes};
-use crate::partial::{Parities, partial, with_new};
-use crate::plan::{Plan, Way, plan};
+use crate::mend::Unread;
+use crate::partial::{Parities, partial, with_edges, with_new};
+use crate::plan::{Plan, Read, Way, hull, plan};
+use crate::sums::VOID;
 
 /// New bytes of a piece.
 #[derive(Clone)]
 struct New {
     piece: Piece,
+    /// What of it changes: the rest is there to fill a unit of the drives.
+    exact: Piece,
     bytes: Buf,
     /// What is there now, if it had to be read.
     old: Option<Buf>,
+}
+
+impl New {
+    /// The bytes that change.
+    fn exact(&self) -> (Piece, &[u8]) {
+        let New { piece, exact, bytes, .. } = self;
+        let own = (exact.start - piece.start) as usize..(exact.end - piece.start) as usize;
+        (*exact, &bytes[own])
+    }
 }
 
 /// Up to so many bytes the old content of a piece is read as a whole if any of it is: it is needed
@@ -55,7 +68,7 @@ impl<E: Env> Inner<E> {
         let stripe = share.stripe;
         let new = share.pieces.iter().map(|&(piece, at)| {
             let bytes = data.slice(at as usize..(at + piece.len()) as usize);
-            New { piece, bytes, old: None }
+            New { piece, exact: piece, bytes, old: None }
         });
         let new: Vec<New> = new.collect();
         let _lock = self.lock(stripe).await;
@@ -80,11 +93,12 @@ impl<E: Env> Inner<E> {
     async fn round_up(&self, stripe: u64, new: Vec<New>) -> Result<Vec<New>, ArrayError> {
         let mut rounded = Vec::with_capacity(new.len());
         for New { piece, bytes, .. } in new {
+            let exact = piece;
             let (start, end) =
                 (piece.start / self.align * self.align, piece.end.next_multiple_of(self.align));
             let wide = Piece { start, end, ..piece };
             if wide == piece {
-                rounded.push(New { piece, bytes, old: None });
+                rounded.push(New { piece, exact, bytes, old: None });
                 continue;
             }
             let mut whole = BufMut::with_len(wide.len() as usize);
@@ -105,22 +119,24 @@ impl<E: Env> Inner<E> {
             }
             let lead = (piece.start - start) as usize;
             whole[lead..lead + bytes.len()].copy_from_slice(&bytes);
-            rounded.push(New { piece: wide, bytes: whole.freeze(), old });
+            rounded.push(New { piece: wide, exact, bytes: whole.freeze(), old });
         }
         Ok(rounded)
     }
 
     async fn old_bytes(&self, stripe: u64, piece: Piece) -> Result<Buf, ArrayError> {
-        let copies = match self.grid.redundancy {
-            Redundancy::Mirror => 0..self.grid.width,
-            Redundancy::Parity(_) | Redundancy::ParityDrive => piece.position..piece.position + 1,
-        };
-        for member in copies {
-            if let Ok(old) = self.read_member(stripe, member, (piece.start, piece.end)).await {
-                return Ok(old);
+        let range = (piece.start, piece.end);
+        if self.grid.redundancy == Redundancy::Mirror {
+            for copy in 0..self.grid.width {
+                match self.read_member(stripe, copy, range).await {
+                    Ok(old) => return Ok(old),
+                    Err(Unread::Absent) => {}
+                    Err(_) => return self.fetch(stripe, copy, range).await,
+                }
             }
+            return Err(self.unreadable(stripe));
         }
-        self.read_round(stripe, piece).await
+        self.fetch(stripe, piece.position, range).await
     }
 
     async fn write_stripe(&self, stripe: u64, new: &[New], fua: bool) -> Result<(), ArrayError> {
@@ -159,6 +175,12 @@ impl<E: Env> Inner<E> {
             Redundancy::Mirror => self.grid.width,
             Redundancy::Parity(_) | Redundancy::ParityDrive => 1,
         };
+        let mut told = Vec::new();
+        for New { piece, bytes, .. } in new {
+            let all = (0..copies).map(|copy| piece.position + copy);
+            told.extend(all.flat_map(|at| self.learn(stripe, at, piece.start, bytes)));
+        }
+        let how = if told.is_empty() { how } else { Durability::Durable };
         let writes = new.iter().flat_map(|New { piece, bytes, .. }| {
             let there = move |copy: &usize| !self.is_lost(stripe, piece.position + copy);
             (0..copies).filter(there).map(move |copy| {
@@ -167,6 +189,7 @@ impl<E: Env> Inner<E> {
             })
         });
         join_all(writes).await;
+        self.store_sums(&told).await?;
         self.record_losses().await
     }
 
@@ -183,40 +206,88 @@ impl<E: Env> Inner<E> {
         let pieces: Vec<Piece> = new.iter().map(|new| new.piece).collect();
         let avoided = self.avoided_members(stripe);
         let plan = plan(&pieces, shape.data(), shape.parity(), lost, &avoided);
-        let reads = plan.reads.iter().map(async |read| {
-            let piece = Piece { position: read.member, start: read.start, end: read.end };
-            if let Some(old) = new.iter().find(|n| n.piece == piece).and_then(|n| n.old.clone()) {
-                return Ok(old);
-            }
-            match self.read_member(stripe, read.member, (read.start, read.end)).await {
-                Ok(bytes) => Ok(bytes),
-                // An unreadable sector: the others know what it was.
-                Err(_) if read.member < shape.data() => self.read_round(stripe, piece).await,
-                Err(_) => {
-                    self.address(stripe, read.member, 0).0.lose();
-                    Err(self.unreadable(stripe))
-                }
-            }
-        });
-        let read = join_all(reads).await;
+        let read = self.read_planned(stripe, &plan, new).await;
         if self.lost_members(stripe) != lost {
             return Ok(false);
         }
-        let read: Vec<Buf> = read.into_iter().collect::<Result<_, _>>()?;
+        let (plan, read) = match read {
+            Ok(read) => (plan, read),
+            Err(ArrayError::PageLost { .. }) if self.sums.is_some() => {
+                self.read_around(stripe, shape, &pieces).await?
+            }
+            Err(error) => return Err(error),
+        };
         let views: Vec<&[u8]> = read.iter().map(|bytes| &bytes[..]).collect();
-        let partial = partial(&plan, shape, lost, &pieces, &views);
-        let bytes: Vec<(Piece, &[u8])> =
-            new.iter().map(|new| (new.piece, &new.bytes[..])).collect();
+        let mut partial = partial(&plan, shape, lost, &pieces, &views);
+        for New { piece, exact, bytes, .. } in new {
+            with_edges(&mut partial, &plan.hull, (*piece, *exact), bytes);
+        }
+        let bytes: Vec<(Piece, &[u8])> = new.iter().map(New::exact).collect();
         let parities = with_new(&partial, &plan.hull, &bytes);
+        let pieces: Vec<Piece> = new.iter().map(|new| new.exact).collect();
         let closed = self.write_hole == WriteHole::Closed;
         let how = if fua || closed { Durability::Durable } else { Durability::Cached };
         let taken = match closed {
             true => self.log_partial(stripe, shape, (&plan, lost), &pieces, &partial).await?,
             false => Vec::new(),
         };
-        self.write_all(stripe, shape, new, (&plan, &parities), how).await;
+        let done = self.write_all(stripe, shape, new, (&plan, &parities), how).await;
         taken.into_iter().for_each(|taken| self.log.release(taken));
+        done?;
         Ok(true)
+    }
+
+    async fn read_planned(
+        &self,
+        stripe: u64,
+        plan: &Plan,
+        new: &[New],
+    ) -> Result<Vec<Buf>, ArrayError> {
+        let reads = plan.reads.iter().map(async |read| {
+            let piece = Piece { position: read.member, start: read.start, end: read.end };
+            match new.iter().find(|n| n.piece == piece).and_then(|n| n.old.clone()) {
+                Some(old) => Ok(old),
+                None => self.fetch(stripe, read.member, (read.start, read.end)).await,
+            }
+        });
+        join_all(reads).await.into_iter().collect()
+    }
+
+    /// All data over the hull, zeroes for pages that are lost: of these the drives know that nothing
+    /// passes for them before the parity counts on zeroes.
+    async fn read_around(
+        &self,
+        stripe: u64,
+        shape: StripeShape,
+        pieces: &[Piece],
+    ) -> Result<(Plan, Vec<Buf>), ArrayError> {
+        let hull = hull(pieces);
+        let zeroes = |_| BufMut::zeroed((hull.end - hull.start) as usize);
+        let mut columns: Vec<BufMut> = (0..shape.data()).map(zeroes).collect();
+        let mut told = Vec::new();
+        for row in self.mended(stripe, hull.clone()).await {
+            if row.absent() > self.grid.tolerance() {
+                return Err(self.unreadable(stripe));
+            }
+            let page = row.start..row.start + PAGE;
+            for (position, column) in columns.iter_mut().enumerate() {
+                let written =
+                    pieces.iter().any(|piece| piece.position == position && piece.covers(&page));
+                match &row.solved[position] {
+                    Some(bytes) => {
+                        column[(page.start - hull.start) as usize..][..PAGE as usize]
+                            .copy_from_slice(bytes);
+                    }
+                    None if written => {}
+                    None => told.extend(self.note_lost(stripe, position, row.start, VOID)),
+                }
+            }
+        }
+        self.store_sums(&told).await?;
+        let whole = |member| Read { member, start: hull.start, end: hull.end };
+        let reads = (0..shape.data()).map(whole).collect();
+        let read = columns.into_iter().map(BufMut::freeze).collect();
+        Ok((Plan { way: Way::Recover, reads, hull }, read))
     }
 
     /// Data and parity together. A drive that fails is lost, and the stripe is what the others say.
@@ -227,7 +298,19 @@ impl<E: Env> Inner<E> {
         new: &[New],
         (plan, parities): (&Plan, &Parities),
         how: Durability,
-    ) {
+    ) -> Result<(), ArrayError> {
+        let mut told = Vec::new();
+        for New { piece, bytes, .. } in new {
+            told.extend(self.learn(stripe, piece.position, piece.start, bytes));
+        }
+        for (at, bytes) in parities.iter().enumerate() {
+            let member = shape.data() + at;
+            match bytes {
+                Some(bytes) => told.extend(self.learn(stripe, member, plan.hull.start, bytes)),
+                None => self.forget_sums(stripe, member, plan.hull.clone()),
+            }
+        }
+        let how = if told.is_empty() { how } else { Durability::Durable };
         // A new drive's rows are written when their turn comes.
         let there = new.iter().filter(|new| !self.is_lost(stripe, new.piece.position));
         let data = there.map(|New { piece, bytes, .. }| {
@@ -240,6 +323,8 @@ impl<E: Env> Inner<E> {
             Some(drive.write(offset, bytes, how))
         });
         join_all(data.chain(parity)).await;
+        // What is not lost any more is told when it is there.
+        self.store_sums(&told).await
     }
 
     /// Tells the drives of the parity what is about to be left alone; durable when this returns.
@@ -258,7 +343,10 @@ impl<E: Env> Inner<E> {
             }
         }
         let numbers: Vec<usize> = drives.iter().map(|(drive, _)| *drive).collect();
-        let whole = plan.way == Way::Full;
+        // None of the hull is left alone.
+        let changed: u64 = pieces.iter().map(Piece::len).sum();
+        let hull = plan.hull.end - plan.hull.start;
+        let whole = plan.way == Way::Full && changed == hull * shape.data() as u64;
         let needless = whole && lost.is_empty() && !self.log.tells_of(stripe, &numbers);
         if needless {
             return Ok(Vec::new());

@@ -58,6 +58,8 @@ pub const INCOMPAT_SUBSTITUTES: u64 = 32;
 /// Incompatible feature: not every zone lies on every drive ([`Member::round`],
 /// [`Member::zones`], and the round of a zone in its record and object).
 pub const INCOMPAT_LISTS: u64 = 64;
+/// Incompatible feature: an in-place array has sums of its pages behind its write intents.
+pub const INCOMPAT_ARRAY_SUMS: u64 = 128;
 /// Incompatible feature, of the drive's own label alone: a spare ([`Superblock::is_spare`]).
 pub const INCOMPAT_SPARE: u64 = 256;
 /// Incompatible features this software knows.
@@ -68,6 +70,7 @@ pub const KNOWN_INCOMPAT: u64 = INCOMPAT_LIMITS
     | INCOMPAT_SUMS
     | INCOMPAT_SUBSTITUTES
     | INCOMPAT_LISTS
+    | INCOMPAT_ARRAY_SUMS
     | INCOMPAT_SPARE;
 /// `Superblock::scheme`: FusionRAID over RAID+.
 pub const SCHEME_FUSION: u16 = 1;

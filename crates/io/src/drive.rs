@@ -57,6 +57,12 @@ pub trait Drive: Clone + 'static {
     /// A drive that can't do this succeeds and does nothing.
     fn discard(&self, offset: u64, len: u64) -> impl Future<Output = Result<(), DriveError>>;
 
+    /// The byte of the device where this begins, if it is a part of one: so that people are told
+    /// where something is.
+    fn begins_at(&self) -> u64 {
+        0
+    }
+
     /// Whoever made this handle knows that the drive holds zeroes wherever nothing was written
     /// through it: an array that is made on such drives need not be synchronized first. No drive
     /// can tell, so none does by itself.

@@ -3,6 +3,7 @@
 use classical::Array;
 use io::{Buf, Env};
 
+use crate::care::AllKept;
 use crate::scheme::alternate::{self, Alternate};
 use crate::scheme::cached_raid5::CachedRaid5;
 use crate::scheme::hpda;
@@ -84,6 +85,10 @@ macro_rules! stores {
 
             fn counters(&self) -> Counters {
                 match self { $(AnyStore::$kind(store) => store.counters()),+ }
+            }
+
+            fn kept(&self) -> AllKept {
+                match self { $(AnyStore::$kind(store) => Store::kept(store)),+ }
             }
 
             async fn audit(&self, offset: u64, len: u64) -> Vec<String> {

@@ -11,6 +11,7 @@ use std::rc::Rc;
 use futures_util::future::join_all;
 use io::Buf;
 
+use crate::care::AllKept;
 use crate::store::{Counters, Store, StoreError, check_range};
 
 /// A handle: clones name the same.
@@ -149,6 +150,10 @@ impl<S: Store, D: 'static> Store for Apart<S, D> {
             *sums.entry(name).or_default() += value;
         }
         names.into_iter().map(|name| (name, sums[name])).collect()
+    }
+
+    fn kept(&self) -> AllKept {
+        self.stores.iter().flat_map(S::kept).collect()
     }
 
     async fn audit(&self, offset: u64, len: u64) -> Vec<String> {

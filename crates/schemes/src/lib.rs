@@ -9,6 +9,7 @@
 pub mod any;
 pub mod apart;
 pub mod arrays;
+pub mod care;
 pub mod extents;
 pub mod header;
 pub mod key_locks;

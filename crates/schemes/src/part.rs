@@ -261,6 +261,11 @@ impl<D: Drive> Drive for Part<D> {
         self.answer(what, async move { drive.discard(place, len).await }).await
     }
 
+    fn begins_at(&self) -> u64 {
+        let below = self.drive.borrow().as_ref().map_or(0, D::begins_at);
+        below + self.extent.offset
+    }
+
     fn holds_zeroes(&self) -> bool {
         self.zeroed
     }

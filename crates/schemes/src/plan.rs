@@ -20,6 +20,8 @@ pub struct Plan {
     pub raw: u64,
     /// Bytes that volumes can hold.
     pub usable: u64,
+    /// Bytes of memory that checksums take; 0: there are none.
+    pub checksum_bytes: u64,
 }
 
 /// A drive of a size that holds zeroes. Nothing is ever written to it: parts of it rehearse.
@@ -65,11 +67,13 @@ pub async fn plan<E: Env>(env: &E, sizes: &[u64], spec: &Spec) -> Result<Plan, S
     let drives: Vec<Part<Blank>> = sizes.iter().map(part).collect();
     spec.create(&blank, &drives).await?;
     let store = AnyStore::open(&blank, drives, OpenOptions::default()).await?;
+    let checksum_bytes = store.kept().iter().map(|kept| kept.health().sums_memory).sum();
     Ok(Plan {
         scheme: spec.scheme.name(),
         shape: store.shape(),
         drives: sizes.len(),
         raw: sizes.iter().sum(),
         usable: volumes::usable(store.size(), store.unit())?,
+        checksum_bytes,
     })
 }

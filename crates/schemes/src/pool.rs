@@ -9,20 +9,24 @@
 mod drives;
 mod hangs;
 mod progress;
+mod scrub;
 mod spares;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+use classical::Health;
 use format::{MemberState, Superblock, Uuid};
 use futures_util::future::join_all;
 use io::sync::{Event as Bell, EventWait, Turn};
 use io::{Drive, Env, Nanos};
 
+pub use self::scrub::{ScrubState, ScrubStatus};
 pub use self::spares::{SPARE_RETRY, SPARES_MAX};
 
 use self::progress::Progress;
+use self::scrub::Scrubbing;
 use self::spares::Spare;
 use crate::any::AnyStore;
 use crate::part::hang::{HANG_AFTER, Patience};
@@ -120,6 +124,10 @@ pub struct Status {
     pub owed: u64,
     pub margin: usize,
     pub opened_in: Nanos,
+    pub scrub: ScrubStatus,
+    /// Pages have checksums, and what was found bad.
+    pub checksums: bool,
+    pub health: Health,
     /// What keeps background work from going on.
     pub trouble: Option<String>,
     /// Nothing is restored for the time being.
@@ -165,6 +173,7 @@ struct Inner<E: Env> {
     tasks: Cell<usize>,
     stopped: Bell,
     opened_in: Nanos,
+    scrubbing: Scrubbing,
 }
 
 /// A handle on an open pool; clones name the same.
@@ -230,6 +239,7 @@ impl<E: Env> Pool<E> {
             tasks: Cell::new(0),
             stopped: Bell::new(),
             opened_in: env.now().saturating_sub(began),
+            scrubbing: Scrubbing::default(),
         };
         let pool = Pool { inner: Rc::new(inner) };
         pool.inner.tell_absent(&silent);
@@ -246,6 +256,7 @@ impl<E: Env> Pool<E> {
             self.go_on_restoring().await;
             self.begin(Inner::background);
             self.begin(Inner::watch);
+            self.begin(Inner::scrub);
             self.begin(Inner::use_spares);
             if self.inner.volumes.store().steers() {
                 self.begin(Inner::steer);
@@ -312,6 +323,7 @@ impl<E: Env> Pool<E> {
             }
         };
         let spares = self.spares(drives.len());
+        let (checksums, health) = self.health();
         Status {
             name: self.name().to_owned(),
             uuid: self.uuid(),
@@ -326,6 +338,9 @@ impl<E: Env> Pool<E> {
             owed: store.owed(),
             margin: store.margin(),
             opened_in: inner.opened_in,
+            scrub: self.scrub_status(),
+            checksums,
+            health,
             trouble: inner.trouble.borrow().clone(),
             paused: inner.paused.get(),
         }

@@ -3,6 +3,8 @@
 use classical::{Array, ArrayError, Grid};
 use io::{Buf, Drive, Env};
 
+use crate::care::{self, AllKept};
+
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     #[error(transparent)]
@@ -85,6 +87,9 @@ pub trait Store: Clone + 'static {
     fn shape(&self) -> String;
 
     fn counters(&self) -> Counters;
+
+    /// What its pages lie on, to be scrubbed.
+    fn kept(&self) -> AllKept;
 
     /// What contradicts itself in this range; nothing may be written meanwhile. For tests.
     fn audit(&self, offset: u64, len: u64) -> impl Future<Output = Vec<String>>;
@@ -190,6 +195,10 @@ impl<E: Env> Store for Array<E> {
 
     fn counters(&self) -> Counters {
         Vec::new()
+    }
+
+    fn kept(&self) -> AllKept {
+        care::kept([self])
     }
 
     async fn audit(&self, offset: u64, len: u64) -> Vec<String> {

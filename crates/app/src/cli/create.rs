@@ -71,8 +71,9 @@ pub struct Args {
     /// [default: lazy]
     #[arg(long, value_name = "POLICY", value_parser = ["lazy", "eager"])]
     conversion: Option<String>,
-    /// fusion: keep a checksum of every page of data, apart from it, and look at it whenever the
-    /// page is read: on (4 bytes of memory for each 4 KiB of data), or off [default: on]
+    /// Keep a checksum of every page of data, apart from it, and look at it whenever the page is
+    /// read: on (4 bytes of memory for each 4 KiB of data; of parity and copies, too, in schemes
+    /// other than fusion), or off [default: on]
     #[arg(long, value_name = "ON|OFF", value_parser = ["on", "off"])]
     checksums: Option<String>,
     /// Overwrite what is on the drives, even filesystems and other pools

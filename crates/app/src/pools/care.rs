@@ -1,17 +1,46 @@
 //! What operators ask for to keep data whole.
 
-use engine::ScrubState;
-
 use super::any::{Fusion, Pool};
 use crate::control::{Answer, ScrubAction};
 use crate::error::{Failure, Outcome};
 
-pub fn scrub(pool: &Fusion, action: ScrubAction) -> Outcome<Answer> {
+/// A pool that can be scrubbed: any.
+impl Pool {
+    fn scrub_state(&self) -> String {
+        self.view().scrub.state
+    }
+
+    fn scrub_start(&self) -> Result<(), String> {
+        match self {
+            Pool::Fusion(pool) => pool.scrub_start().map_err(|error| error.to_string()),
+            Pool::Other(pool) => {
+                pool.scrub_start();
+                Ok(())
+            }
+        }
+    }
+
+    fn scrub_pause(&self) {
+        match self {
+            Pool::Fusion(pool) => pool.scrub_pause(),
+            Pool::Other(pool) => pool.scrub_pause(),
+        }
+    }
+
+    fn scrub_stop(&self) {
+        match self {
+            Pool::Fusion(pool) => pool.scrub_stop(),
+            Pool::Other(pool) => pool.scrub_stop(),
+        }
+    }
+}
+
+pub fn scrub(pool: &Pool, action: ScrubAction) -> Outcome<Answer> {
     let object = format!("pool {}", pool.name());
-    let state = pool.scrub_status().state;
-    let goes_on = matches!(state, ScrubState::Running | ScrubState::Paused);
+    let state = pool.scrub_state();
+    let goes_on = matches!(state.as_str(), "running" | "paused");
     let said = match action {
-        ScrubAction::Start if state == ScrubState::Running => {
+        ScrubAction::Start if state == "running" => {
             return Err(Failure::new(object, "is being scrubbed already")
                 .hint("'steadyraid scrub status' shows how far it is"));
         }

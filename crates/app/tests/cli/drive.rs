@@ -157,6 +157,43 @@ fn a_working_drive_is_replaced_and_one_is_offline_for_a_while() {
     server.stop();
 }
 
+/// The same of a scheme beside `fusion`, where two drives may be wrong.
+#[test]
+fn what_rots_in_place_is_found_and_mended() {
+    let scratch = Scratch::with_drives(5);
+    let create = ["create", "--scheme", "raid6", "tank", "d0", "d1", "d2", "d3", "d4"];
+    scratch.run(&create).expect(0).says("checksums: on: ");
+    scratch.run(&["volume", "create", "tank/vm", "32M", "--drives", "."]).expect(0);
+    let server = scratch.serve(&["."]);
+    let mut client = Client::open(&scratch.path("run/nbd.sock"), "tank/vm");
+    let data = |byte: u8| vec![byte; 1 << 20];
+    (0..16u8).for_each(|at| client.write(u64::from(at) << 20, &data(at + 1), FUA));
+    // All but the labels: log, intents, sums, data.
+    let noise: Vec<u8> = (0..20u32 << 20).map(|at| (at / 7 % 251) as u8).collect();
+    scratch.poke("d1", 1 << 20, &noise);
+    scratch.poke("d3", 8 << 20, &noise);
+    let check = |client: &mut Client| {
+        (0..16u8).for_each(|at| assert!(client.read(u64::from(at) << 20, 1 << 20) == data(at + 1)));
+    };
+    check(&mut client);
+    scratch.run(&["scrub", "start", "tank"]).expect(0);
+    scratch.run(&["wait", "tank", "scrub", "--timeout", "60"]).expect(0);
+    let found =
+        scratch.run(&["scrub", "status", "tank", "--json"]).expect(0).json()["scrub"].clone();
+    assert!(found["bad_pages"].as_u64() > Some(100), "{found}");
+    assert_eq!((&found["state"], &found["lost_pages"]), (&"done".into(), &0.into()), "{found}");
+    scratch.run(&["scrub", "start", "tank"]).expect(0);
+    scratch.run(&["wait", "tank", "scrub", "--timeout", "60"]).expect(0);
+    scratch.run(&["scrub", "status", "tank"]).expect(0).says("nothing wrong");
+    scratch.run(&["drive", "fail", "tank", "0"]).expect(0);
+    scratch.run(&["drive", "fail", "tank", "2"]).expect(0);
+    check(&mut client);
+    client.disconnect();
+    server.stop();
+    let off = ["create", "--checksums", "off", "--scheme", "raid6", "--force", "--dry-run", "two"];
+    scratch.run(&[&off[..], &["d0", "d1", "d2", "d3"]].concat()).expect(0).says("checksums: off");
+}
+
 /// Bytes that change on a drive behind everybody's back are noticed and written again.
 #[test]
 fn what_rots_on_a_drive_is_found_and_mended() {

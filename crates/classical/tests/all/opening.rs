@@ -22,7 +22,13 @@ impl Shelf {
     }
 
     fn make(&self, which: &[usize], redundancy: Redundancy) -> Result<(), ArrayError> {
-        let spec = CreateSpec { name: "tank".into(), redundancy, width: which.len(), chunk: 65536 };
+        let spec = CreateSpec {
+            name: "tank".into(),
+            redundancy,
+            width: which.len(),
+            chunk: 65536,
+            checksums: true,
+        };
         self.env.block_on(create(&self.env, &self.drives(which), &spec)).map(|_| ())
     }
 

@@ -31,7 +31,8 @@ impl World {
         let disk = |at| Disk::new(format!("d{at}"), SIZE, 512, seed ^ at);
         let disks: Vec<Disk> = (0..width as u64).map(disk).collect();
         let drives: Vec<VirtDrive> = disks.iter().map(|disk| attach(&env, disk)).collect();
-        let spec = CreateSpec { name: "tank".into(), redundancy, width, chunk: CHUNK };
+        let spec =
+            CreateSpec { name: "tank".into(), redundancy, width, chunk: CHUNK, checksums: true };
         env.block_on(create(&env, &drives, &spec)).expect("it fits");
         let array = env.block_on(Array::open(&env, drives, OpenOptions::default())).expect("opens");
         let truth = vec![0; SPAN as usize];

@@ -24,7 +24,8 @@ impl Bench {
         let disks: Vec<Disk> = (0..width as u64).map(disk).collect();
         let attach = |disk: &Disk| VirtDrive::attach(&env, disk, Latency::SSD);
         let drives: Vec<VirtDrive> = disks.iter().map(attach).collect();
-        let spec = CreateSpec { name: "tank".into(), redundancy, width, chunk: CHUNK };
+        let spec =
+            CreateSpec { name: "tank".into(), redundancy, width, chunk: CHUNK, checksums: true };
         env.block_on(create(&env, &drives, &spec)).expect("it fits");
         let there = drives.into_iter().enumerate().filter(|(at, _)| !lost.contains(at));
         let there: Vec<VirtDrive> = there.map(|(_, drive)| drive).collect();

@@ -30,6 +30,7 @@ impl Bench {
             redundancy: Redundancy::Mirror,
             width: 2,
             chunk: 8192,
+            checksums: true,
         };
         bench.env.block_on(async {
             create(&bench.env, &bench.drives(), &spec).await.expect("it fits");

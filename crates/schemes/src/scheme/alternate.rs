@@ -71,6 +71,7 @@ use self::replica::{Replica, log_bytes, page_place};
 pub use self::roles::REPLICAS_MAX;
 use self::roles::{Each, Roles};
 use self::turns::Turned;
+use crate::care::{self, AllKept};
 use crate::log::Log;
 use crate::log::record::PAGE;
 use crate::part::PartEnv;
@@ -110,12 +111,23 @@ pub struct Spec {
     /// Bytes of writes that wait, with what they take in a log.
     pub cache: u64,
     pub flush_log: FlushLog,
+    /// Every page has a checksum on other drives.
+    pub checksums: bool,
 }
 
 impl Spec {
     pub fn new(name: &str, drives: usize) -> Spec {
         let (name, flush_log) = (name.to_owned(), FlushLog::All);
-        Spec { name, replicas: 2, drives, parity: 0, chunk: 64 << 10, cache: CACHE, flush_log }
+        Spec {
+            name,
+            replicas: 2,
+            drives,
+            parity: 0,
+            chunk: 64 << 10,
+            cache: CACHE,
+            flush_log,
+            checksums: true,
+        }
     }
 
     fn check(&self, drives: usize) -> Result<(), StoreError> {
@@ -254,7 +266,8 @@ pub async fn create<E: Env>(env: &E, drives: &[E::Drive], spec: &Spec) -> Result
     let env = PartEnv::new(env.clone());
     let redundancy = Redundancy::Parity(spec.parity);
     let (name, width, chunk) = (spec.name.clone(), spec.drives, spec.chunk);
-    let array = CreateSpec { name, redundancy, width, chunk };
+    let checksums = spec.checksums;
+    let array = CreateSpec { name, redundancy, width, chunk, checksums };
     let mut arrays = Vec::new();
     for side in 0..spec.replicas {
         let parts = set.first(side * width..(side + 1) * width);
@@ -514,6 +527,10 @@ impl<E: Env> Store for Alternate<E> {
             ("replayed_entries", seen.replayed_entries),
             ("copied_bytes", seen.copied_bytes),
         ]
+    }
+
+    fn kept(&self) -> AllKept {
+        self.inner.living().iter().flat_map(|(_, replica)| care::kept([&replica.array])).collect()
     }
 
     async fn audit(&self, offset: u64, len: u64) -> Vec<String> {

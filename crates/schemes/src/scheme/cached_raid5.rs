@@ -41,6 +41,7 @@ use io::{Buf, Env};
 use self::lines::Lines;
 use self::work::{Inner, Shape};
 use crate::arrays::{Arrays, OnArrays};
+use crate::care::{self, AllKept};
 use crate::page_map::{self, PageMap};
 use crate::part::PartEnv;
 use crate::set::{Set, SetSpec};
@@ -58,13 +59,15 @@ pub struct Spec {
     pub chunk: u64,
     /// So much of the cache is used before lines are destaged. The paper gives no value.
     pub destage_percent: u8,
+    /// Every page has a checksum on other drives.
+    pub checksums: bool,
 }
 
 impl Spec {
     /// One RAID5 of all drives but the cache.
     pub fn proposed(name: &str, drives: usize, chunk: u64) -> Spec {
         let parity_width = drives.saturating_sub(CACHE);
-        Spec { name: name.to_owned(), parity_width, chunk, destage_percent: 50 }
+        Spec { name: name.to_owned(), parity_width, chunk, destage_percent: 50, checksums: true }
     }
 
     pub fn check(&self, drives: usize) -> Result<(), StoreError> {
@@ -115,7 +118,7 @@ async fn open_tiers<E: Env>(
 /// Makes an array on these drives, the first two of them as its cache. What is on them is gone.
 pub async fn create<E: Env>(env: &E, drives: &[E::Drive], spec: &Spec) -> Result<(), StoreError> {
     spec.check(drives.len())?;
-    let Spec { name, parity_width, chunk, destage_percent } = spec.clone();
+    let Spec { name, parity_width, chunk, destage_percent, checksums } = spec.clone();
     let scheme = SCHEME_CACHED_RAID5;
     let plan = SetSpec { name: name.clone(), scheme, split: CACHE, chunk, side: 0 };
     let set = Set::plan(env, drives, &plan)?;
@@ -124,7 +127,7 @@ pub async fn create<E: Env>(env: &E, drives: &[E::Drive], spec: &Spec) -> Result
         (0..CACHE, Redundancy::Mirror, CACHE),
         (CACHE..set.len(), Redundancy::Parity(1), parity_width),
     ] {
-        let tier = CreateSpec { name: name.clone(), redundancy, width, chunk };
+        let tier = CreateSpec { name: name.clone(), redundancy, width, chunk, checksums };
         array::create(&parts, &set.first(places), &tier).await?;
     }
     let (cache, parity) = open_tiers(env, &set, OpenOptions::default()).await?;
@@ -263,6 +266,10 @@ impl<E: Env> Store for CachedRaid5<E> {
             ("lines read from the cache", counts.read),
             ("map pages written", self.inner.map.written()),
         ]
+    }
+
+    fn kept(&self) -> AllKept {
+        care::kept([&self.inner.cache, &self.inner.parity])
     }
 
     async fn audit(&self, offset: u64, len: u64) -> Vec<String> {

@@ -59,12 +59,14 @@ pub struct Spec {
     pub side: Option<u64>,
     /// Bytes of that which the log uses; `None`: all.
     pub log_bytes: Option<u64>,
+    /// Every page has a checksum on other drives.
+    pub checksums: bool,
 }
 
 impl Spec {
     pub fn new(name: &str) -> Spec {
         let log_mirror::Spec { name, chunk, log_chunk, .. } = log_mirror::Spec::new(name, 0);
-        Spec { name, chunk, log_chunk, side: None, log_bytes: None }
+        Spec { name, chunk, log_chunk, side: None, log_bytes: None, checksums: true }
     }
 }
 
@@ -103,6 +105,7 @@ pub async fn create<E: Env>(env: &E, drives: &[E::Drive], spec: &Spec) -> Result
         log_chunk: spec.log_chunk,
         side,
         log_bytes: spec.log_bytes,
+        checksums: spec.checksums,
     };
     making.create(env, drives).await
 }

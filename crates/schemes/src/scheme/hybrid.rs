@@ -57,6 +57,7 @@ use self::place::{Place, Tier};
 use self::shape::{MAP_AT, MIRROR, PLATE, Shape};
 use self::table::Table;
 use crate::arrays::{Arrays, OnArrays};
+use crate::care::{self, AllKept};
 use crate::page_map::{self, PageMap};
 use crate::part::PartEnv;
 use crate::set::{Set, SetSpec};
@@ -100,7 +101,7 @@ fn shape_of<E: Env>((mirrors, parity): &Tiers<E>) -> Option<Shape> {
 /// gone.
 pub async fn create<E: Env>(env: &E, drives: &[E::Drive], spec: &Spec) -> Result<(), StoreError> {
     spec.check(drives.len())?;
-    let Spec { name, split, parity_width, chunk, tuning } = spec.clone();
+    let Spec { name, split, parity_width, chunk, tuning, checksums } = spec.clone();
     let plan = SetSpec { name: name.clone(), scheme: SCHEME_HYBRID, split, chunk, side: 0 };
     let set = Set::plan(env, drives, &plan)?;
     let parts = PartEnv::new(env.clone());
@@ -108,7 +109,7 @@ pub async fn create<E: Env>(env: &E, drives: &[E::Drive], spec: &Spec) -> Result
         (0..split, Redundancy::Mirror, MIRROR),
         (split..set.len(), Redundancy::Parity(1), parity_width),
     ] {
-        let tier = CreateSpec { name: name.clone(), redundancy, width, chunk };
+        let tier = CreateSpec { name: name.clone(), redundancy, width, chunk, checksums };
         array::create(&parts, &set.first(places), &tier).await?;
     }
     let tiers = open_tiers(env, &set, split, OpenOptions::default()).await?;
@@ -270,6 +271,10 @@ impl<E: Env> Store for Hybrid<E> {
             ("writes whose tier was full", counts.crowded),
             ("map pages written", self.inner.map.written()),
         ]
+    }
+
+    fn kept(&self) -> AllKept {
+        care::kept([&self.inner.mirrors, &self.inner.parity])
     }
 
     async fn audit(&self, offset: u64, len: u64) -> Vec<String> {

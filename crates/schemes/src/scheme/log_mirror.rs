@@ -73,6 +73,8 @@ pub struct Spec {
     pub log_chunk: u64,
     /// Bytes of the log drives that are used; `None`: all.
     pub log_bytes: Option<u64>,
+    /// Every page has a checksum on other drives.
+    pub checksums: bool,
 }
 
 impl Spec {
@@ -85,6 +87,7 @@ impl Spec {
             chunk: 16 << 10,
             log_chunk: 256 << 10,
             log_bytes: None,
+            checksums: true,
         }
     }
 
@@ -118,6 +121,7 @@ pub async fn create<E: Env>(env: &E, drives: &[E::Drive], spec: &Spec) -> Result
         log_chunk: spec.log_chunk,
         side: 0,
         log_bytes: spec.log_bytes,
+        checksums: spec.checksums,
     };
     making.create(env, drives).await
 }

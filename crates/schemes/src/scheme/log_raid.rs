@@ -40,6 +40,7 @@ use io::{Buf, Env};
 
 use super::OpenOptions;
 use crate::arrays::{Arrays, OnArrays};
+use crate::care::{self, AllKept};
 use crate::part::PartEnv;
 use crate::segments::SegmentLog;
 use crate::segments::bytes::{BLOCKS_MAX, Head, NO_MATE, PAGE};
@@ -61,6 +62,8 @@ pub struct Spec {
     pub chunk: u64,
     /// Bytes of a segment, in whole stripes; else as is good for the drives' size.
     pub segment: Option<u64>,
+    /// Every page has a checksum on other drives.
+    pub checksums: bool,
 }
 
 /// Places of segments on a RAID50.
@@ -172,7 +175,13 @@ pub async fn create<E: Env>(env: &E, drives: &[E::Drive], spec: &Spec) -> Result
     let (name, scheme, split) = (spec.name.clone(), SCHEME_LOG_RAID, drives.len());
     let own = SetSpec { name: name.clone(), scheme, split, chunk, side: 0 };
     let mut set = Set::plan(env, drives, &own)?;
-    let array = CreateSpec { name, redundancy: Redundancy::Parity(1), width, chunk };
+    let array = CreateSpec {
+        name,
+        redundancy: Redundancy::Parity(1),
+        width,
+        chunk,
+        checksums: spec.checksums,
+    };
     let parts = set.first(0..set.len());
     let grid = classical::array::create(&PartEnv::new(env.clone()), &parts, &array).await?;
     let stripe = grid.stripe_bytes();
@@ -292,6 +301,10 @@ impl<E: Env> Store for LogRaid<E> {
 
     fn counters(&self) -> Counters {
         self.log.counters()
+    }
+
+    fn kept(&self) -> AllKept {
+        care::kept([self.array()])
     }
 
     async fn audit(&self, offset: u64, len: u64) -> Vec<String> {

@@ -46,6 +46,7 @@ pub use self::replace::Drives;
 
 use self::mirrors::{Mirrors, TOLERANCE};
 use crate::apart::Apart;
+use crate::care::AllKept;
 use crate::losses::Losses;
 use crate::segments::SegmentLog;
 use crate::segments::size::{self, Shape, TARGET, offered};
@@ -214,6 +215,10 @@ impl<E: Env> Store for Group<E> {
         let mut counters = self.log.counters();
         counters.push(("segments_degraded", self.log.degraded()));
         counters
+    }
+
+    fn kept(&self) -> AllKept {
+        Vec::new()
     }
 
     async fn audit(&self, offset: u64, len: u64) -> Vec<String> {

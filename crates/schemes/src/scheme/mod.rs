@@ -199,19 +199,24 @@ pub struct Spec {
     pub staging: Option<Staging>,
     /// Of `alternate`.
     pub flush_log: Option<FlushLog>,
+    /// Every page has a checksum on other drives.
+    pub checksums: bool,
 }
 
 impl Spec {
     pub fn new(name: &str, scheme: Scheme) -> Spec {
         let name = name.to_owned();
         let (chunk, staging, flush_log) = (CHUNK_DEFAULT, None, None);
-        Spec { name, scheme, width: None, chunk, split: None, parity: None, staging, flush_log }
+        let checksums = true;
+        let (width, split, parity) = (None, None, None);
+        Spec { name, scheme, width, chunk, split, parity, staging, flush_log, checksums }
     }
 
     /// The array of a scheme that is one.
     fn array(&self, drives: usize) -> Option<CreateSpec> {
         let (redundancy, width) = self.scheme.shape(drives, self.width)?;
-        Some(CreateSpec { name: self.name.clone(), redundancy, width, chunk: self.chunk })
+        let (name, chunk, checksums) = (self.name.clone(), self.chunk, self.checksums);
+        Some(CreateSpec { name, redundancy, width, chunk, checksums })
     }
 
     /// Refuses options that the scheme has not.
@@ -264,7 +269,8 @@ impl Spec {
             }
             Scheme::Hpda => {
                 let (name, chunk) = (&self.name, self.chunk);
-                let spec = hpda::Spec { chunk, ..hpda::Spec::new(name) };
+                let checksums = self.checksums;
+                let spec = hpda::Spec { chunk, checksums, ..hpda::Spec::new(name) };
                 hpda::create(env, drives, &spec).await?;
             }
             Scheme::LogMirror => {
@@ -296,7 +302,8 @@ impl Spec {
             }
         };
         let (name, chunk) = (self.name.clone(), self.chunk);
-        Ok(steering::Spec { name, redundancy, width, chunk, staging })
+        let checksums = self.checksums;
+        Ok(steering::Spec { name, redundancy, width, chunk, staging, checksums })
     }
 
     fn alternate<D: Drive>(&self, drives: &[D]) -> alternate::Spec {
@@ -307,11 +314,13 @@ impl Spec {
         let (chunk, parity) = (self.chunk, self.parity.unwrap_or(0));
         let flush_log = self.flush_log.unwrap_or_default();
         let own = alternate::Spec::new(&self.name, width);
-        alternate::Spec { replicas, chunk, parity, cache, flush_log, ..own }
+        let checksums = self.checksums;
+        alternate::Spec { replicas, chunk, parity, cache, flush_log, checksums, ..own }
     }
 
     fn cached_raid5(&self, drives: usize) -> cached_raid5::Spec {
         let mut spec = cached_raid5::Spec::proposed(&self.name, drives, self.chunk);
+        spec.checksums = self.checksums;
         if let Some(width) = self.width {
             spec.parity_width = width;
         }
@@ -320,7 +329,8 @@ impl Spec {
 
     fn log_raid(&self, drives: usize) -> log_raid::Spec {
         let (name, width) = (self.name.clone(), self.width.unwrap_or(drives / 2));
-        log_raid::Spec { name, width, chunk: self.chunk, segment: None }
+        let (chunk, checksums) = (self.chunk, self.checksums);
+        log_raid::Spec { name, width, chunk, segment: None, checksums }
     }
 
     fn mirror_log(&self, drives: usize) -> mirror_log::Spec {
@@ -331,7 +341,8 @@ impl Spec {
     fn log_mirror(&self, drives: usize) -> log_mirror::Spec {
         let data_drives = drives.saturating_sub(log_mirror::LOG_DRIVES);
         let (chunk, parity) = (self.chunk, self.parity.unwrap_or(1));
-        log_mirror::Spec { chunk, parity, ..log_mirror::Spec::new(&self.name, data_drives) }
+        let (own, checksums) = (log_mirror::Spec::new(&self.name, data_drives), self.checksums);
+        log_mirror::Spec { chunk, parity, checksums, ..own }
     }
 
     fn hybrid(&self, drives: usize) -> Result<hybrid::Spec, StoreError> {
@@ -341,7 +352,11 @@ impl Spec {
             let parity_width = self.width.unwrap_or(drives.saturating_sub(split));
             let (name, chunk) = (self.name.clone(), self.chunk);
             let tuning = hybrid::Tuning::default();
-            return Ok(hybrid::Spec { name, split, parity_width, chunk, tuning });
+            let checksums = self.checksums;
+            return Ok(hybrid::Spec { name, split, parity_width, chunk, tuning, checksums });
+        }
+        if let Ok(spec) = &mut spec {
+            spec.checksums = self.checksums;
         }
         if let (Ok(spec), Some(width)) = (&mut spec, self.width) {
             spec.parity_width = width;

@@ -41,7 +41,8 @@ pub fn group(spec: &Spec, drives: usize) -> Result<CreateSpec, StoreError> {
         return Err(StoreError::Shape { what, hint: "give another --width or number of drives" });
     }
     let (name, redundancy) = (spec.name.clone(), Redundancy::Parity(1));
-    Ok(CreateSpec { name, redundancy, width, chunk: spec.chunk })
+    let checksums = spec.checksums;
+    Ok(CreateSpec { name, redundancy, width, chunk: spec.chunk, checksums })
 }
 
 pub async fn create<E: Env>(env: &E, drives: &[E::Drive], spec: &Spec) -> Result<(), StoreError> {

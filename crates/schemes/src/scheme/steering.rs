@@ -55,6 +55,7 @@ use classical::{Array, Redundancy, WriteHole};
 use io::sync::{Event, Turn};
 use io::{Buf, Drive, Env};
 
+use crate::care::{self, AllKept};
 use crate::popular::Popular;
 use crate::set::Set;
 use crate::store::{Counters, Store, StoreError, check_range};
@@ -84,6 +85,8 @@ pub struct Spec {
     pub width: usize,
     pub chunk: u64,
     pub staging: Staging,
+    /// Every page has a checksum on other drives.
+    pub checksums: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -440,6 +443,10 @@ impl<E: Env> Store for Steering<E> {
             ("redirected_entries", table(true)),
             ("hot_entries", table(false)),
         ]
+    }
+
+    fn kept(&self) -> AllKept {
+        care::kept([&self.inner.array])
     }
 
     async fn audit(&self, offset: u64, len: u64) -> Vec<String> {

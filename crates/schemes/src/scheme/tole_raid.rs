@@ -28,6 +28,7 @@ use io::{Buf, Env, Nanos};
 
 use super::{OpenOptions, Spec};
 use crate::arrays::{Arrays, OnArrays};
+use crate::care::{self, AllKept};
 use crate::part::PartEnv;
 use crate::set::{Set, SetSpec};
 use crate::store::{Counters, Store, StoreError};
@@ -87,7 +88,13 @@ pub async fn create<E: Env>(env: &E, drives: &[E::Drive], spec: &Spec) -> Result
     let own = SetSpec { name: name.clone(), scheme: SCHEME_TOLE_RAID, split, chunk, side: 0 };
     let set = Set::plan(env, drives, &own)?;
     let width = spec.width.unwrap_or(split);
-    let array = CreateSpec { name, redundancy: Redundancy::Parity(1), width, chunk };
+    let array = CreateSpec {
+        name,
+        redundancy: Redundancy::Parity(1),
+        width,
+        chunk,
+        checksums: spec.checksums,
+    };
     classical::array::create(&PartEnv::new(env.clone()), &set.first(0..split), &array).await?;
     set.write_labels().await
 }
@@ -175,6 +182,10 @@ impl<E: Env> Store for ToleRaid<E> {
             ("pieces_read_round", self.inner.round.get()),
             ("patience_nanos", patience.0),
         ]
+    }
+
+    fn kept(&self) -> AllKept {
+        care::kept([&self.inner.array])
     }
 
     async fn audit(&self, offset: u64, len: u64) -> Vec<String> {

@@ -38,7 +38,13 @@ fn one(seed: u64, writes: u64) -> bool {
     let env = VirtEnv::new(seed);
     let disks = (0..5).map(|at| Disk::new(format!("d{at}"), 5 << 20, 512, seed ^ at)).collect();
     let rig = Rig { env: env.clone(), disks };
-    let spec = Spec { name: "tank".into(), parity_width: 3, chunk: CHUNK, destage_percent: 1 };
+    let spec = Spec {
+        name: "tank".into(),
+        parity_width: 3,
+        chunk: CHUNK,
+        destage_percent: 1,
+        checksums: true,
+    };
     let drives = rig.drives(None);
     env.block_on(cached_raid5::create(&env, &drives, &spec)).expect("it fits");
     let store = rig.open(None);

@@ -23,7 +23,14 @@ impl Rig {
     fn new(seed: u64, latency: Latency, tuning: Tuning) -> Rig {
         let disk = |at: u64| Disk::new(format!("d{at}"), 5 << 20, 512, seed ^ at);
         let rig = Rig { env: VirtEnv::new(seed), disks: (0..5).map(disk).collect(), latency };
-        let spec = Spec { name: "tank".into(), split: 2, parity_width: 3, chunk: CHUNK, tuning };
+        let spec = Spec {
+            name: "tank".into(),
+            split: 2,
+            parity_width: 3,
+            chunk: CHUNK,
+            tuning,
+            checksums: true,
+        };
         let drives = rig.drives();
         rig.env.block_on(hybrid::create(&rig.env, &drives, &spec)).expect("it fits");
         rig

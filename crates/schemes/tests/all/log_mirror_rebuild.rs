@@ -351,7 +351,7 @@ fn what_can_not_take_the_place_is_refused() {
     world.lose(0);
     world.disks[0] = Disk::new("small", SIZE / 2, 512, 1);
     assert!(world.put(0).is_err(), "too small");
-    world.disks[0] = Disk::new("coarse", SIZE + SIDE, 4096, 1);
+    world.disks[0] = Disk::new("coarse", SIZE + SIDE, 8192, 1);
     assert!(world.put(0).is_err(), "its unit is larger");
     world.disks[0] = Disk::new("dead", SIZE + SIDE, 512, 1);
     world.disks[0].set_failed(true);

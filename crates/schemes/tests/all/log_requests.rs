@@ -45,7 +45,8 @@ fn mirror_log(width: u64, drive: u64, segment: u64) -> Bench<MirrorLog<VirtEnv>>
 fn log_raid() -> Bench<LogRaid<VirtEnv>> {
     let (env, disks) = (VirtEnv::fifo(1), disks(6, LARGE));
     let name = "tank".to_owned();
-    let spec = log_raid::Spec { name, width: 3, chunk: CHUNK, segment: Some(SEGMENT) };
+    let spec =
+        log_raid::Spec { name, width: 3, chunk: CHUNK, segment: Some(SEGMENT), checksums: true };
     env.block_on(log_raid::create(&env, &drives(&env, &disks), &spec)).expect("it fits");
     let opened = LogRaid::open(&env, drives(&env, &disks), OpenOptions::default());
     let store = env.block_on(opened).expect("it opens");

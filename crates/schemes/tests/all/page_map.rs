@@ -36,7 +36,8 @@ impl Rig {
 
     fn make(&self) {
         let (redundancy, width) = (Redundancy::Mirror, 2);
-        let spec = CreateSpec { name: "tank".into(), redundancy, width, chunk: 8192 };
+        let spec =
+            CreateSpec { name: "tank".into(), redundancy, width, chunk: 8192, checksums: true };
         self.env.block_on(create(&self.env, &self.drives(), &spec)).expect("it fits");
         let array = self.array();
         let made = page_map::create(&array, BASE, &POOL, COUNT);

@@ -31,7 +31,8 @@ impl World {
         let drives = width + usize::from(staging == Staging::Dedicated);
         let disk = |at| Disk::new(format!("d{at}"), SIZE, 512, seed ^ at);
         let disks: Vec<Disk> = (0..drives as u64).map(disk).collect();
-        let spec = Spec { name: "tank".into(), redundancy, width, chunk: CHUNK, staging };
+        let spec =
+            Spec { name: "tank".into(), redundancy, width, chunk: CHUNK, staging, checksums: true };
         env.block_on(create(&env, &attach(&env, &disks), &spec)).expect("it fits");
         let store = env.block_on(open(&env, attach(&env, &disks), Options::default()));
         let (truth, rng) = (vec![0; SPAN as usize], Rng::new(seed));

@@ -28,7 +28,8 @@ impl Bench {
         let attach = |disk: &Disk| VirtDrive::attach(&env, disk, Latency::SSD);
         let drives: Vec<VirtDrive> = disks.iter().map(attach).collect();
         let redundancy = Redundancy::Parity(parity);
-        let spec = Spec { name: "tank".into(), redundancy, width, chunk: CHUNK, staging };
+        let spec =
+            Spec { name: "tank".into(), redundancy, width, chunk: CHUNK, staging, checksums: true };
         env.block_on(create(&env, &drives, &spec)).expect("it fits");
         let store = env.block_on(open(&env, drives, Options::default())).expect("it opens");
         while env.block_on(store.work()).expect("agrees") {}
@@ -292,7 +293,8 @@ fn shapes_that_cannot_be_steered_are_refused() {
             (0..drives).map(|at| Disk::new(format!("d{at}"), 32 << 20, 4096, at)).collect();
         let attach = |disk: &Disk| VirtDrive::attach(&env, disk, Latency::SSD);
         let drives: Vec<VirtDrive> = disks.iter().map(attach).collect();
-        let spec = Spec { name: "tank".into(), redundancy, width, chunk: CHUNK, staging };
+        let spec =
+            Spec { name: "tank".into(), redundancy, width, chunk: CHUNK, staging, checksums: true };
         env.block_on(create(&env, &drives, &spec)).err()
     };
     let mirror = refused(Redundancy::Mirror, 2, 2, RESERVED);

@@ -39,7 +39,8 @@ impl World {
         let (size, staging) = (bytes.next_multiple_of(MIB) + HOME, Staging::Reserved { bytes });
         let disk = |at| Disk::new(format!("d{at}"), size, 512, seed ^ at);
         let disks: Vec<Disk> = (0..(width * groups) as u64).map(disk).collect();
-        let spec = Spec { name: "tank".into(), redundancy, width, chunk: CHUNK, staging };
+        let spec =
+            Spec { name: "tank".into(), redundancy, width, chunk: CHUNK, staging, checksums: true };
         env.block_on(create(&env, &attach(&env, &disks), &spec)).expect("it fits");
         let store = env.block_on(open(&env, attach(&env, &disks), Options::default()));
         let (truth, rng) = (vec![0; SPAN as usize], Rng::new(seed));
@@ -352,7 +353,8 @@ fn without_room_a_lost_drive_waits_for_a_new_one() {
     let disks: Vec<Disk> =
         (0..4).map(|at| Disk::new(format!("d{at}"), 14 * MIB, 512, at)).collect();
     let (redundancy, staging) = (Redundancy::Parity(1), Staging::Reserved { bytes: 1 << 20 });
-    let spec = Spec { name: "tank".into(), redundancy, width: 4, chunk: CHUNK, staging };
+    let spec =
+        Spec { name: "tank".into(), redundancy, width: 4, chunk: CHUNK, staging, checksums: true };
     env.block_on(create(&env, &attach(&env, &disks), &spec)).expect("it fits");
     let store = env.block_on(open(&env, attach(&env, &disks[1..]), Options::default()));
     let store = store.expect("opens");

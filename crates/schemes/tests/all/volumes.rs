@@ -32,7 +32,8 @@ impl Shelf {
         let disk = |at| Disk::new(format!("d{at}"), bytes, 4096, seed ^ at);
         let shelf = Shelf { env, disks: (0..3).map(disk).collect() };
         let (redundancy, width) = (Redundancy::Parity(seed as usize % 2), 3);
-        let spec = CreateSpec { name: "tank".into(), redundancy, width, chunk: 8192 };
+        let spec =
+            CreateSpec { name: "tank".into(), redundancy, width, chunk: 8192, checksums: true };
         shelf.env.block_on(create(&shelf.env, &shelf.drives(), &spec)).expect("it fits");
         let array = shelf.env.block_on(shelf.array());
         shelf.env.block_on(format(&shelf.env, &array)).expect("there is room");

@@ -29,7 +29,13 @@ impl Subject for Cached {
 
     async fn create(&self, env: &VirtEnv, drives: &[VirtDrive]) -> Result<(), StoreError> {
         let Cached { parity_width, destage_percent, .. } = *self;
-        let spec = Spec { name: "tank".into(), parity_width, chunk: CHUNK, destage_percent };
+        let spec = Spec {
+            name: "tank".into(),
+            parity_width,
+            chunk: CHUNK,
+            destage_percent,
+            checksums: true,
+        };
         cached_raid5::create(env, drives, &spec).await
     }
 

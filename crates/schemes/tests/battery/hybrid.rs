@@ -31,7 +31,14 @@ impl Subject for Hybrid {
 
     async fn create(&self, env: &VirtEnv, drives: &[VirtDrive]) -> Result<(), StoreError> {
         let Hybrid { split, parity_width, tuning, .. } = *self;
-        let spec = Spec { name: "tank".into(), split, parity_width, chunk: CHUNK, tuning };
+        let spec = Spec {
+            name: "tank".into(),
+            split,
+            parity_width,
+            chunk: CHUNK,
+            tuning,
+            checksums: true,
+        };
         hybrid::create(env, drives, &spec).await
     }
 

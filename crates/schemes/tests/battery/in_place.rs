@@ -51,7 +51,8 @@ impl Subject for InPlace {
 
     async fn create(&self, env: &VirtEnv, drives: &[VirtDrive]) -> Result<(), StoreError> {
         let (redundancy, width) = (self.redundancy, self.width);
-        let spec = CreateSpec { name: "tank".into(), redundancy, width, chunk: CHUNK };
+        let spec =
+            CreateSpec { name: "tank".into(), redundancy, width, chunk: CHUNK, checksums: true };
         create(env, drives, &spec).await?;
         Ok(())
     }

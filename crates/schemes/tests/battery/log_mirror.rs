@@ -104,9 +104,11 @@ impl Subject for Mirrored {
     }
 
     fn drives(&self) -> Vec<u64> {
-        let mut drives = vec![DRIVE; self.places()];
+        // A new drive has to be whole before a world ends.
+        let size = if self.spares > 0 { SMALL } else { DRIVE };
+        let mut drives = vec![size; self.places()];
         if self.shared {
-            drives[self.members - 1] = DRIVE + SIDE;
+            drives[self.members - 1] = size + SIDE;
         }
         // Any may have to stand in for the largest.
         let largest = drives.iter().copied().max().unwrap_or(0);
@@ -171,7 +173,8 @@ impl Subject for Mirrored {
 
 /// Of hpda, for the log; a mirror's labels and slots take most of it.
 const SIDE: u64 = 3 << 20;
-const DRIVE: u64 = 6 << 20;
+const DRIVE: u64 = 8 << 20;
+const SMALL: u64 = 6 << 20;
 
 const EAGER: Policy = Policy { high: 60, low: 40, reads: 20, window: 4 };
 

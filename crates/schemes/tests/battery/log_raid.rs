@@ -30,8 +30,13 @@ impl Subject for OneLog {
 
     /// Everything it offers is written once: from then on what is written needs cleaning.
     async fn create(&self, env: &VirtEnv, drives: &[VirtDrive]) -> Result<(), StoreError> {
-        let spec =
-            Spec { name: "tank".into(), width: WIDTH, chunk: CHUNK, segment: Some(64 << 10) };
+        let spec = Spec {
+            name: "tank".into(),
+            width: WIDTH,
+            chunk: CHUNK,
+            segment: Some(64 << 10),
+            checksums: true,
+        };
         create(env, drives, &spec).await?;
         let store = LogRaid::open(env, drives.to_vec(), OpenOptions::default()).await?;
         store.write(0, Buf::zeroed(store.size() as usize), false).await?;

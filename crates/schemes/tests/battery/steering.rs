@@ -115,7 +115,8 @@ impl Subject for Steered {
         HEALED.with_borrow_mut(Vec::clear);
         MISSING.with_borrow_mut(Vec::clear);
         let Steered { redundancy, width, staging, .. } = *self;
-        let spec = Spec { name: "tank".into(), redundancy, width, chunk: CHUNK, staging };
+        let spec =
+            Spec { name: "tank".into(), redundancy, width, chunk: CHUNK, staging, checksums: true };
         create(env, drives, &spec).await
     }
 

@@ -38,7 +38,6 @@ pub fn run(args: &Args, scheme: Scheme) -> Outcome<Exit> {
     let given = [
         ("--replicated-area", args.replicated_area.is_some()),
         ("--conversion", args.conversion.is_some()),
-        ("--checksums", args.checksums.is_some()),
     ];
     if let Some((option, _)) = given.iter().find(|(_, given)| *given) {
         let what = format!("scheme {} has no such thing", scheme.name());
@@ -56,6 +55,7 @@ pub fn run(args: &Args, scheme: Scheme) -> Outcome<Exit> {
             "writer" => FlushLog::Writer,
             _ => FlushLog::All,
         }),
+        checksums: args.checksums.as_deref() != Some("off"),
     };
     let targets = target::resolve(&args.drives)?;
     let env = crate::cli::environment()?;
@@ -88,6 +88,15 @@ fn describe(name: &str, plan: &Plan, spec: &Spec) -> String {
         ("pool", format!("{name}, {} drives, {raw} together", plan.drives)),
         ("scheme", format!("{}, {}, chunks of {chunk}", plan.scheme, plan.shape)),
         ("usable", Size(plan.usable).to_string()),
+        (
+            "checksums",
+            match plan.checksum_bytes {
+                0 => "off: what a drive changes by itself is not noticed".to_owned(),
+                bytes => {
+                    format!("on: {} of memory, 1 GiB for each TiB of the drives", Size(bytes))
+                }
+            },
+        ),
     ];
     lines.map(|(label, value)| format!("{label:>9}: {value}\n")).concat()
 }

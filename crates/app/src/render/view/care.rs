@@ -78,6 +78,23 @@ impl Scrub {
     }
 }
 
+impl From<&schemes::pool::ScrubStatus> for Scrub {
+    fn from(scrub: &schemes::pool::ScrubStatus) -> Scrub {
+        let found = scrub.found;
+        Scrub {
+            state: scrub.state.name().to_owned(),
+            checked_bytes: found.bytes,
+            total_bytes: scrub.total_bytes,
+            bad_pages: found.bad,
+            repaired_pages: found.repaired,
+            repaired_parity: found.parity,
+            lost_pages: found.lost,
+            metadata_repaired: found.metadata,
+            seconds: scrub.ended.0.saturating_sub(scrub.started.0) / 1_000_000_000,
+        }
+    }
+}
+
 /// How far what lost or leaving drives held has come elsewhere, and what returns.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

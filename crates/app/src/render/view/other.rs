@@ -14,11 +14,17 @@ const BLOCK: u64 = 4096;
 impl From<&Status> for Pool {
     fn from(status: &Status) -> Pool {
         let (state, reason, action) = diagnosis(status);
-        let requests = &status.requests;
-        let scheme_counters = status
-            .counters
-            .iter()
-            .map(|(name, count)| SchemeCounter { name: (*name).to_owned(), count: *count });
+        let (requests, health) = (&status.requests, status.health);
+        let kept = [
+            ("checksum_errors", health.wrong),
+            ("unreadable_pages", health.refused),
+            ("healed_pages", health.repaired),
+            ("lost_pages", health.lost),
+            ("checksum_memory_bytes", health.sums_memory),
+        ];
+        let counters = status.counters.iter().chain(&kept);
+        let scheme_counters =
+            counters.map(|(name, count)| SchemeCounter { name: (*name).to_owned(), count: *count });
         Pool {
             name: status.name.clone(),
             uuid: status.uuid.to_string(),
@@ -60,8 +66,8 @@ impl From<&Status> for Pool {
             spike_handling: Handling::default(),
             backlog: Backlog::default(),
             resync_stripes: status.owed,
-            checksums: false,
-            scrub: Scrub::default(),
+            checksums: status.checksums,
+            scrub: Scrub::from(&status.scrub),
             rebalance: Rebalance::default(),
             rebuild: rebuild(status),
             scheme_counters: scheme_counters.collect(),

@@ -183,7 +183,8 @@ impl<E: Env> Inner<E> {
     ) -> Result<Replica<E>, StoreError> {
         let (grid, name) = (self.grid(), label.pool_name.clone());
         let (redundancy, width, chunk) = (grid.redundancy, self.drives, grid.chunk);
-        let spec = CreateSpec { name, redundancy, width, chunk };
+        let checksums = self.whole()[0].1.array.has_sums();
+        let spec = CreateSpec { name, redundancy, width, chunk, checksums };
         classical::array::create(&self.env, &parts, &spec).await?;
         let array = Array::open(&self.env, parts, self.arrays).await?;
         let like = self.whole()[0].1.page();

@@ -75,6 +75,8 @@ pub struct Spec {
     /// smaller and moves dearer.
     pub chunk: u64,
     pub tuning: Tuning,
+    /// Every page has a checksum on other drives.
+    pub checksums: bool,
 }
 
 fn wrong(what: String, hint: &'static str) -> StoreError {
@@ -116,7 +118,7 @@ impl Spec {
     pub fn proposed(name: &str, drives: usize, chunk: u64) -> Result<Spec, StoreError> {
         let (split, parity_width) = propose(drives)?;
         let tuning = Tuning::default();
-        Ok(Spec { name: name.to_owned(), split, parity_width, chunk, tuning })
+        Ok(Spec { name: name.to_owned(), split, parity_width, chunk, tuning, checksums: true })
     }
 
     /// Chunk and name are checked by the arrays.

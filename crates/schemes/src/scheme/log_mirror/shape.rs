@@ -98,16 +98,18 @@ pub struct Making {
     pub side: u64,
     /// Bytes of the log; `None`: what there is room for.
     pub log_bytes: Option<u64>,
+    /// Every page has a checksum on other drives.
+    pub checksums: bool,
 }
 
 impl Making {
     pub async fn create<E: Env>(self, env: &E, drives: &[E::Drive]) -> Result<(), StoreError> {
-        let Making { shape, name, redundancy, chunk, log_chunk, side, log_bytes } = self;
+        let Making { shape, name, redundancy, chunk, log_chunk, side, log_bytes, checksums } = self;
         let (scheme, split) = (shape.scheme(), shape.array(drives.len()).len());
         let named = SetSpec { name: name.clone(), scheme, split, chunk, side };
         let set = Set::plan(env, drives, &named)?;
         let env = PartEnv::new(env.clone());
-        let array = CreateSpec { name, redundancy, width: split, chunk };
+        let array = CreateSpec { name, redundancy, width: split, chunk, checksums };
         classical::array::create(&env, &shape.array_parts(&set), &array).await?;
         let pair = shape.log_parts(&set);
         let mirror = CreateSpec {

@@ -14,6 +14,7 @@ use super::plan::Mode;
 use super::policy::{Facts, Policy, Reads};
 use super::shape::Shape;
 use super::{DATA, Options, VOID, VOIDS};
+use crate::care::{self, AllKept};
 use crate::extents::Extents;
 use crate::locks::RangeLocks;
 use crate::log::record::PAGE;
@@ -266,6 +267,10 @@ impl<E: Env> Store for LogMirror<E> {
             ("log_live", extents.live_bytes()),
             ("map_ranges", extents.len() as u64),
         ]
+    }
+
+    fn kept(&self) -> AllKept {
+        care::kept([&self.inner.array, &self.inner.mirror])
     }
 
     async fn audit(&self, offset: u64, len: u64) -> Vec<String> {

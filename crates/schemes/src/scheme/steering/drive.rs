@@ -296,6 +296,10 @@ impl<E: Env> Drive for Steered<E> {
         self.home.name()
     }
 
+    fn begins_at(&self) -> u64 {
+        self.home.begins_at()
+    }
+
     async fn read(&self, offset: u64, len: usize) -> Result<Buf, DriveError> {
         io::drive::check_range(self.geometry(), Operation::Read, offset, len as u64)?;
         if self.stage.is_dead(self.index) {

@@ -123,6 +123,14 @@ impl<E: Env> Home<E> {
         }
     }
 
+    /// Where on the device it begins.
+    pub fn begins_at(&self) -> u64 {
+        match self.both() {
+            (Some(_), _) | (None, None) => 0,
+            (None, Some(part)) => part.begins_at(),
+        }
+    }
+
     /// Gives the new drive some more of what the staging space has, before `end`. Nothing is
     /// being written to the range. False: a drive failed.
     pub async fn advance(&self, to: u64) -> bool {

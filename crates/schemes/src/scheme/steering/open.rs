@@ -63,11 +63,11 @@ pub async fn create<E: Env>(env: &E, drives: &[E::Drive], spec: &Spec) -> Result
         Staging::Reserved { bytes } => (drives.len(), bytes.max(1)),
         Staging::Dedicated => (drives.len().saturating_sub(1), 1),
     };
-    let Spec { redundancy, width, chunk, .. } = *spec;
+    let Spec { redundancy, width, chunk, checksums, .. } = *spec;
     let name = spec.name.clone();
     let own = SetSpec { name: name.clone(), scheme: SCHEME_STEERING, split, chunk, side };
     let set = Set::plan(env, drives, &own)?;
-    let inside = CreateSpec { name, redundancy, width, chunk };
+    let inside = CreateSpec { name, redundancy, width, chunk, checksums };
     create_array(&PartEnv::new(env.clone()), &set.first(0..split), &inside).await?;
     if spec.staging == Staging::Dedicated && divide(0, set.label.zones.len, chunk).is_none() {
         return Err(shape("the dedicated drive is too small", "take a larger one"));

@@ -109,7 +109,9 @@ impl<E: Env> Steering<E> {
             return refuse(&name, place, "too few other drives can be written to");
         }
         let steered = Steered { stage: stage.clone(), index: place, home: Rc::new(Home::on(part)) };
-        if let Err(error) = array.replace(place, steered.clone()) {
+        // Records of its log are of the present epoch if it was there before, and out of date.
+        let blank = array.blank(&steered).await;
+        if let Err(error) = blank.and_then(|()| array.replace(place, steered.clone())) {
             self.end_filling(place);
             own.dead.set(true);
             return Err(error.into());

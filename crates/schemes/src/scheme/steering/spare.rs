@@ -66,9 +66,9 @@ pub fn plan(
     let inside = Grid { redundancy, drives: width, width, chunk: grid.chunk, rows: 1 };
     let rows = bytes.div_ceil(inside.stripe_bytes());
     let chunks = rows * grid.chunk;
-    let least = (label::divide(0, grid.chunk).data.offset + chunks).next_multiple_of(LABEL_AREA);
+    let least = (label::divide(0, grid, false).data.offset + chunks).next_multiple_of(LABEL_AREA);
     let mut sizes = (0..SIZES_MAX).map(|more| least + more * LABEL_AREA);
-    let len = sizes.find(|&len| label::divide(len, grid.chunk).data.len >= chunks)?;
+    let len = sizes.find(|&len| label::divide(len, grid, false).data.len >= chunks)?;
     let offset = end.checked_sub(len)? / PAGE * PAGE;
     let keep = offset.checked_sub(division.log_at)? / division.segment;
     (keep > 0).then_some(Plan { group, places, redundancy, extent: Extent { offset, len }, keep })
@@ -183,7 +183,9 @@ async fn make<E: Env>(
         plan.places.iter().filter_map(|&at| set.within_second(at, plan.extent)).collect()
     };
     let (redundancy, width, chunk) = (plan.redundancy, plan.places.len(), stage.grid.chunk);
-    let spec = CreateSpec { name: "spare".into(), redundancy, width, chunk };
+    // What lies there has sums above.
+    let (name, checksums) = ("spare".into(), false);
+    let spec = CreateSpec { name, redundancy, width, chunk, checksums };
     if parts.len() < width {
         return None;
     }
@@ -250,7 +252,10 @@ impl<E: Env> Steering<E> {
         let steered = Steered { stage: stage.clone(), index: place, home };
         self.inner.drives.borrow_mut()[place] = Some(steered.clone());
         let sealed = stage.seal_all().await;
-        if !sealed || self.inner.array.replace(place, steered).is_err() {
+        // The staging space may have been this drive before: records of its log are out of date.
+        let array = &self.inner.array;
+        let blank = sealed && array.blank(&steered).await.is_ok();
+        if !blank || array.replace(place, steered).is_err() {
             self.drop_spare().await;
             spare_failed.set(true);
             return true;

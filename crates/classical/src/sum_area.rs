@@ -1,0 +1,277 @@
+//! Sums on the drives: read when an array is opened, written before a region's mark is taken back.
+
+use std::ops::Range;
+
+use futures_util::future::join_all;
+use io::{Buf, Durability, Env, Nanos};
+
+use crate::array::{ArrayError, Inner};
+use crate::intents::{self, BYTES as INTENTS_BYTES};
+use crate::limits::{PAGE, REGIONS_AT_ONCE, SUMS_AT_ONCE, SUMS_READ};
+use crate::sums::{Header, Sums, UNKNOWN, VOID, decode, is_lost};
+
+/// The newest that was found of a page of sums, and on how many drives.
+#[derive(Clone, Copy, Default)]
+struct Best {
+    age: (u64, u64),
+    holders: usize,
+}
+
+impl<E: Env> Inner<E> {
+    fn sum_area(&self) -> u64 {
+        self.label.borrow().meta.offset + INTENTS_BYTES
+    }
+
+    /// Numbers of the pages of a row of chunks on a drive.
+    pub fn pages_of_row(&self, row: u64) -> Range<u64> {
+        let each = self.grid.chunk / PAGE;
+        row * each..(row + 1) * each
+    }
+
+    /// A drive, and the number of its page that holds this byte of a member's chunk.
+    pub fn page_of(&self, stripe: u64, member: usize, start: u64) -> (usize, u64) {
+        let (drive, row) = self.grid.place(stripe, member);
+        (drive, self.pages_of_row(row).start + start / PAGE)
+    }
+
+    /// What a page of a member should be; unknown without sums.
+    pub fn sum(&self, stripe: u64, member: usize, start: u64) -> u32 {
+        let (drive, page) = self.page_of(stripe, member, start);
+        self.sums.as_ref().map_or(UNKNOWN, |sums| sums.get(drive, page))
+    }
+
+    /// Whole pages of a member are, or are about to be, these. What has to be durable with them:
+    /// pages of sums, because something was lost.
+    pub fn learn(&self, stripe: u64, member: usize, start: u64, bytes: &[u8]) -> Vec<(usize, u64)> {
+        let Some(sums) = &self.sums else { return Vec::new() };
+        let (drive, first) = self.page_of(stripe, member, start);
+        if !sums.set_all(drive, first, bytes) {
+            return Vec::new();
+        }
+        let numbers = sums.area.over(first..first + bytes.len() as u64 / PAGE);
+        numbers.map(|number| (drive, number)).collect()
+    }
+
+    /// Nobody knows any more what a page should hold: LOST, or VOID. As above.
+    pub fn note_lost(&self, stripe: u64, member: usize, start: u64, how: u32) -> Vec<(usize, u64)> {
+        let Some(sums) = &self.sums else { return Vec::new() };
+        let (drive, page) = self.page_of(stripe, member, start);
+        // What the parity counts on stays true.
+        let how = if sums.get(drive, page) == VOID { VOID } else { how };
+        let news = sums.set(drive, page, how);
+        sums.area.over(page..page + 1).filter(|_| news).map(|number| (drive, number)).collect()
+    }
+
+    /// Something in a range of a member is lost.
+    pub fn has_lost(&self, stripe: u64, member: usize, range: &Range<u64>) -> bool {
+        let mut pages = range.clone().step_by(PAGE as usize);
+        self.sums.is_some() && pages.any(|start| is_lost(self.sum(stripe, member, start)))
+    }
+
+    /// Nobody has looked at what a member holds now.
+    pub fn forget_sums(&self, stripe: u64, member: usize, range: Range<u64>) {
+        let Some(sums) = &self.sums else { return };
+        let (drive, first) = self.page_of(stripe, member, range.start);
+        sums.forget(drive, first..first + (range.end - range.start) / PAGE);
+    }
+
+    // ---- read
+
+    /// What the drives have. Regions are not looked at yet.
+    pub async fn load_sums(&self) {
+        let Some(sums) = &self.sums else { return };
+        let area = sums.area;
+        let mut best = vec![vec![Best::default(); area.numbers as usize]; area.drives];
+        let at_once = SUMS_READ / (2 * PAGE);
+        for copy in 0..area.copies {
+            for first in (0..area.numbers).step_by(at_once as usize) {
+                let numbers = first..area.numbers.min(first + at_once);
+                let hosts = (0..area.drives).filter(|host| !self.members[*host].is_lost());
+                let reads = hosts.map(|host| self.read_hosted(sums, host, copy, numbers.clone()));
+                for found in join_all(reads).await.into_iter().flatten() {
+                    let (header, page) = found;
+                    let best = &mut best[header.drive][header.number as usize];
+                    if header.age > best.age {
+                        *best = Best { age: header.age, holders: 0 };
+                        sums.load(&header, &page);
+                    }
+                    best.holders += usize::from(header.age == best.age);
+                }
+            }
+        }
+        for (drive, best) in best.iter().enumerate() {
+            let there = |copy: &usize| !self.members[area.host(drive, *copy)].is_lost();
+            let there = (0..area.copies).filter(there).count();
+            let behind = |(_, best): &(usize, &Best)| (1..there).contains(&best.holders);
+            let behind = best.iter().enumerate().filter(behind);
+            behind.for_each(|(number, _)| sums.set_dirty(drive, number as u64));
+        }
+    }
+
+    /// The newer of both places of each page of sums that a drive has.
+    async fn read_hosted(
+        &self,
+        sums: &Sums,
+        host: usize,
+        copy: usize,
+        numbers: Range<u64>,
+    ) -> Vec<(Header, Buf)> {
+        let (area, pool) = (sums.area, self.label.borrow().pool);
+        let (drive, at) = (area.hosted(host, copy), self.sum_area());
+        let len = (numbers.end - numbers.start) * 2 * PAGE;
+        let place = at + area.place(copy, numbers.start, 0);
+        let whole = self.members[host].read(place, len).await.ok();
+        let mut found = Vec::new();
+        for number in numbers.clone() {
+            let mut newest: Option<(Header, Buf)> = None;
+            for side in [0, 1] {
+                let page = match &whole {
+                    Some(whole) => {
+                        let from = ((number - numbers.start) * 2 + side as u64) * PAGE;
+                        whole.slice(from as usize..(from + PAGE) as usize)
+                    }
+                    // Something in it can't be read: the rest can.
+                    None => {
+                        let place = at + area.place(copy, number, side);
+                        let Ok(page) = self.members[host].read(place, PAGE).await else { continue };
+                        page
+                    }
+                };
+                let header = decode(&pool, &page).filter(|header| {
+                    (header.drive, header.number) == (drive, number) && header.age > (0, 0)
+                });
+                let Some(header) = header else { continue };
+                if newest.as_ref().is_none_or(|(newest, _)| newest.age < header.age) {
+                    sums.set_side(drive, number, copy, side);
+                    newest = Some((header, page));
+                }
+            }
+            found.extend(newest);
+        }
+        found
+    }
+
+    fn rows_of_region(&self, region: u64) -> Range<u64> {
+        let (stripes, groups) = (self.grid.stripes(), self.grid.groups() as u64);
+        let each = intents::region_stripes(stripes);
+        let end = stripes.min((region + 1) * each);
+        region * each / groups..end.div_ceil(groups)
+    }
+
+    fn pages_of_region(&self, region: u64) -> Range<u64> {
+        let rows = self.rows_of_region(region);
+        self.pages_of_row(rows.start).start..self.pages_of_row(rows.end).start
+    }
+
+    /// What a crash may have changed in these regions is not believed.
+    pub fn doubt_sums(&self, regions: &[u64]) {
+        let Some(sums) = self.sums.as_ref().filter(|sums| !sums.is_blank()) else { return };
+        let each = intents::region_stripes(self.grid.stripes());
+        for region in regions {
+            for stripe in region * each..self.grid.stripes().min((region + 1) * each) {
+                (0..self.grid.width)
+                    .for_each(|member| self.forget_sums(stripe, member, 0..self.grid.chunk));
+            }
+            // Also where nothing changes by that: the drives must have it before the mark goes.
+            let numbers = sums.area.over(self.pages_of_region(*region));
+            let all = (0..sums.area.drives).flat_map(|d| numbers.clone().map(move |n| (d, n)));
+            all.for_each(|(drive, number)| sums.set_dirty(drive, number));
+        }
+    }
+
+    // ---- written
+
+    /// The drives have the sums of a region's pages.
+    pub fn sums_stored(&self, region: u64) -> bool {
+        let Some(sums) = &self.sums else { return true };
+        let numbers = sums.area.over(self.pages_of_region(region));
+        (0..sums.area.drives).all(|drive| sums.is_stored(drive, numbers.clone()))
+    }
+
+    /// Writes the sums of some of the regions whose marks could be taken back.
+    pub async fn store_rested_sums(&self, now: Nanos) -> Result<(), ArrayError> {
+        let Some(sums) = &self.sums else { return Ok(()) };
+        let mut which = Vec::new();
+        for region in self.intents.rested(now).into_iter().take(REGIONS_AT_ONCE) {
+            let pages = self.pages_of_region(region);
+            let dirty = (0..sums.area.drives).map(|drive| sums.dirty_over(drive, pages.clone()));
+            which.extend(dirty.flatten());
+        }
+        which.sort_unstable();
+        which.dedup();
+        self.store_sums(&which).await
+    }
+
+    pub async fn store_all_sums(&self) -> Result<(), ArrayError> {
+        let dirty = self.sums.as_ref().map(Sums::dirty).unwrap_or_default();
+        self.store_sums(&dirty).await
+    }
+
+    /// These pages of sums are durable when this returns, as they are now or newer.
+    pub async fn store_sums(&self, which: &[(usize, u64)]) -> Result<(), ArrayError> {
+        let Some(sums) = self.sums.as_ref().filter(|_| !which.is_empty()) else { return Ok(()) };
+        {
+            let _turn = self.sums_turn.lock().await;
+            for some in which.chunks(SUMS_AT_ONCE) {
+                let news = some.iter().filter(|(drive, n)| !sums.is_stored(*drive, *n..*n + 1));
+                join_all(news.map(|&(drive, number)| self.store_page(sums, drive, number))).await;
+            }
+        }
+        self.record_losses().await
+    }
+
+    async fn store_page(&self, sums: &Sums, drive: usize, number: u64) {
+        let (pool, epoch) = {
+            let label = self.label.borrow();
+            (label.pool, label.epoch)
+        };
+        let page = Buf::from_slice(&sums.begin(&pool, epoch, drive, number));
+        let at = self.sum_area();
+        let writes = (0..sums.area.copies).map(async |copy| {
+            let side = 1 - sums.side(drive, number, copy);
+            let place = at + sums.area.place(copy, number, side);
+            let host = &self.members[sums.area.host(drive, copy)];
+            if host.write(place, page.clone(), Durability::Durable).await.is_ok() {
+                sums.set_side(drive, number, copy, side);
+            }
+        });
+        join_all(writes).await;
+        sums.written(drive, number);
+    }
+
+    // ---- looked at
+
+    /// Pages of sums on a drive that are not as memory has them; they are dirty from now on.
+    pub async fn check_sums(&self, host: usize, numbers: Range<u64>) -> u64 {
+        let Some(sums) = self.sums.as_ref().filter(|_| !self.members[host].is_lost()) else {
+            return 0;
+        };
+        let (area, pool, at) = (sums.area, self.label.borrow().pool, self.sum_area());
+        let mut bad = 0;
+        for copy in 0..area.copies {
+            let drive = area.hosted(host, copy);
+            for number in numbers.clone() {
+                // Nothing that is known: it need never have been written.
+                let begun = sums.is_known(drive, number);
+                if !begun || !sums.is_stored(drive, number..number + 1) {
+                    continue;
+                }
+                let place = at + area.place(copy, number, sums.side(drive, number, copy));
+                let right = match self.members[host].read(place, PAGE).await {
+                    Ok(page) => {
+                        let header = decode(&pool, &page);
+                        let own = header.is_some_and(|h| (h.drive, h.number) == (drive, number));
+                        own && sums.agrees(drive, number, &page)
+                    }
+                    Err(error) => !error.is_refusal(),
+                };
+                // Written meanwhile, it may lie at the other place.
+                if !right && sums.is_stored(drive, number..number + 1) {
+                    sums.set_dirty(drive, number);
+                    bad += 1;
+                }
+            }
+        }
+        bad
+    }
+}

@@ -1,0 +1,252 @@
+//! Scrub of a pool that is served, and what its arrays found bad by themselves.
+//!
+//! ```text
+//!   start ── running ──┬── done           a step of the store's arrays, then a rest as after
+//!              │ ▲     └── stopped        any other work in the background
+//!         pause ▼ │
+//!            paused
+//! ```
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use classical::{Health, Note, Scrubbed};
+use io::{Drive, Env, Nanos};
+
+use super::{Inner, LOOK, Pool, Severity, rest};
+use crate::store::Store;
+
+/// Repairs of a drive are told at most so often: a drive that rots has thousands.
+const TELL: Nanos = Nanos::from_secs(10);
+/// Notes are asked for so often, so that lost pages are told soon.
+const NOTES: Nanos = LOOK;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ScrubState {
+    /// Not since the pool was opened.
+    #[default]
+    Never,
+    Running,
+    Paused,
+    Done,
+    Stopped,
+}
+
+impl ScrubState {
+    pub fn name(self) -> &'static str {
+        match self {
+            ScrubState::Never => "never",
+            ScrubState::Running => "running",
+            ScrubState::Paused => "paused",
+            ScrubState::Done => "done",
+            ScrubState::Stopped => "stopped",
+        }
+    }
+
+    pub fn goes_on(self) -> bool {
+        matches!(self, ScrubState::Running | ScrubState::Paused)
+    }
+}
+
+/// The last scrub since the pool was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScrubStatus {
+    pub state: ScrubState,
+    pub found: Scrubbed,
+    /// Bytes of drives that it reads.
+    pub total_bytes: u64,
+    pub started: Nanos,
+    /// Or now, if it has not.
+    pub ended: Nanos,
+}
+
+/// Repairs of one drive that were not told yet.
+#[derive(Clone, Copy, Debug, Default)]
+struct Untold {
+    pages: u64,
+    byte: u64,
+    told: Option<Nanos>,
+}
+
+#[derive(Default)]
+pub(super) struct Scrubbing {
+    status: Cell<ScrubStatus>,
+    /// Which of what the store lies on is next, and its next step.
+    next: Cell<(usize, u64)>,
+    /// By the drive's name.
+    untold: RefCell<BTreeMap<String, Untold>>,
+}
+
+impl Scrubbing {
+    fn change(&self, how: impl FnOnce(&mut ScrubStatus)) {
+        let mut status = self.status.get();
+        how(&mut status);
+        self.status.set(status);
+    }
+}
+
+impl<E: Env> Pool<E> {
+    /// Begins from the start; one that is paused goes on instead.
+    pub fn scrub_start(&self) {
+        let inner = &self.inner;
+        if self.scrub_status().state.goes_on() {
+            inner.scrubbing.change(|status| status.state = ScrubState::Running);
+            return;
+        }
+        let kept = inner.volumes.store().kept();
+        let total_bytes = kept.iter().map(|kept| kept.scrub_bytes()).sum();
+        inner.scrubbing.next.set((0, 0));
+        inner.scrubbing.status.set(ScrubStatus {
+            state: ScrubState::Running,
+            total_bytes,
+            started: inner.env.now(),
+            ..ScrubStatus::default()
+        });
+        inner.tell(Severity::Info, "scrub-started", None, "a scrub has begun".to_owned());
+    }
+
+    pub fn scrub_pause(&self) {
+        if self.scrub_status().state == ScrubState::Running {
+            self.inner.scrubbing.change(|status| status.state = ScrubState::Paused);
+        }
+    }
+
+    pub fn scrub_stop(&self) {
+        self.inner.end_scrub(ScrubState::Stopped);
+    }
+
+    pub fn scrub_status(&self) -> ScrubStatus {
+        let status = self.inner.scrubbing.status.get();
+        match status.state.goes_on() {
+            true => ScrubStatus { ended: self.inner.env.now(), ..status },
+            false => status,
+        }
+    }
+
+    /// Whether pages have sums, and what was found bad since the pool was opened.
+    pub fn health(&self) -> (bool, Health) {
+        let kept = self.inner.volumes.store().kept();
+        let mut health = Health::default();
+        kept.iter().for_each(|kept| health += kept.health());
+        (!kept.is_empty() && kept.iter().all(|kept| kept.has_sums()), health)
+    }
+}
+
+impl<E: Env> Inner<E> {
+    /// Scrubs when told to, and tells what was found bad.
+    pub(super) async fn scrub(self: Rc<Self>) {
+        while !self.stopping.get() {
+            self.tell_bad(false);
+            if self.scrubbing.status.get().state != ScrubState::Running {
+                self.env.sleep_until(self.env.now() + NOTES).await;
+                continue;
+            }
+            let began = self.env.now();
+            let worked = self.scrub_step().await;
+            let took = self.env.now().saturating_sub(began);
+            let rest = rest(&worked, took, self.is_busy());
+            if let Err(error) = worked {
+                self.note_trouble(Some(error));
+            }
+            match rest {
+                Nanos::ZERO => self.env.yield_now().await,
+                rest => self.env.sleep_until(self.env.now() + rest).await,
+            }
+        }
+        self.end_scrub(ScrubState::Stopped);
+        self.tell_bad(true);
+    }
+
+    async fn scrub_step(&self) -> Result<bool, crate::StoreError> {
+        let (number, step) = self.scrubbing.next.get();
+        let all = self.volumes.store().kept();
+        let Some(kept) = all.get(number) else {
+            self.end_scrub(ScrubState::Done);
+            return Ok(true);
+        };
+        let (found, next) = kept.scrub_some(step).await?;
+        // Stopped meanwhile, or begun anew.
+        if self.scrubbing.next.get() != (number, step) {
+            return Ok(true);
+        }
+        self.scrubbing.change(|status| {
+            if status.state.goes_on() {
+                status.found += found;
+            }
+        });
+        self.scrubbing.next.set(next.map_or((number + 1, 0), |next| (number, next)));
+        Ok(true)
+    }
+
+    fn end_scrub(&self, state: ScrubState) {
+        if !self.scrubbing.status.get().state.goes_on() {
+            return;
+        }
+        let now = self.env.now();
+        self.scrubbing.change(|status| {
+            status.state = state;
+            status.ended = now;
+        });
+        self.tell_bad(true);
+        let Scrubbed { bytes, bad, repaired, parity, lost, metadata } =
+            self.scrubbing.status.get().found;
+        let severity = match (lost, bad + parity + metadata) {
+            (1.., _) => Severity::Error,
+            (0, 1..) => Severity::Warning,
+            (0, 0) => Severity::Info,
+        };
+        let text = format!(
+            "the scrub is {}: {} MiB read, {bad} pages bad, {repaired} of them repaired, {lost} \
+             lost; parity of {parity} pages and {metadata} copies of metadata repaired",
+            state.name(),
+            bytes >> 20,
+        );
+        self.tell(severity, "scrub-ended", None, text);
+    }
+
+    /// Lost pages at once, repairs of each drive now and then, or with `all` at once.
+    fn tell_bad(&self, all: bool) {
+        let notes = self.volumes.store().kept();
+        let notes: Vec<Note> = notes.iter().flat_map(|kept| kept.take_notes()).collect();
+        for Note { drive, byte, repaired } in notes {
+            if repaired {
+                let mut untold = self.scrubbing.untold.borrow_mut();
+                let untold = untold.entry(drive).or_default();
+                untold.pages += 1;
+                untold.byte = byte;
+                continue;
+            }
+            let text = format!(
+                "drive {drive}, byte {byte}: a page is lost: it is not what was written, or \
+                 refused, and so is more of its stripe than its redundancy bears; reads of it fail \
+                 until it is written again"
+            );
+            self.tell(Severity::Error, "page-lost", self.place_named(&drive), text);
+        }
+        let now = self.env.now();
+        let due: Vec<(String, Untold)> = {
+            let mut untold = self.scrubbing.untold.borrow_mut();
+            let lately = |own: &Untold| own.told.is_some_and(|at| now.saturating_sub(at) < TELL);
+            let due = untold.iter_mut().filter(|(_, own)| own.pages > 0 && (all || !lately(own)));
+            due.map(|(drive, own)| {
+                let told = *own;
+                *own = Untold { told: Some(now), ..Untold::default() };
+                (drive.clone(), told)
+            })
+            .collect()
+        };
+        for (drive, Untold { pages, byte, .. }) in due {
+            let text = format!(
+                "drive {drive}: {pages} pages were not what was written, or refused, and have been \
+                 written again; the last at byte {byte}"
+            );
+            self.tell(Severity::Warning, "pages-healed", self.place_named(&drive), text);
+        }
+    }
+
+    fn place_named(&self, name: &str) -> Option<usize> {
+        let drives = self.drives.borrow();
+        drives.iter().position(|drive| drive.as_ref().is_some_and(|drive| drive.name() == name))
+    }
+}
