@@ -186,7 +186,7 @@ fn what_rots_in_place_is_found_and_mended() {
     scratch.run(&["wait", "tank", "scrub", "--timeout", "60"]).expect(0);
     scratch.run(&["scrub", "status", "tank"]).expect(0).says("nothing wrong");
     scratch.run(&["drive", "fail", "tank", "0"]).expect(0);
-    scratch.run(&["drive", "fail", "tank", "2"]).expect(0);
+    scratch.run(&["drive", "fail", "tank", "2", "--force"]).expect(0);
     check(&mut client);
     client.disconnect();
     server.stop();

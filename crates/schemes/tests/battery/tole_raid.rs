@@ -70,23 +70,27 @@ fn reads_do_not_wait_for_a_slow_drive() {
     let mut bytes = vec![0; 1 << 20];
     Rng::new(5).fill(&mut bytes);
     env.block_on(store.write(0, Buf::from_slice(&bytes), true)).expect("writes");
+    // How long each took, the longest first.
     let longest = |reads: u64| {
-        let mut longest = Nanos::ZERO;
+        let mut took = Vec::new();
         for at in 0..reads {
             let offset = at * 37 % 255 * 4096;
             let began = env.now();
             let read = env.block_on(store.read(offset, 4096)).expect("reads");
             assert!(*read == bytes[offset as usize..offset as usize + 4096]);
-            longest = longest.max(env.now().saturating_sub(began));
+            took.push(env.now().saturating_sub(began));
         }
-        longest
+        took.sort_by(|one, other| other.cmp(one));
+        took
     };
     longest(300);
-    let delay = io::faulty::Delay::Constant(Nanos::from_millis(20));
+    let millis = Nanos::from_millis;
+    let delay = io::faulty::Delay::Constant(millis(20));
     let slow = io::faulty::Fault::new(io::faulty::Effect::Delay(delay));
     faults[1].arm(env.now(), slow).expect("there is room");
-    let slowest = longest(300);
-    assert!(slowest < Nanos::from_millis(3), "{slowest}");
+    let took = longest(300);
+    // Of the other drives one in some hundred operations takes milliseconds by itself.
+    assert!(took[0] < millis(20) && took[3] < millis(3), "{:?}", &took[..4]);
     let counters = store.counters();
     assert!(counters.iter().any(|(name, count)| *name == "pieces_read_round" && *count > 30));
 }

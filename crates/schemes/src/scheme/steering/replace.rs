@@ -108,9 +108,10 @@ impl<E: Env> Steering<E> {
             own.dead.set(true);
             return refuse(&name, place, "too few other drives can be written to");
         }
+        // Records of its log are of the present epoch if it was there before, and out of date. In
+        // its own place, not staged: the drive is what the array looks at if the staging is gone.
+        let blank = array.blank(&part).await;
         let steered = Steered { stage: stage.clone(), index: place, home: Rc::new(Home::on(part)) };
-        // Records of its log are of the present epoch if it was there before, and out of date.
-        let blank = array.blank(&steered).await;
         if let Err(error) = blank.and_then(|()| array.replace(place, steered.clone())) {
             self.end_filling(place);
             own.dead.set(true);
