@@ -40,14 +40,14 @@ test: lint
 	$(CARGO) test --locked --release --workspace
 	$(CARGO) build --locked --release --package xtask
 	$(CARGO) test --locked --release --package sim --features planted --test planted
-	target/release/steadyraid-sim world --seeds 10000..11000 --jobs 2
+	target/release/steadyraid-sim world --seeds 10000..10600 --jobs 2
 	target/release/steadyraid-sim world --seeds 30000..30200 --jobs 2
 	target/release/steadyraid-sim world --seeds 600000..600150 --jobs 2
 	target/release/steadyraid-sim world --seeds 650000..650080 --jobs 2
-	target/release/steadyraid-sim world --seeds 700000..700230 --jobs 2
-	target/release/steadyraid-sim world --seeds 800000..800200 --jobs 2
-	target/release/steadyraid-sim world --seeds 850000..850300 --jobs 2
-	target/release/steadyraid-sim world --seeds 900000..900200 --jobs 2
+	target/release/steadyraid-sim world --seeds 700000..700150 --jobs 2
+	target/release/steadyraid-sim world --seeds 800000..800120 --jobs 2
+	target/release/steadyraid-sim world --seeds 850000..850200 --jobs 2
+	target/release/steadyraid-sim world --seeds 900000..900120 --jobs 2
 	scripts/tests/real_clients.sh
 	scripts/tests/filesystem.sh
 	scripts/tests/crash_kill.sh

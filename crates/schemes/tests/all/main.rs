@@ -13,6 +13,7 @@ mod log_mirror_rebuild;
 mod log_mirror_requests;
 mod log_requests;
 mod page_map;
+mod pool;
 mod steering_rebuild;
 mod steering_requests;
 mod steering_spare;

@@ -8,7 +8,7 @@ use schemes::part::hang::{HANG_AFTER, NEEDED_AFTER};
 use schemes::pool::{DriveState, WATCH};
 use schemes::scheme::Scheme;
 
-use crate::shelf::{REDUNDANT, SOON, Shelf, check, state, told, volume, write};
+use super::shelf::{REDUNDANT, SOON, Shelf, check, state, told, volume, write};
 
 async fn hangs_while_served(shelf: &Shelf, name: &str, victim: usize) {
     let most = HANG_AFTER + SOON;

@@ -6,7 +6,7 @@ use schemes::pool::{DriveState, SPARES_MAX};
 use schemes::scheme::{OpenOptions, Scheme};
 use schemes::{Pool, StoreError};
 
-use crate::shelf::{DRIVE, REDUNDANT, SOON, Shelf, TestEnv, check, state, told, volume, write};
+use super::shelf::{DRIVE, REDUNDANT, SOON, Shelf, TestEnv, check, state, told, volume, write};
 
 const AFTER: Nanos = Nanos::from_secs(5);
 /// What filling a drive takes at most.
