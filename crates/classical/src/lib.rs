@@ -8,8 +8,8 @@
 //!                                                       │ read back
 //!                                     sums: what a page should be ── mend, scrub
 //! ```
-//! `grid`, `plan`, `partial` and `row` are pure; `array` is what carries them out. Requests are multiples
-//! of 512 bytes anywhere.
+//! `grid`, `plan`, `partial` and `row` are pure; `array` is what carries them out. Requests are
+//! multiples of 512 bytes anywhere.
 //!
 //! Promises (docs/on-disk-format.md for the bytes): flushed writes survive power loss; no crash,
 //! with or without the loss of as many drives as a group bears, harms what was not being written.

@@ -232,8 +232,8 @@ impl<E: Env> Inner<E> {
         Ok(true)
     }
 
-    /// A page that nothing gives, with these members missing: it is lost, alone. Without sums nothing
-    /// could say so.
+    /// A page that nothing gives, with these members missing: it is lost, alone. Without sums
+    /// nothing could say so.
     async fn give_up(
         &self,
         stripe: u64,

@@ -253,8 +253,8 @@ impl<E: Env> Inner<E> {
         join_all(reads).await.into_iter().collect()
     }
 
-    /// All data over the hull, zeroes for pages that are lost: of these the drives know that nothing
-    /// passes for them before the parity counts on zeroes.
+    /// All data over the hull, zeroes for pages that are lost: of these the drives know that
+    /// nothing passes for them before the parity counts on zeroes.
     async fn read_around(
         &self,
         stripe: u64,
