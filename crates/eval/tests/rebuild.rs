@@ -33,8 +33,9 @@ fn all_drives_have_the_same_part_in_a_rebuild_and_a_spare_has_all_of_it() {
     spare.times.during_max = Nanos::from_secs(2);
     let spare = spare.run(&stand).expect("an array");
     assert!(!spare.is_over && spare.trouble.is_none(), "{:?}", spare.trouble);
-    // As fast as it may, but for its beginning and one piece.
-    assert!((48e6..=51e6).contains(&spare.rate()), "{}", spare.rate());
+    // As fast as it may, but for its beginning, in which the drive's sums are made room for, and
+    // one piece.
+    assert!((47e6..=51e6).contains(&spare.rate()), "{}", spare.rate());
     let wrote = |at: usize| spare.drives[at].1;
     assert!(wrote(DRIVES - 1) >= spare.restored, "the spare is filled");
     assert!((0..DRIVES - 1).all(|at| wrote(at) < 1 << 20), "the others are only read");

@@ -1,7 +1,7 @@
 //! One drive by itself, without any redundancy: what arrays are measured against.
 
 use io::virt::VirtDrive;
-use io::{Buf, Drive, Durability};
+use io::{Buf, BufMut, Drive, Durability};
 
 use super::{Answer, Array};
 
@@ -26,16 +26,40 @@ impl Array for Single {
     }
 
     fn read(&self, offset: u64, len: u64) -> Answer<'_, Vec<Buf>> {
-        Box::pin(async move {
-            let read = self.drive.read(offset, len as usize).await;
-            read.map(|bytes| vec![bytes]).map_err(|error| error.to_string())
-        })
+        Box::pin(async move { Ok(vec![self.bytes(offset, len).await?]) })
     }
 
+    /// What a drive can't take exactly is filled up with what is there, as a kernel does.
     fn write(&self, offset: u64, data: Buf) -> Answer<'_> {
         Box::pin(async move {
-            let written = self.drive.write(offset, data, Durability::Cached).await;
+            let (from, to) = self.around(offset, data.len() as u64);
+            let whole = match to - from == data.len() as u64 {
+                true => data,
+                false => {
+                    let old = self.bytes(from, to - from).await?;
+                    let mut whole = BufMut::with_len(old.len());
+                    whole.copy_from_slice(&old);
+                    whole[(offset - from) as usize..][..data.len()].copy_from_slice(&data);
+                    whole.freeze()
+                }
+            };
+            let written = self.drive.write(from, whole, Durability::Cached).await;
             written.map_err(|error| error.to_string())
         })
+    }
+}
+
+impl Single {
+    /// Whole units of the drive.
+    fn around(&self, offset: u64, len: u64) -> (u64, u64) {
+        let unit = u64::from(self.drive.geometry().align);
+        (offset / unit * unit, (offset + len).next_multiple_of(unit))
+    }
+
+    async fn bytes(&self, offset: u64, len: u64) -> Result<Buf, String> {
+        let (from, to) = self.around(offset, len);
+        let read = self.drive.read(from, (to - from) as usize).await;
+        let read = read.map_err(|error| error.to_string())?;
+        Ok(read.slice((offset - from) as usize..(offset + len - from) as usize))
     }
 }
