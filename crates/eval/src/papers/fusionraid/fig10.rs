@@ -10,9 +10,8 @@ use serde_json::json;
 use super::bed;
 use crate::array::System;
 use crate::experiment::bed::{parameters, span};
-use crate::experiment::traced::Placed;
 use crate::experiment::{
-    Axis, Cell, Check, Conclusion, Experiment, Found, Kind, Picture, Scale, Series, Table,
+    Axis, Cell, Check, Conclusion, Experiment, Found, Kind, Picture, Scale, Series, Table, traced,
 };
 
 pub const EXPERIMENT: Experiment = Experiment {
@@ -90,7 +89,7 @@ fn cell(scale: Scale, label: &'static str, mix: [usize; 4]) -> Cell {
             let part = (size / 4) >> 20 << 20;
             let placed = |(at, trace): (u64, usize)| {
                 let place = (part * at, part);
-                (TRACES[trace].to_owned(), Placed::of(TRACES[trace], 1.0, place, SEED + at))
+                (TRACES[trace].to_owned(), traced::of(TRACES[trace], place, SEED + at))
             };
             (0..).zip(mix).map(placed).collect()
         })

@@ -8,8 +8,7 @@ use crate::array::System;
 use crate::array::fusion::Shape;
 use crate::array::layout::Variant;
 use crate::experiment::bed::{Bed, parameters, span};
-use crate::experiment::traced::Placed;
-use crate::experiment::{Cell, Found, Scale};
+use crate::experiment::{Cell, Found, Scale, traced};
 
 /// Presets after Figure 3: the mean of the write-intensive volumes, and those with most partial
 /// stripes.
@@ -55,8 +54,11 @@ impl Made {
         let given = parameters(&bed, system, span, own);
         Cell::new(self.name(label), scale.pick(4.0, 20.0), given, move || {
             bed.measure_closed(system, DEPTH, span, bed.seed, |size| {
-                let placed = Placed::of(preset, 1.0, (0, size), bed.seed);
-                if reads { placed.reading(READ_SHARE) } else { placed }
+                let mut workload = traced::preset(preset);
+                if reads {
+                    workload.read_share = READ_SHARE;
+                }
+                traced::placed(workload, (0, size), bed.seed)
             })
         })
     }

@@ -6,8 +6,7 @@ use serde_json::json;
 use crate::array::System;
 use crate::array::fusion::Shape;
 use crate::experiment::bed::{Bed, parameters, span};
-use crate::experiment::traced::Placed;
-use crate::experiment::{Cell, Found, Scale};
+use crate::experiment::{Cell, Found, Scale, traced};
 
 /// The paper's name, the preset's, and Table III: LDM over 4-RAIS5, and over HPDA.
 pub const TRACES: [(&str, &str, f64, f64); 6] = [
@@ -53,7 +52,7 @@ impl Made {
         let given = parameters(&bed, system, span, json!({ "trace": preset }));
         Cell::new(self.name(preset), scale.pick(2.0, 10.0), given, move || {
             bed.measure(system, span, bed.seed, |size| {
-                vec![("load".to_owned(), Placed::of(preset, 1.0, (0, size), bed.seed))]
+                vec![("load".to_owned(), traced::of(preset, (0, size), bed.seed))]
             })
         })
     }

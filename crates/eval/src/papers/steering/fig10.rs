@@ -1,26 +1,19 @@
 //! GC-Steering §IV.B, Figure 10: space reserved on every drive, or a drive of its own.
 
-use super::runs::{DEFAULT, Run, TRACES, mean};
-use crate::experiment::{
-    Axis, Cell, Check, Conclusion, Experiment, Found, Kind, Picture, Scale, Series, Table,
-};
+use super::runs::{DEFAULT, Run, TRACES, cells, mean, means};
+use crate::experiment::{Check, Conclusion, Experiment, Found, Scale, Table};
 
 pub const EXPERIMENT: Experiment = Experiment {
     name: "steering-fig10",
     title: "GC-Steering Figure 10: where writes are staged",
     source: "GC-Steering §IV.B",
-    cells,
+    cells: |scale| cells(scale, WAYS.map(|(_, run)| run)),
     conclude,
 };
 
 /// Five SSDs together: with a drive for staging the array has four.
 const WAYS: [(&str, Run); 2] =
     [("reserved", DEFAULT), ("dedicated", Run { drives: 4, dedicated: true, ..DEFAULT })];
-
-fn cells(scale: Scale) -> Vec<Cell> {
-    let each = WAYS.iter().flat_map(|&(_, run)| TRACES.map(|(_, preset)| (run, preset)));
-    each.map(|(run, preset)| run.cell(scale, preset)).collect()
-}
 
 fn conclude(_: Scale, found: &Found) -> Conclusion {
     let of = |at: usize, preset: &str| WAYS[at].1.value(found, preset, "load/mean_ms");
@@ -33,16 +26,6 @@ fn conclude(_: Scale, found: &Found) -> Conclusion {
         Check::ours("dedicated over reserved, mean", "x", ratio)
             .because("\"longer than\": the drive is idle while nobody collects"),
     ];
-    let picture = Picture {
-        name: "mean".to_owned(),
-        title: "Mean response time".to_owned(),
-        kind: Kind::Bars,
-        x: Axis::linear("trace"),
-        y: Axis::logarithmic("milliseconds"),
-        groups: TRACES.map(|(trace, _)| trace.to_owned()).into(),
-        series: [0, 1]
-            .map(|at| Series::bars(WAYS[at].0, TRACES.map(|(_, preset)| of(at, preset))))
-            .into(),
-    };
+    let picture = means(found, WAYS.map(|(label, run)| (label.to_owned(), run)));
     Conclusion { checks, tables: vec![table], pictures: vec![picture] }
 }

@@ -1,15 +1,13 @@
 //! GC-Steering §IV.B, Figure 8: five drives and seven.
 
-use super::runs::{DEFAULT, Run, TRACES, mean};
-use crate::experiment::{
-    Axis, Cell, Check, Conclusion, Experiment, Found, Kind, Picture, Scale, Series, Table,
-};
+use super::runs::{DEFAULT, Run, TRACES, cells, mean, means};
+use crate::experiment::{Check, Conclusion, Experiment, Found, Scale, Table};
 
 pub const EXPERIMENT: Experiment = Experiment {
     name: "steering-fig8",
     title: "GC-Steering Figure 8: the number of drives",
     source: "GC-Steering §IV.B",
-    cells,
+    cells: |scale| cells(scale, DRIVES.map(run)),
     conclude,
 };
 
@@ -17,11 +15,6 @@ const DRIVES: [usize; 2] = [5, 7];
 
 fn run(drives: usize) -> Run {
     Run { drives, ..DEFAULT }
-}
-
-fn cells(scale: Scale) -> Vec<Cell> {
-    let each = DRIVES.iter().flat_map(|&drives| TRACES.map(|(_, preset)| (drives, preset)));
-    each.map(|(drives, preset)| run(drives).cell(scale, preset)).collect()
 }
 
 fn conclude(_: Scale, found: &Found) -> Conclusion {
@@ -37,20 +30,6 @@ fn conclude(_: Scale, found: &Found) -> Conclusion {
         Check::ours("of the HPC traces", "x", mean([TRACES[0], TRACES[1]].map(ratio)))
             .because("\"much more significant\" there"),
     ];
-    let picture = Picture {
-        name: "mean".to_owned(),
-        title: "Mean response time".to_owned(),
-        kind: Kind::Bars,
-        x: Axis::linear("trace"),
-        y: Axis::logarithmic("milliseconds"),
-        groups: TRACES.map(|(trace, _)| trace.to_owned()).into(),
-        series: DRIVES
-            .iter()
-            .map(|&drives| {
-                let bars = TRACES.map(|(_, preset)| of(drives, preset));
-                Series::bars(format!("{drives} drives"), bars)
-            })
-            .collect(),
-    };
+    let picture = means(found, DRIVES.map(|drives| (format!("{drives} drives"), run(drives))));
     Conclusion { checks, tables: vec![table], pictures: vec![picture] }
 }

@@ -1,15 +1,13 @@
 //! GC-Steering §IV.B, Figure 9: stripe units of 4, 64 and 128 KB.
 
-use super::runs::{DEFAULT, Run, TRACES};
-use crate::experiment::{
-    Axis, Cell, Check, Conclusion, Experiment, Found, Kind, Picture, Scale, Series, Table,
-};
+use super::runs::{DEFAULT, Run, TRACES, cells, means};
+use crate::experiment::{Check, Conclusion, Experiment, Found, Scale, Table};
 
 pub const EXPERIMENT: Experiment = Experiment {
     name: "steering-fig9",
     title: "GC-Steering Figure 9: the stripe unit",
     source: "GC-Steering §IV.B",
-    cells,
+    cells: |scale| cells(scale, UNITS.map(run)),
     conclude,
 };
 
@@ -17,11 +15,6 @@ const UNITS: [u64; 3] = [4, 64, 128];
 
 fn run(chunk_kib: u64) -> Run {
     Run { chunk_kib, ..DEFAULT }
-}
-
-fn cells(scale: Scale) -> Vec<Cell> {
-    let each = UNITS.iter().flat_map(|&unit| TRACES.map(|(_, preset)| (unit, preset)));
-    each.map(|(unit, preset)| run(unit).cell(scale, preset)).collect()
 }
 
 fn conclude(_: Scale, found: &Found) -> Conclusion {
@@ -39,19 +32,6 @@ fn conclude(_: Scale, found: &Found) -> Conclusion {
         Check::ours(what, "of 8", count as f64).because("\"no clear and consistent patterns\"")
     });
     let checks = checks.collect();
-    let picture = Picture {
-        name: "mean".to_owned(),
-        title: "Mean response time".to_owned(),
-        kind: Kind::Bars,
-        x: Axis::linear("trace"),
-        y: Axis::logarithmic("milliseconds"),
-        groups: TRACES.map(|(trace, _)| trace.to_owned()).into(),
-        series: UNITS
-            .iter()
-            .map(|&unit| {
-                Series::bars(format!("{unit} KB"), TRACES.map(|(_, preset)| of(unit, preset)))
-            })
-            .collect(),
-    };
+    let picture = means(found, UNITS.map(|unit| (format!("{unit} KB"), run(unit))));
     Conclusion { checks, tables: vec![table], pictures: vec![picture] }
 }

@@ -9,8 +9,7 @@ use crate::array::System;
 use crate::array::fusion::Shape;
 use crate::array::layout::Variant;
 use crate::experiment::bed::{Bed, parameters, span};
-use crate::experiment::traced::Placed;
-use crate::experiment::{Cell, Found, Scale};
+use crate::experiment::{Axis, Cell, Found, Kind, Picture, Scale, Series, traced};
 
 /// The paper's name, and the preset's.
 pub const TRACES: [(&str, &str); 8] = [
@@ -64,13 +63,35 @@ impl Run {
         let cost = scale.pick(2.0, 20.0);
         Cell::new(self.name(preset), cost, given, move || {
             bed.measure(system, span, bed.seed, |size| {
-                vec![("load".to_owned(), Placed::of(preset, 1.0, (0, size), bed.seed))]
+                vec![("load".to_owned(), traced::of(preset, (0, size), bed.seed))]
             })
         })
     }
 
     pub fn value(&self, found: &Found, preset: &str, figure: &str) -> f64 {
         found.value(&self.name(preset), figure)
+    }
+}
+
+/// Each of these runs under each trace.
+pub fn cells(scale: Scale, runs: impl IntoIterator<Item = Run>) -> Vec<Cell> {
+    let each = runs.into_iter().flat_map(|run| TRACES.map(|(_, preset)| (run, preset)));
+    each.map(|(run, preset)| run.cell(scale, preset)).collect()
+}
+
+/// Mean response time: for each trace a group, a bar for each of these.
+pub fn means(found: &Found, runs: impl IntoIterator<Item = (String, Run)>) -> Picture {
+    let bars = |(label, run): (String, Run)| {
+        Series::bars(label, TRACES.map(|(_, preset)| run.value(found, preset, "load/mean_ms")))
+    };
+    Picture {
+        name: "mean".to_owned(),
+        title: "Mean response time".to_owned(),
+        kind: Kind::Bars,
+        x: Axis::linear("trace"),
+        y: Axis::logarithmic("milliseconds"),
+        groups: TRACES.map(|(trace, _)| trace.to_owned()).into(),
+        series: runs.into_iter().map(bars).collect(),
     }
 }
 
