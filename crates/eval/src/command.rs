@@ -1,12 +1,16 @@
 //! The verbs of the papers' experiments: what there is, run it, report it, compare two runs.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 
 use clap::Args;
 
 use crate::experiment::folder::{Folder, FolderError, Made, Results};
-use crate::experiment::{Experiment, Scale, compare as changes, page, run as runner, summary};
+use crate::experiment::raster::Font;
+use crate::experiment::{
+    Experiment, Scale, compare as changes, costs, page, run as runner, summary,
+};
 use crate::papers;
 
 #[derive(Args)]
@@ -19,6 +23,9 @@ pub struct ListOptions {
     /// The runs they are made of, a line each: name, a tab, seconds of a core
     #[arg(long)]
     cells: bool,
+    /// What runs in a folder of results took, beside what they were said to
+    #[arg(long, conflicts_with = "cells", value_name = "DIR")]
+    costs: Option<PathBuf>,
 }
 
 #[derive(Args)]
@@ -41,6 +48,9 @@ pub struct RunOptions {
     /// Run again what is there already
     #[arg(long)]
     fresh: bool,
+    /// Writes the short text that is committed here, too
+    #[arg(long, value_name = "FILE", conflicts_with = "cell")]
+    summary: Option<PathBuf>,
     /// Only this run of an experiment ('list --cells' names them), without a report
     #[arg(long, conflicts_with_all = ["names", "all"], value_name = "CELL")]
     cell: Option<String>,
@@ -55,6 +65,9 @@ pub struct ReportOptions {
     /// They were run at the quick scale
     #[arg(long)]
     quick: bool,
+    /// Writes the short text that is committed here, too
+    #[arg(long, value_name = "FILE")]
+    summary: Option<PathBuf>,
 }
 
 #[derive(Args)]
@@ -92,6 +105,9 @@ pub fn list(options: &ListOptions) -> Result<(), String> {
         }
         return Ok(());
     }
+    if let Some(dir) = &options.costs {
+        return taken(&experiments, scale, dir);
+    }
     println!("{:<24} {:>5} {:>9}  title", "name", "cells", "core s");
     for experiment in &experiments {
         let cells = runner::plan(&[experiment], scale);
@@ -102,6 +118,21 @@ pub fn list(options: &ListOptions) -> Result<(), String> {
     let cost = runner::cost(&runner::plan(&all, scale));
     println!("together {cost:.0} s of a core; runs that several look at are done once");
     Ok(())
+}
+
+fn taken(experiments: &[Experiment], scale: Scale, dir: &Path) -> Result<(), String> {
+    let cells = runner::plan(&experiments.iter().collect::<Vec<_>>(), scale);
+    let costs = costs::costs(&cells, &there(dir)?).map_err(told)?;
+    print!("{}", costs::human(&costs, cells.len()));
+    Ok(())
+}
+
+/// A folder that is not made for asking.
+fn there(dir: &Path) -> Result<Folder, String> {
+    if !dir.is_dir() {
+        return Err(format!("{}: no folder of results", dir.display()));
+    }
+    Folder::new(dir).map_err(told)
 }
 
 pub fn run(options: &RunOptions) -> Result<(), String> {
@@ -116,7 +147,8 @@ pub fn run(options: &RunOptions) -> Result<(), String> {
     let cores = available_parallelism().map_or(1, usize::from);
     let jobs = options.jobs.map_or(cores, usize::from);
     let failed = runner::all(&cells, &folder, jobs, options.fresh).map_err(told)?;
-    write_report(&all, scale, &folder, &options.names)?;
+    let results = write_report(&all, scale, &folder, &options.names)?;
+    write_summary(&results, options.summary.as_deref())?;
     println!("{}", options.out.join("report.html").display());
     match failed {
         0 => Ok(()),
@@ -150,21 +182,38 @@ fn write_report(
     let command = format!("steadyraid-eval run {what}{quick}");
     let results = runner::conclude(experiments, scale, folder, command).map_err(told)?;
     let json = serde_json::to_string_pretty(&results).expect("plain values") + "\n";
-    let mut files = vec![
-        ("results.json".to_owned(), json),
-        ("report.html".to_owned(), page::page(&results)),
-        ("results.md".to_owned(), summary::markdown(&results)),
-    ];
+    let write = |name: &str, text: &str| folder.write_file(name, text.as_bytes()).map_err(told);
+    write("results.json", &json)?;
+    write("report.html", &page::page(&results))?;
+    write("results.md", &summary::markdown(&results))?;
+    draw(&results, folder)?;
+    Ok(results)
+}
+
+/// Each picture by itself, as SVG and, if there is a font, as PNG.
+fn draw(results: &Results, folder: &Folder) -> Result<(), String> {
+    let font = Font::find();
     for experiment in &results.experiments {
         for picture in &experiment.conclusion.pictures {
-            let name = format!("pictures/{}-{}.svg", experiment.name, picture.name);
-            files.push((name, picture.svg()));
+            let name = format!("pictures/{}-{}", experiment.name, picture.name);
+            let svg = picture.svg();
+            folder.write_file(&format!("{name}.svg"), svg.as_bytes()).map_err(told)?;
+            if let Ok(font) = &font {
+                let png = picture.png(font);
+                folder.write_file(&format!("{name}.png"), &png).map_err(told)?;
+            }
         }
     }
-    for (name, text) in &files {
-        folder.write_file(name, text).map_err(told)?;
+    if let Err(error) = font {
+        eprintln!("steadyraid-eval: pictures as SVG only: {error}");
     }
-    Ok(results)
+    Ok(())
+}
+
+fn write_summary(results: &Results, path: Option<&Path>) -> Result<(), String> {
+    let Some(path) = path else { return Ok(()) };
+    let written = fs::write(path, summary::markdown(results));
+    written.map_err(|error| format!("{}: {error}", path.display()))
 }
 
 pub fn report(options: &ReportOptions) -> Result<(), String> {
@@ -172,6 +221,7 @@ pub fn report(options: &ReportOptions) -> Result<(), String> {
     let all: Vec<&Experiment> = experiments.iter().collect();
     let folder = Folder::new(&options.dir).map_err(told)?;
     let results = write_report(&all, scale(options.quick), &folder, &options.names)?;
+    write_summary(&results, options.summary.as_deref())?;
     let missing: usize = results.experiments.iter().map(|own| own.missing.len()).sum();
     println!("{}", options.dir.join("report.html").display());
     match missing {
@@ -181,12 +231,7 @@ pub fn report(options: &ReportOptions) -> Result<(), String> {
 }
 
 pub fn compare(options: &CompareOptions) -> Result<(), String> {
-    let read = |path: &PathBuf| {
-        if !path.is_dir() {
-            return Err(format!("{}: no folder of results", path.display()));
-        }
-        Folder::new(path).and_then(|folder| folder.results()).map_err(told)
-    };
+    let read = |path: &PathBuf| there(path)?.results().map_err(told);
     let (before, after) = (read(&options.before)?, read(&options.after)?);
     let tolerance = options.tolerance / 100.0;
     let (changed, all) = changes::changes(&before, &after, tolerance);

@@ -4,8 +4,8 @@
 //!  DIR/cells/NAME.json      parameters, figures, what it took; `/` in the name is written `~`
 //!  DIR/results.json         conclusions of all experiments that are complete
 //!  DIR/report.html          the same for people, self-contained
-//!  DIR/results.md           the same as text
-//!  DIR/pictures/NAME.svg
+//!  DIR/results.md           the checks as text, as they are committed
+//!  DIR/pictures/NAME.svg    and NAME.png
 //! ```
 //! Cells that are there already, made by the same version with the same parameters, are not run
 //! again: a run that was interrupted goes on where it stopped, and folders that several machines
@@ -50,7 +50,10 @@ fn commit() -> String {
     };
     match git(&["rev-parse", "--short=12", "HEAD"]) {
         Some(commit) => {
-            let changed = git(&["status", "--porcelain", "--untracked-files=no"]);
+            // Documents, results among them, change nothing that is run.
+            let sources = ["--", ":(top)", ":(top,exclude)docs"];
+            let status = ["status", "--porcelain", "--untracked-files=no"];
+            let changed = git(&[&status[..], &sources].concat());
             let mark = if changed.is_none_or(|changed| !changed.is_empty()) { "+" } else { "" };
             format!("{commit}{mark}")
         }
@@ -138,9 +141,9 @@ impl Folder {
         written.map_err(|error| FolderError::File { path, error })
     }
 
-    pub fn write_file(&self, name: &str, text: &str) -> Result<(), FolderError> {
+    pub fn write_file(&self, name: &str, bytes: &[u8]) -> Result<(), FolderError> {
         let path = self.path.join(name);
-        fs::write(&path, text).map_err(|error| FolderError::File { path, error })
+        fs::write(&path, bytes).map_err(|error| FolderError::File { path, error })
     }
 
     pub fn results(&self) -> Result<Results, FolderError> {

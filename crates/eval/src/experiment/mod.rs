@@ -12,9 +12,11 @@
 
 pub mod bed;
 pub mod compare;
+pub mod costs;
 pub mod folder;
 pub mod page;
 pub mod picture;
+pub mod raster;
 pub mod run;
 pub mod summary;
 pub mod traced;
@@ -171,12 +173,15 @@ pub struct Table {
     /// Of the first column, with the names of the rows, and of the others.
     pub columns: Vec<String>,
     pub rows: Vec<(String, Vec<Option<f64>>)>,
+    /// What its numbers don't say, a line each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 impl Table {
     pub fn new(title: &str, columns: &[&str]) -> Table {
         let columns = columns.iter().map(|&column| column.to_owned()).collect();
-        Table { title: title.to_owned(), columns, rows: Vec::new() }
+        Table { title: title.to_owned(), columns, ..Table::default() }
     }
 
     pub fn row(&mut self, name: impl Into<String>, values: impl IntoIterator<Item = f64>) {

@@ -118,5 +118,8 @@ fn numbers(table: &Table) -> Markup {
                 }
             }
         }
+        @if !table.notes.is_empty() {
+            ul { @for note in &table.notes { li { (note) } } }
+        }
     }
 }

@@ -1,8 +1,11 @@
-//! Pictures of results, as SVG.
+//! Pictures of results, as SVG and as PNG.
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 use serde::{Deserialize, Serialize};
+
+use super::raster::{self, Canvas, Font};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -101,13 +104,35 @@ impl Picture {
     pub fn svg(&self) -> String {
         let mut text = String::new();
         {
-            let area = SVGBackend::with_string(&mut text, SIZE).into_drawing_area();
+            let area = SVGBackend::with_string(&mut text, self.size()).into_drawing_area();
             self.draw(&area).expect("text takes everything");
         }
         text
     }
 
-    fn draw(&self, area: &DrawingArea<SVGBackend<'_>, Shift>) -> Result<(), DrawingError> {
+    pub fn png(&self, font: &Font) -> Vec<u8> {
+        let mut pixels = Vec::new();
+        {
+            let area = Canvas::new(font, self.size(), &mut pixels).into_drawing_area();
+            self.draw(&area).expect("memory takes everything");
+        }
+        raster::png(self.size(), &pixels)
+    }
+
+    /// How much higher names of groups make it that don't fit beside each other: they stand.
+    fn upright(&self) -> Option<u32> {
+        /// Of a letter, about.
+        const WIDTH: usize = 7;
+        let longest = self.groups.iter().map(|name| name.chars().count()).max()?;
+        let fits = longest * self.groups.len() * WIDTH < SIZE.0 as usize;
+        (self.kind == Kind::Bars && !fits).then_some((longest * WIDTH) as u32)
+    }
+
+    fn size(&self) -> (u32, u32) {
+        (SIZE.0, SIZE.1 + self.upright().unwrap_or(0))
+    }
+
+    fn draw<B: DrawingBackend>(&self, area: &DrawingArea<B, Shift>) -> Drawn<B> {
         area.fill(&WHITE)?;
         let x = match self.kind {
             Kind::Bars => (-0.5, self.groups.len().max(1) as f64 - 0.5),
@@ -120,7 +145,7 @@ impl Picture {
             .margin(8)
             .margin_right(16)
             .set_label_area_size(LabelAreaPosition::Left, 58)
-            .set_label_area_size(LabelAreaPosition::Bottom, 40);
+            .set_label_area_size(LabelAreaPosition::Bottom, 40 + self.upright().unwrap_or(0));
         // The coordinates are logarithms, so that both kinds of axes are one type.
         let scaled = |axis: &Axis, value: f64| if axis.logarithmic { value.log10() } else { value };
         let (from, to) = (scaled(&self.y, y.0), scaled(&self.y, y.1));
@@ -130,6 +155,7 @@ impl Picture {
         };
         let mut chart = chart.build_cartesian_2d(left..right, from..to)?;
         self.mesh(&mut chart)?;
+        self.names(area, &chart, from)?;
         for (at, series) in self.series.iter().enumerate() {
             let colour = COLOURS[at % COLOURS.len()];
             let drawn = match self.kind {
@@ -166,13 +192,32 @@ impl Picture {
         area.present()
     }
 
-    fn mesh(&self, chart: &mut Chart<'_, '_>) -> Result<(), DrawingError> {
+    /// Names of groups that stand below the axis, whose ends are at the axis.
+    fn names<B: DrawingBackend>(
+        &self,
+        area: &DrawingArea<B, Shift>,
+        chart: &Chart<'_, B>,
+        foot: f64,
+    ) -> Drawn<B> {
+        const GAP: i32 = 10;
+        let font = (FONT, 12).into_font().transform(FontTransform::Rotate270);
+        let style = TextStyle::from(font).pos(Pos::new(HPos::Right, VPos::Center));
+        let standing = self.groups.iter().enumerate().filter(|_| self.upright().is_some());
+        for (at, name) in standing {
+            let (x, y) = chart.backend_coord(&(at as f64, foot));
+            area.draw_text(name, &style, (x, y + GAP))?;
+        }
+        Ok(())
+    }
+
+    fn mesh<B: DrawingBackend>(&self, chart: &mut Chart<'_, B>) -> Drawn<B> {
         let label = |axis: &Axis, value: f64| match axis.logarithmic {
             true => super::shown(10f64.powf(value)),
             false => super::shown(value),
         };
         let of_x = |value: &f64| match self.kind {
             Kind::Lines => label(&self.x, *value),
+            Kind::Bars if self.upright().is_some() => String::new(),
             // Bars stand at whole numbers.
             Kind::Bars if (value - value.round()).abs() > 1e-6 => String::new(),
             Kind::Bars => self.groups.get(value.round() as usize).cloned().unwrap_or_default(),
@@ -195,10 +240,10 @@ impl Picture {
     }
 }
 
-type DrawingError = DrawingAreaErrorKind<std::io::Error>;
-type Chart<'a, 'b> = ChartContext<
+type Drawn<B> = Result<(), DrawingAreaErrorKind<<B as DrawingBackend>::ErrorType>>;
+type Chart<'a, B> = ChartContext<
     'a,
-    SVGBackend<'b>,
+    B,
     Cartesian2d<plotters::coord::types::RangedCoordf64, plotters::coord::types::RangedCoordf64>,
 >;
 
@@ -236,5 +281,39 @@ mod tests {
         }
         let bars = picture(Kind::Bars, false).svg();
         assert!(bars.contains("one") && bars.contains("two"), "{bars}");
+    }
+
+    #[test]
+    fn names_that_do_not_fit_stand() {
+        let groups: Vec<String> = (0..20).map(|at| format!("scheme number {at}")).collect();
+        let few = picture(Kind::Bars, true);
+        let many = Picture { groups, ..few.clone() };
+        let turned = |picture: &Picture| picture.svg().matches("rotate(270").count();
+        // The y axis has one turned text.
+        assert_eq!((turned(&few), turned(&many)), (1, 21));
+        assert!(many.size().1 > few.size().1 && many.svg().contains("scheme number 19"));
+    }
+
+    /// The same drawing: where the SVG has a bar the PNG has its colour.
+    #[test]
+    fn the_png_shows_what_the_svg_does() {
+        let Ok(font) = Font::find() else { return };
+        let picture = picture(Kind::Bars, false);
+        let (width, height) = picture.size();
+        let file = picture.png(&font);
+        assert_eq!(file[16..24], [width.to_be_bytes(), height.to_be_bytes()].concat());
+        let mut pixels = Vec::new();
+        {
+            let area = Canvas::new(&font, picture.size(), &mut pixels).into_drawing_area();
+            picture.draw(&area).expect("memory takes everything");
+        }
+        let count = |colour: RGBColor| {
+            let own = [colour.0, colour.1, colour.2];
+            pixels.chunks(3).filter(|pixel| **pixel == own).count()
+        };
+        // The second series has a bar of 1000 of at most 1050, the first of 1 and of 10.
+        assert!(count(COLOURS[1]) > 10_000, "{}", count(COLOURS[1]));
+        assert!((100..2_000).contains(&count(COLOURS[0])), "{}", count(COLOURS[0]));
+        assert_eq!(count(COLOURS[2]), 0);
     }
 }
