@@ -10,6 +10,7 @@
 //! A world follows from its drives at rest, a seed and the load: the same command gives the same
 //! figures on every machine.
 
+pub mod bound;
 pub mod fusion;
 pub mod gc;
 pub mod layout;
@@ -17,6 +18,7 @@ pub mod load;
 pub mod machine;
 pub mod made;
 pub mod nv;
+pub mod played;
 pub mod recorded;
 pub mod served;
 pub mod single;
@@ -24,6 +26,7 @@ pub mod stand;
 pub mod system;
 pub mod tally;
 pub mod traces;
+pub mod turns;
 pub mod watch;
 pub mod world;
 

@@ -1,19 +1,19 @@
-//! What each paper shows, a file for each table or figure.
+//! What each paper shows, a file for each table or figure; and what we ask ourselves (`ours`).
 
 mod fusionraid;
 mod hybraid;
 mod ldm;
+mod ours;
 mod separation;
 mod steering;
 
 use crate::experiment::Experiment;
 
-/// Every experiment, in the order of the papers.
+/// Every experiment, in the order of the papers; ours last.
 pub fn all() -> Vec<Experiment> {
-    [fusionraid::all(), steering::all(), hybraid::all(), separation::all(), ldm::all()]
-        .into_iter()
-        .flatten()
-        .collect()
+    let papers =
+        [fusionraid::all(), steering::all(), hybraid::all(), separation::all(), ldm::all()];
+    papers.into_iter().flatten().chain(ours::all()).collect()
 }
 
 /// Experiments by their names; a name may end with `*`.

@@ -16,8 +16,9 @@ use model::presets::Preset;
 use model::ssd::Fill;
 
 use crate::array::fusion::Shape;
-use crate::array::load::{Arrivals, Load, Request, Sizes, Span, Stream, play};
+use crate::array::load::{Arrivals, Load, Sizes, Span, Stream, play};
 use crate::array::made::Made;
+use crate::array::played::Played;
 use crate::array::recorded::Recorded;
 use crate::array::served::Served;
 use crate::array::stand::Stand;
@@ -85,32 +86,6 @@ pub struct Options {
     /// Writes all figures as JSON
     #[arg(long)]
     pub json: Option<PathBuf>,
-}
-
-/// Streams made up, requests of a file, or a workload.
-#[derive(Clone)]
-enum Played {
-    Stream(Stream),
-    Recorded(Recorded),
-    Made(Made),
-}
-
-impl Load for Played {
-    fn requests(&self) -> Box<dyn Iterator<Item = Request>> {
-        match self {
-            Played::Stream(stream) => Load::requests(stream),
-            Played::Made(made) => made.requests(),
-            Played::Recorded(recorded) => recorded.requests(),
-        }
-    }
-
-    fn largest_write(&self) -> u64 {
-        match self {
-            Played::Stream(stream) => stream.largest_write(),
-            Played::Made(made) => made.largest_write(),
-            Played::Recorded(recorded) => recorded.largest_write(),
-        }
-    }
 }
 
 pub fn run(options: &Options) -> Result<(), String> {

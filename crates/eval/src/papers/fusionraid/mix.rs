@@ -6,7 +6,8 @@ use serde_json::json;
 
 use super::bed;
 use crate::array::System;
-use crate::array::traces::MIX;
+use crate::array::load::{Span, Stream};
+use crate::array::traces::{MIX, Trace};
 use crate::experiment::bed::{parameters, span};
 use crate::experiment::{Cell, Found, Scale};
 
@@ -21,21 +22,28 @@ pub fn cell_name(system: &str, fill: Fill) -> String {
     format!("fusionraid-mix/{system}/{}", format!("{fill:?}").to_lowercase())
 }
 
+/// Its streams, each on a quarter of an array of so many bytes.
+pub fn loads(size: u64, seed: u64) -> Vec<(String, Stream)> {
+    let part = (size / MIX.len() as u64) >> 20 << 20;
+    let stream = |(at, trace): (u64, &Trace)| {
+        (trace.name.to_owned(), trace.stream(part * at, part, seed + at))
+    };
+    (0..).zip(&MIX).map(stream).collect()
+}
+
+pub fn seconds(scale: Scale) -> Span {
+    span(scale.pick(1, 10), scale.pick(5, 60))
+}
+
 /// The mix on one system.
-pub fn cell(scale: Scale, name: &'static str, fill: Fill) -> Cell {
+pub fn cell(scale: Scale, name: &str, fill: Fill) -> Cell {
     let (bed, system) = (bed(fill), system(name));
-    let span = span(scale.pick(1, 10), scale.pick(5, 60));
+    let span = seconds(scale);
     let traces = json!({ "traces": TRACES, "load_seed": bed.seed });
     let given = parameters(&bed, system, span, traces);
     let cost = scale.pick(12.0, 60.0);
     Cell::new(cell_name(name, fill), cost, given, move || {
-        bed.measure(system, span, bed.seed, |size| {
-            let part = (size / MIX.len() as u64) >> 20 << 20;
-            let stream = |(at, trace): (u64, &crate::array::traces::Trace)| {
-                (trace.name.to_owned(), trace.stream(part * at, part, bed.seed + at))
-            };
-            (0..).zip(&MIX).map(stream).collect()
-        })
+        bed.measure(system, span, bed.seed, |size| loads(size, bed.seed))
     })
 }
 

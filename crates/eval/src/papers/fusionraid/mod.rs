@@ -7,7 +7,7 @@ mod fig13abc;
 mod fig13d;
 mod fig14;
 mod fig4;
-mod mix;
+pub(super) mod mix;
 mod table12;
 mod table6;
 
@@ -37,7 +37,7 @@ pub fn all() -> Vec<Experiment> {
 /// The paper's pool (§5.1): 29 SSDs of a data centre, stripes of 6+1; other schemes have four
 /// groups of seven and a spare. A fifth of it is filled: the paper's data sets are some hundred
 /// gigabytes of seven terabytes.
-fn bed(fill: Fill) -> Bed {
+pub(super) fn bed(fill: Fill) -> Bed {
     const DRIVES: usize = 29;
     const WIDTH: u16 = 7;
     let shape = Shape { volume_percent: 20, ..Shape::new(WIDTH) };

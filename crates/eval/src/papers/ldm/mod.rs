@@ -6,6 +6,8 @@ mod fig5;
 mod markov;
 mod runs;
 
+pub use runs::TRACES;
+
 use crate::experiment::Experiment;
 
 pub fn all() -> Vec<Experiment> {

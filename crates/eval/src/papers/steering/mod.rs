@@ -7,6 +7,8 @@ mod fig8;
 mod fig9;
 mod runs;
 
+pub use runs::TRACES;
+
 use crate::experiment::Experiment;
 
 pub fn all() -> Vec<Experiment> {

@@ -1,0 +1,151 @@
+//! Ours: every scheme on every paper's home workload, on the same drives and the same clock, beside
+//! the clairvoyant bound (`array::bound`): what is lost to what could be.
+
+mod homes;
+mod rows;
+
+use homes::Home;
+
+use crate::experiment::{Axis, Conclusion, Experiment, Found, Kind, Picture, Scale, Series, Table};
+
+pub fn all() -> Vec<Experiment> {
+    vec![
+        Experiment {
+            name: "ours-fusionraid",
+            title: "Every scheme on FusionRAID's mix",
+            source: "The four traces of FusionRAID §5.3 at once, on its 29 drives (§5.1)",
+            cells: |scale| Home::FusionRaid.cells(scale),
+            conclude: |scale, found| conclude(Home::FusionRaid, scale, found),
+        },
+        Experiment {
+            name: "ours-steering",
+            title: "Every scheme on GC-Steering's traces",
+            source: "The traces of GC-Steering Table I in turn, on its five drives, 90 % full \
+                     (§IV)",
+            cells: |scale| Home::Steering.cells(scale),
+            conclude: |scale, found| conclude(Home::Steering, scale, found),
+        },
+        Experiment {
+            name: "ours-hybraid",
+            title: "Every scheme on HybRAID's write-intensive volumes",
+            source: "The volumes of HybRAID Figure 3 in turn, on its five drives (§4.1)",
+            cells: |scale| Home::Hybraid.cells(scale),
+            conclude: |scale, found| conclude(Home::Hybraid, scale, found),
+        },
+        Experiment {
+            name: "ours-separation",
+            title: "Every scheme on reads beside as many writes",
+            source: "Skourtis et al., Figures 2 and 3: large and small requests in turn; on six \
+                     drives, so that most schemes can take part",
+            cells: |scale| Home::Separation.cells(scale),
+            conclude: |scale, found| conclude(Home::Separation, scale, found),
+        },
+        Experiment {
+            name: "ours-ldm",
+            title: "Every scheme on LDM's traces",
+            source: "The traces of LDM Table II at once, on its six drives (§4.1)",
+            cells: |scale| Home::Ldm.cells(scale),
+            conclude: |scale, found| conclude(Home::Ldm, scale, found),
+        },
+    ]
+}
+
+/// Of the latencies of all requests.
+const QUANTILES: [(&str, &str); 4] =
+    [("median", "p50_ms"), ("p99", "p99_ms"), ("p99.9", "p999_ms"), ("p99.99", "p9999_ms")];
+const BOUND: &str = "bound";
+const NEAR_NOTHING: &str = "The bound: each request has all drives to itself, which never collect; \
+    it is of arrays that bear a lost drive (not raid0) and answer from drives (not nv-raid, nor \
+    alternate, which has what waits for its next turn in memory).";
+
+fn conclude(home: Home, scale: Scale, found: &Found) -> Conclusion {
+    let (rows, notes) = rows::rows(home);
+    let cells: Vec<(String, String)> = [(BOUND.to_owned(), home.bound_name())]
+        .into_iter()
+        .chain(rows.iter().map(|row| (row.label.clone(), home.cell_name(row))))
+        .collect();
+    let latency = |cell: &str, figure: &str| found.value(cell, &format!("all/{figure}"));
+    let columns = [
+        "scheme",
+        "median ms",
+        "p99 ms",
+        "p99.9 ms",
+        "p99.99 ms",
+        "p99 of the bound's",
+        "written to drives",
+        "written to flash",
+        "erases for a GiB",
+        "space",
+    ];
+    let title = "Latency of all requests; bytes on drives and in flash, blocks erased, and space, \
+                 for what users write";
+    let mut table = Table { notes, ..Table::new(title, &columns) };
+    let bound = latency(&cells[0].1, "p99_ms");
+    for (label, cell) in &cells {
+        let gib = found.value(cell, "drives/user_write_bytes") / (1u64 << 30) as f64;
+        let rest = [
+            latency(cell, "p99_ms") / bound,
+            found.value(cell, "drives/write_amplification"),
+            found.value(cell, "drives/flash_amplification"),
+            found.value(cell, "drives/erases") / gib,
+            found.value(cell, "scheme/space"),
+        ];
+        let latencies = QUANTILES.map(|(_, figure)| latency(cell, figure));
+        table.row(label, latencies.into_iter().chain(rest));
+    }
+    let requests = latency(&cells[0].1, "requests");
+    table.notes.push(NEAR_NOTHING.to_owned());
+    table.notes.push(format!(
+        "{requests:.0} requests in {} s; p99.99 of fewer than 10,000 is the slowest.",
+        home.span(scale).measured.0 / 1_000_000_000
+    ));
+    let bars = |(label, figure): (&str, &str)| {
+        Series::bars(label, cells.iter().map(|(_, cell)| latency(cell, figure)))
+    };
+    let picture = Picture {
+        name: "latency".to_owned(),
+        title: "Latency of all requests".to_owned(),
+        kind: Kind::Bars,
+        x: Axis::linear("scheme"),
+        y: Axis::logarithmic("milliseconds"),
+        groups: cells.iter().map(|(label, _)| label.clone()).collect(),
+        series: QUANTILES.map(bars).into(),
+    };
+    Conclusion { checks: vec![], tables: vec![table], pictures: vec![picture] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_has_no_row_has_a_line() {
+        for home in Home::ALL {
+            let (rows, notes) = rows::rows(home);
+            for system in crate::array::System::all() {
+                let name = system.to_string();
+                let told = notes.iter().any(|note| note.starts_with(&format!("{name}: ")));
+                let takes_part = rows.iter().any(|row| row.system == system);
+                assert!(takes_part != told, "{home:?}: {name}, {notes:?}");
+            }
+            assert!(rows.len() > 12, "{home:?}: {} rows", rows.len());
+        }
+    }
+
+    #[test]
+    fn the_bound_is_below_what_it_costs_to_write_at_all() {
+        for home in Home::ALL {
+            let cells = home.cells(Scale::Quick);
+            let bound = cells.iter().find(|cell| cell.name == home.bound_name()).expect("it");
+            let figures = (bound.work)().expect("arithmetic");
+            let of = |figure: &str| figures.values[&format!("all/{figure}")];
+            // Firmware, link and a page of flash are some 0.04 to 0.2 ms; a whole 512 KiB at the
+            // rate of one drive would be 1.9 ms.
+            assert!((0.02..0.25).contains(&of("p50_ms")), "{home:?}: {}", of("p50_ms"));
+            assert!((0.02..1.0).contains(&of("p9999_ms")), "{home:?}: {}", of("p9999_ms"));
+            assert!(of("requests") >= 5_000.0, "{home:?}: {}", of("requests"));
+            let written = figures.values["drives/write_amplification"];
+            assert!((1.0..1.5).contains(&written), "{home:?}: {written}");
+        }
+    }
+}
