@@ -1,11 +1,13 @@
 //! A few of the papers' experiments at the quick scale, to the last digit: a change in behaviour
-//! is to be seen in review. `BLESS=1` writes the numbers anew.
+//! is to be seen in review. `BLESS=1` writes the numbers anew:
+//! `BLESS=1 cargo test --release -p eval --test all figures`.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use eval::experiment::folder::{Folder, Results};
-use eval::experiment::{Experiment, Scale, compare, run};
+use eval::experiment::{Experiment, Scale, compare, run, summary};
 use eval::papers;
 
 /// Of each paper, what takes seconds.
@@ -72,6 +74,17 @@ fn cells_that_are_there_are_not_run_again_and_the_report_says_what_is_missing() 
     let page = eval::experiment::page::page(&partial);
     assert!(page.contains("Not there") && page.contains("hybraid-table4/arithmetic"));
     fs::remove_dir_all(dir).expect("removed");
+}
+
+/// Or it would go on telling of experiments that are not there any more, and not of new ones.
+#[test]
+fn the_committed_results_have_every_experiment() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results.md");
+    let text = fs::read_to_string(path).expect("committed results");
+    let told: BTreeSet<&str> = summary::names(&text).collect();
+    let known: BTreeSet<&str> = papers::all().iter().map(|experiment| experiment.name).collect();
+    let how = "steadyraid-eval run --all --quick --summary docs/results.md";
+    assert_eq!(told, known, "written by: {how}");
 }
 
 fn tempdir(name: &str) -> PathBuf {
