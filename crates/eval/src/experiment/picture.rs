@@ -122,7 +122,7 @@ impl Picture {
     /// How much higher names of groups make it that don't fit beside each other: they stand.
     fn upright(&self) -> Option<u32> {
         /// Of a letter, about.
-        const WIDTH: usize = 7;
+        const WIDTH: usize = 6;
         let longest = self.groups.iter().map(|name| name.chars().count()).max()?;
         let fits = longest * self.groups.len() * WIDTH < SIZE.0 as usize;
         (self.kind == Kind::Bars && !fits).then_some((longest * WIDTH) as u32)
