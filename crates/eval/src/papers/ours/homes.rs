@@ -127,7 +127,8 @@ impl Home {
         let bed = Bed { disks: row.disks, fill: row.fill, ..self.bed() };
         let (system, span) = (row.system, self.span(scale));
         let given = parameters(&bed, system, span, json!({ "home": self.name() }));
-        Cell::new(self.cell_name(row), scale.pick(2.0, 12.0), given, move || {
+        // Of it, filling is all but a second of the quick one.
+        Cell::new(self.cell_name(row), scale.pick(8.0, 16.0), given, move || {
             bed.measure(system, span, bed.seed, |size| self.loads(size, bed.seed))
         })
     }

@@ -56,7 +56,9 @@ const QUANTILES: [(&str, &str); 4] =
 const BOUND: &str = "bound";
 const NEAR_NOTHING: &str = "The bound: each request has all drives to itself, which never collect; \
     it is of arrays that bear a lost drive (not raid0) and answer from drives (not nv-raid, nor \
-    alternate, which has what waits for its next turn in memory).";
+    alternate, which has what waits for its next turn in memory). Its \
+    bytes and erases are those of the long run: a short one lives on blocks that are free, and \
+    what is on hard disks is in no flash.";
 
 fn conclude(home: Home, scale: Scale, found: &Found) -> Conclusion {
     let (rows, notes) = rows::rows(home);
