@@ -130,7 +130,7 @@ fn report(fill_percent: u64, load: &str, tally: &Tally, series: bool) {
         if tally.failed > 0 { format!("  {} failed", tally.failed) } else { String::new() },
     );
     if series {
-        for (at, Second { answered, p999 }) in seconds.iter().enumerate() {
+        for (at, Second { answered, p999, .. }) in seconds.iter().enumerate() {
             println!("      {at:>4} s {answered:>10}/s {:>11.2} ms", millis(*p999));
         }
     }

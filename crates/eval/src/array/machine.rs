@@ -6,10 +6,13 @@ use model::hdd::Hdd;
 use model::presets::Preset;
 use model::ssd::{Snapshot, Ssd};
 
+use super::cached::Cached;
+
 #[derive(Clone)]
 pub enum Machine {
     Ssd(Box<Ssd>),
     Disk(Box<Hdd>),
+    Cached(Box<Cached>),
 }
 
 impl Machine {
@@ -18,18 +21,22 @@ impl Machine {
         Machine::Ssd(Box::new(Ssd::from_snapshot(snapshot, seed)))
     }
 
-    /// The hard disk of LDM's log.
-    pub fn disk(bytes: u64, seed: u64) -> Result<Machine, String> {
+    /// The hard disk of LDM's log, with so many bytes of protected cache before it.
+    pub fn disk(bytes: u64, cache: u64, seed: u64) -> Result<Machine, String> {
         let config = Preset::Hdd10k.hdd_config(bytes);
         let config = config.ok_or("this preset is no hard disk")?;
-        let disk = Hdd::new(config, seed).map_err(|error| error.to_string())?;
-        Ok(Machine::Disk(Box::new(disk)))
+        let machine = match cache {
+            0 => Hdd::new(config, seed).map(|disk| Machine::Disk(Box::new(disk))),
+            _ => Cached::new(config, cache, seed).map(|disk| Machine::Cached(Box::new(disk))),
+        };
+        machine.map_err(|error| error.to_string())
     }
 
     fn model(&self) -> &dyn Model {
         match self {
             Machine::Ssd(ssd) => &**ssd,
             Machine::Disk(disk) => &**disk,
+            Machine::Cached(disk) => &**disk,
         }
     }
 
@@ -37,6 +44,7 @@ impl Machine {
         match self {
             Machine::Ssd(ssd) => &mut **ssd,
             Machine::Disk(disk) => &mut **disk,
+            Machine::Cached(disk) => &mut **disk,
         }
     }
 }

@@ -11,6 +11,7 @@
 //! figures on every machine.
 
 pub mod bound;
+pub mod cached;
 pub mod fusion;
 pub mod gc;
 pub mod layout;

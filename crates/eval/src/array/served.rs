@@ -12,7 +12,7 @@ use io::{Buf, Env, Nanos};
 use schemes::any::AnyStore;
 use schemes::part::{Part, PartEnv};
 use schemes::pool;
-use schemes::scheme::{OpenOptions, Scheme};
+use schemes::scheme::{CHUNK_DEFAULT, OpenOptions, Scheme};
 use schemes::store::{Counters, Replace, Store, StoreError};
 use schemes::watch::{self, Watch};
 
@@ -60,6 +60,9 @@ struct Inner {
     regions: u64,
     /// Bytes of the drives for each that the store offers.
     space: f64,
+    chunk: u64,
+    /// How many drives could be lost when it was opened.
+    margin: usize,
     last_request: Cell<Nanos>,
     last_write: Cell<Option<Nanos>>,
     speed: Cell<Speed>,
@@ -117,6 +120,8 @@ impl Served {
         let raw: u64 = parts.iter().map(|part| io::Drive::geometry(part).size).sum();
         let inner = Inner {
             space: raw as f64 / store.size() as f64,
+            chunk: filling.variant.chunk.unwrap_or(CHUNK_DEFAULT),
+            margin: store.margin(),
             store,
             parts,
             size,
@@ -189,24 +194,19 @@ impl Served {
         self.inner.store.margin()
     }
 
-    /// Bytes that new drives still lack.
+    /// Bytes that new drives still lack, or the staging space in a lost one's place.
     pub fn lacking(&self) -> u64 {
         self.inner.lacking()
     }
 
-    /// The drive is lost.
-    pub async fn write_off(&self, place: usize) -> Result<(), StoreError> {
+    /// The drive is lost. What becomes of it elsewhere is done this fast.
+    pub async fn write_off(&self, place: usize, speed: Speed) -> Result<(), StoreError> {
+        self.inner.speed.set(speed);
         self.inner.store.write_off(place).await
     }
 
-    /// Another drive takes a lost one's place, and is filled this fast.
-    pub async fn replace(
-        &self,
-        place: usize,
-        new: VirtDrive,
-        speed: Speed,
-    ) -> Result<(), StoreError> {
-        self.inner.speed.set(speed);
+    /// Another drive takes a lost one's place.
+    pub async fn replace(&self, place: usize, new: VirtDrive) -> Result<(), StoreError> {
         let new = Part::whole(new).watched(Watch::new(&self.inner.env));
         self.inner.store.replace(place, new).await
     }
@@ -244,7 +244,23 @@ fn fill_step(store: &impl Store) -> u64 {
 
 impl Inner {
     fn lacking(&self) -> u64 {
-        self.store.restoring().iter().map(|drive| drive.left).sum()
+        let new = self.store.restoring();
+        match new.is_empty() {
+            true => self.unspared(),
+            false => new.iter().map(|drive| drive.left).sum(),
+        }
+    }
+
+    /// Bytes of a lost drive without a new one that `steering` has not put into the staging space
+    /// of the others. Of the first one since it was opened: what it counts, it counts from there.
+    fn unspared(&self) -> u64 {
+        if !self.store.steers() || self.store.margin() >= self.margin {
+            return 0;
+        }
+        let rows = self.store.size() / self.store.unit();
+        let counters = self.store.counters();
+        let rebuilt = counters.iter().find(|(name, _)| *name == "rebuilt_rows");
+        rows.saturating_sub(rebuilt.map_or(0, |(_, rows)| *rows)) * self.chunk
     }
 
     async fn background(self: Rc<Self>) {

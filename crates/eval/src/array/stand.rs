@@ -5,7 +5,6 @@ use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 
 use model::presets::Preset;
-use model::ssd::Fill;
 use schemes::scheme::{OpenOptions, Scheme};
 
 use super::fusion::{Fusion, Shape};
@@ -57,7 +56,7 @@ impl Stand {
         shape: &Shape,
         seed: u64,
     ) -> Result<Stand, String> {
-        Stand::on(Shelf { preset, fill: Fill::Aged, drive_bytes, drives, disks: 0, seed }, shape)
+        Stand::on(Shelf::solid(preset, drive_bytes, drives, seed), shape)
     }
 
     pub fn on(shelf: Shelf, shape: &Shape) -> Result<Stand, String> {
@@ -68,7 +67,7 @@ impl Stand {
             pooled: OnceCell::new(),
             served: RefCell::default(),
             nvram_bytes: shelf.drive_bytes * shelf.drives as u64 / nv::DRIVES_PART,
-            spares: 0,
+            spares: shelf.spares,
             variant: Variant::default(),
         })
     }

@@ -33,10 +33,11 @@ struct Series {
     silence: Nanos,
 }
 
-/// A second of the series; p99.9 in nanoseconds, of what was answered in it.
+/// A second of the series; mean and p99.9 in nanoseconds, of what was answered in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Second {
     pub answered: u64,
+    pub mean: u64,
     pub p999: u64,
 }
 
@@ -117,6 +118,7 @@ impl Tally {
     pub fn seconds(&self) -> Vec<Second> {
         let second = |latencies: &Histogram<u64>| Second {
             answered: latencies.len(),
+            mean: latencies.mean() as u64,
             p999: latencies.value_at_quantile(0.999),
         };
         self.series.iter().flat_map(|series| series.seconds.iter().map(second)).collect()

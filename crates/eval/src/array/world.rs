@@ -24,9 +24,25 @@ pub struct Shelf {
     pub fill: Fill,
     pub drive_bytes: u64,
     pub drives: usize,
-    /// So many of them, the last ones, are hard disks.
+    /// So many of them, the last ones but for spares, are hard disks.
     pub disks: usize,
+    /// Bytes of protected write cache before each of those.
+    pub disk_cache: u64,
+    pub spares: usize,
     pub seed: u64,
+}
+
+impl Shelf {
+    /// Aged SSDs.
+    pub fn solid(preset: Preset, drive_bytes: u64, drives: usize, seed: u64) -> Shelf {
+        let (disks, disk_cache, spares) = (0, 0, 0);
+        Shelf { preset, fill: Fill::Aged, drive_bytes, drives, disks, disk_cache, spares, seed }
+    }
+
+    fn is_disk(&self, at: usize) -> bool {
+        let end = self.drives.saturating_sub(self.spares);
+        (end.saturating_sub(self.disks)..end).contains(&at)
+    }
 }
 
 /// Drives with nothing under way.
@@ -43,12 +59,11 @@ impl Rest {
         let config = config.ok_or("experiments with arrays want SSDs")?;
         let config = model::ssd::Config { fill: shelf.fill, ..config };
         let snapshot = Snapshot::new(config, shelf.seed).map_err(|error| error.to_string())?;
-        let solid = shelf.drives.saturating_sub(shelf.disks);
         let machine = |at: usize| {
             let seed = mix(shelf.seed ^ mix(at as u64 + 1));
-            match at < solid {
-                true => Ok(Machine::ssd(&snapshot, seed)),
-                false => Machine::disk(shelf.drive_bytes, seed),
+            match shelf.is_disk(at) {
+                true => Machine::disk(shelf.drive_bytes, shelf.disk_cache, seed),
+                false => Ok(Machine::ssd(&snapshot, seed)),
             }
         };
         let machines = (0..shelf.drives).map(machine).collect::<Result<Vec<Machine>, String>>()?;

@@ -27,8 +27,10 @@ pub struct Bed {
     pub fill: Fill,
     pub drive_bytes: u64,
     pub drives: usize,
-    /// So many of them, the last ones, are hard disks.
+    /// So many of them, the last ones but for spares, are hard disks.
     pub disks: usize,
+    /// Bytes of protected write cache before each of those.
+    pub disk_cache: u64,
     pub shape: Shape,
     /// Drives, the last ones, that schemes leave alone.
     pub spares: usize,
@@ -55,6 +57,7 @@ impl Bed {
             drive_bytes: DRIVE_BYTES.max(preset.sizes().0),
             drives,
             disks: 0,
+            disk_cache: 0,
             shape: Shape::new(width),
             spares: 0,
             variant: Variant::default(),
@@ -70,6 +73,8 @@ impl Bed {
             "drive_bytes": self.drive_bytes,
             "drives": self.drives,
             "hard_disks": self.disks,
+            "disk_cache_bytes": self.disk_cache,
+            "spares": self.spares,
             "width": self.shape.width,
             "filled_percent": if self.shape.filled { self.shape.volume_percent } else { 0 },
             "variant": format!("{:?}", self.variant),
@@ -89,10 +94,11 @@ impl Bed {
                 stand
             }
             _ => {
-                let Bed { preset, fill, drive_bytes, drives, disks, seed, .. } = *self;
-                let shelf = Shelf { preset, fill, drive_bytes, drives, disks, seed };
+                let Bed { preset, fill, drive_bytes, drives, disks, disk_cache, .. } = *self;
+                let Bed { spares, seed, .. } = *self;
+                let solid = Shelf::solid(preset, drive_bytes, drives, seed);
+                let shelf = Shelf { fill, disks, disk_cache, spares, ..solid };
                 let mut stand = Stand::on(shelf, &self.shape)?;
-                stand.spares = self.spares;
                 stand.variant = self.variant;
                 stand.nvram_bytes = self.nvram_bytes.unwrap_or(stand.nvram_bytes);
                 Rc::new(stand)

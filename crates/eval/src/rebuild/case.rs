@@ -8,7 +8,7 @@ use futures_util::future::join;
 use io::{Env, ModelCounters, Nanos};
 
 use crate::array::fusion::Fusion;
-use crate::array::load::{Arrivals, Sizes, Span, Stream, Until, play};
+use crate::array::load::{Arrivals, Load, Sizes, Span, Stream, Until, play};
 use crate::array::served::{Served, Speed};
 use crate::array::stand::Stand;
 use crate::array::tally::Tally;
@@ -59,6 +59,8 @@ pub struct Outcome {
     pub is_over: bool,
     /// Bytes of the lost drive that were written elsewhere.
     pub restored: u64,
+    /// Bytes that it was to be; 0 of a pool, which does not tell.
+    pub whole: u64,
     /// What each drive read and wrote meanwhile, for requests and for the rebuild.
     pub drives: Vec<(u64, u64)>,
     pub trouble: Option<String>,
@@ -76,8 +78,26 @@ enum Kept {
 impl Case {
     /// In a world of its own: the same case has the same outcome.
     pub fn run(&self, stand: &Stand) -> Result<Outcome, String> {
+        let demand = (self.demand.rate > 0).then_some(|size: u64| self.stream(size));
+        self.begin(stand, demand)
+    }
+
+    /// Under a load in place of the demand; it is told how large the array is.
+    pub fn run_under<L: Load>(
+        &self,
+        stand: &Stand,
+        load: impl FnOnce(u64) -> L,
+    ) -> Result<Outcome, String> {
+        self.begin(stand, Some(load))
+    }
+
+    fn begin<L: Load>(
+        &self,
+        stand: &Stand,
+        load: Option<impl FnOnce(u64) -> L>,
+    ) -> Result<Outcome, String> {
         let world = stand.of(self.system)?.wake(self.seed);
-        world.env.block_on(self.measure(stand, &world))
+        world.env.block_on(self.measure(stand, &world, load))
     }
 
     async fn open(&self, stand: &Stand, world: &World) -> (Kept, Rc<dyn Array>, String) {
@@ -92,23 +112,28 @@ impl Case {
         (Kept::Served(opened.served.expect("a scheme")), opened.array, shape)
     }
 
-    async fn measure(&self, stand: &Stand, world: &World) -> Result<Outcome, String> {
+    async fn measure<L: Load>(
+        &self,
+        stand: &Stand,
+        world: &World,
+        load: Option<impl FnOnce(u64) -> L>,
+    ) -> Result<Outcome, String> {
         let (kept, array, shape) = self.open(stand, world).await;
-        if self.demand.rate == 0 {
+        let load = load.map(|load| Until::new(load(array.size())));
+        if load.is_none() {
             // What filling left behind would run beside it.
             world.settle().await;
         }
         let tally = Rc::new(RefCell::new(Tally::default()));
-        let stream = Until::new(self.stream(array.size()));
         let story = async {
             let told = self.tell(world, &kept, &tally).await;
-            stream.end();
+            load.iter().for_each(Until::end);
             told
         };
-        let told = match self.demand.rate {
-            0 => story.await,
-            _ => {
-                let streams = [(stream.clone(), tally.clone())];
+        let told = match &load {
+            None => story.await,
+            Some(load) => {
+                let streams = [(load.clone(), tally.clone())];
                 let times = &self.times;
                 let measured = Nanos(times.before.0 + times.during_max.0 + times.after.0);
                 let span = Span { warmup: times.warmup, measured };
@@ -146,7 +171,8 @@ impl Case {
         }
         let phases = [first, second, tally.take()];
         let (case, shape, stored, trouble) = (*self, String::new(), 0, None);
-        Ok(Outcome { case, shape, stored, phases, took, is_over, restored, drives, trouble })
+        let whole = lacking;
+        Ok(Outcome { case, shape, stored, phases, took, is_over, restored, whole, drives, trouble })
     }
 
     fn stream(&self, size: u64) -> Stream {
@@ -187,10 +213,11 @@ impl Kept {
                 failed.map_err(|error| error.to_string())
             }
             Kept::Served(served) => {
-                served.write_off(place).await.map_err(|error| error.to_string())?;
+                let gone = served.write_off(place, case.speed).await;
+                gone.map_err(|error| error.to_string())?;
                 match world.drives().into_iter().nth(served.drives()) {
                     Some(spare) => {
-                        let replaced = served.replace(place, spare, case.speed).await;
+                        let replaced = served.replace(place, spare).await;
                         replaced.map_err(|error| error.to_string())
                     }
                     None => Ok(()),
@@ -247,6 +274,12 @@ impl Outcome {
             most as f64 * each.len() as f64 / sum.max(1) as f64
         };
         (over_mean(|drive| drive.0), over_mean(|drive| drive.1))
+    }
+
+    /// Seconds until everything is redundant; if it was not waited for, at the pace so far.
+    pub fn seconds(&self) -> f64 {
+        let seconds = self.took.0 as f64 / 1e9;
+        if self.is_over { seconds } else { seconds * self.whole as f64 / self.restored as f64 }
     }
 
     /// Bytes a second that were restored.

@@ -10,11 +10,12 @@ use std::path::PathBuf;
 
 use io::Nanos;
 use model::presets::Preset;
-use model::ssd::Fill;
 use schemes::scheme::Scheme;
+use schemes::scheme::steering::Staging;
 
 use crate::array::System;
 use crate::array::fusion::Shape;
+use crate::array::layout::Variant;
 use crate::array::stand::Stand;
 use crate::array::world::Shelf;
 
@@ -66,15 +67,18 @@ pub struct Options {
     pub markdown: Option<PathBuf>,
 }
 
-const MB: u64 = 1_000_000;
+pub const MB: u64 = 1_000_000;
 /// Drives of the arrays of GC-Steering's §IV.C, the spare among them.
-const STEERING_DRIVES: usize = 6;
+pub const STEERING_DRIVES: usize = 6;
 /// The fastest that md rebuilds there.
-const STEERING_SPEED: Speed = Speed::AtMost(10 * MB);
+pub const STEERING_SPEED: Speed = Speed::AtMost(10 * MB);
 /// Long enough to see what requests notice: at this speed the rest takes minutes and is the same.
 const STEERING_SECONDS: u64 = 30;
+/// Percent of each of six drives so that the others can take what a lost one held: one and a half
+/// times a quarter of the rest, which is 27, and what labels and a log take (`schemes::scheme`).
+const SPARED_PERCENT: u64 = 30;
 /// The drive that is lost; any of the first would do.
-const LOST: usize = 1;
+pub const LOST: usize = 1;
 /// Nothing takes longer.
 const LONGEST: Nanos = Nanos::from_secs(3600);
 
@@ -96,6 +100,11 @@ pub fn run(options: &Options) -> Result<(), String> {
     }
 }
 
+/// Staging space in which the others can rebuild one of six drives of so many bytes.
+pub fn spared(drive_bytes: u64) -> Staging {
+    Staging::Reserved { bytes: drive_bytes / 100 * SPARED_PERCENT }
+}
+
 impl Options {
     fn quicker(&self) -> Options {
         Options { fill_percents: vec![4], seconds: 1, warmup: 1, ..self.clone() }
@@ -111,11 +120,8 @@ impl Options {
         let width = crate::tail::width(drives);
         let shape = Shape { volume_percent: percent, ..Shape::new(width) };
         let (preset, seed) = (self.preset, self.seed);
-        let drive_bytes = preset.sizes().0;
-        let shelf = Shelf { preset, fill: Fill::Aged, drive_bytes, drives, disks: 0, seed };
-        let mut stand = Stand::on(shelf, &shape)?;
-        stand.spares = spares;
-        Ok(stand)
+        let shelf = Shelf { spares, ..Shelf::solid(preset, preset.sizes().0, drives, seed) };
+        Stand::on(shelf, &shape)
     }
 
     pub fn case(&self, system: System, drives: usize, busy: bool) -> Case {
@@ -171,6 +177,8 @@ impl Options {
         ];
         let percent = self.fill_percents[0];
         let mut stand = self.stand(STEERING_DRIVES, 0, percent)?;
+        let staging = Some(spared(self.preset.sizes().0));
+        stand.variant = Variant { staging, ..Variant::default() };
         let rate = self.rate * STEERING_DRIVES as u64;
         page.begin_steering(&format!("{STEERING_DRIVES} drives, {percent} % full, {rate}/s"));
         for (system, spares, published) in PUBLISHED {

@@ -124,7 +124,7 @@ impl Options {
         let least = self.preset.sizes().0;
         let drive_bytes = self.drive_gib.map_or(least, |gib| gib << 30);
         let (preset, drives, seed) = (self.preset, self.drives, self.seed);
-        let shelf = Shelf { preset, fill, drive_bytes, drives, disks: 0, seed };
+        let shelf = Shelf { fill, ..Shelf::solid(preset, drive_bytes, drives, seed) };
         let mut stand = Stand::on(shelf, &shape)?;
         if let Some(mib) = self.nvram_mib {
             stand.nvram_bytes = mib << 20;

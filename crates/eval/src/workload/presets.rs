@@ -199,7 +199,7 @@ pub const PRESETS: [Preset; 24] = [
 ];
 
 /// Requests a second where nothing is printed.
-const RATE: f64 = 1000.0;
+pub const RATE: f64 = 1000.0;
 /// Requests of a run: 64 KiB of pages.
 const RUN: u64 = 16;
 

@@ -15,7 +15,7 @@ const MIB: u64 = 1 << 20;
 fn stand(drives: usize) -> Stand {
     let preset = Preset::DcSata;
     let drive_bytes = preset.sizes().0;
-    let shelf = Shelf { preset, fill: Fill::Fresh, drive_bytes, drives, disks: 0, seed: 1 };
+    let shelf = Shelf { fill: Fill::Fresh, ..Shelf::solid(preset, drive_bytes, drives, 1) };
     // What is filled takes time, and is not what this is about.
     let shape = Shape { volume_percent: 4, filled: false, ..Shape::new(5) };
     Stand::on(shelf, &shape).expect("drives")

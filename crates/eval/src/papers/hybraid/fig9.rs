@@ -1,7 +1,9 @@
 //! HybRAID §4.2 and §4.3, Figures 9 to 12, and 17: performance, reads for parity, CRAIS5 beside it,
 //! what drives write, performance for the cost.
 
-use super::runs::{ARRAYS, CRAIS5, HYBRID, Made, RAID5, RAID10, READS, WORKLOADS, cells};
+use super::runs::{
+    ARRAYS, CRAIS5, HYBRID, HYBRID_BLANK, Made, RAID5, RAID10, READS, WORKLOADS, cells,
+};
 use crate::experiment::{Axis, Check, Conclusion, Experiment, Found, Kind, Picture, Series, Table};
 
 pub const FIG9: Experiment = Experiment {
@@ -40,7 +42,7 @@ pub const FIG14: Experiment = Experiment {
     name: "hybraid-fig14",
     title: "HybRAID Figure 14: migrations",
     source: "HybRAID §4.4.1",
-    cells: |scale| cells(scale, &[HYBRID], &WORKLOADS),
+    cells: |scale| cells(scale, &[HYBRID, HYBRID_BLANK], &WORKLOADS),
     conclude: |_, found| migrations(found),
 };
 
@@ -183,29 +185,47 @@ fn writes(found: &Found) -> Conclusion {
     Conclusion { checks, tables: vec![table], pictures: vec![] }
 }
 
+/// Writes that take their stripe to the other tier.
+const MOVES: [&str; 2] = ["moved to mirrors by a write", "moved to parity by a write"];
+
 fn migrations(found: &Found) -> Conclusion {
-    let of = |load: &str, figure: &str| HYBRID.value(found, load, &format!("scheme/{figure}"));
-    let written = |load: &str| {
+    let of =
+        |made: Made, load: &str, figure: &str| made.value(found, load, &format!("scheme/{figure}"));
+    let written = |made: Made, load: &str| {
         let figures = [
             "first writes to mirrors",
             "first writes to parity",
             "writes that stayed in mirrors",
             "writes that stayed in parity",
-            "moved to mirrors by a write",
-            "moved to parity by a write",
+            MOVES[0],
+            MOVES[1],
         ];
-        figures.iter().map(|figure| of(load, figure)).sum::<f64>()
+        figures.iter().map(|figure| of(made, load, figure)).sum::<f64>()
     };
-    let part = |load: &str, figure: &str| of(load, figure) / written(load) * 100.0;
-    let online = WORKLOADS.map(|(load, _)| part(load, "moved to mirrors by a write"));
-    let checks =
-        vec![Check::new("writes that migrate online, mean", "%", 6.3, mean(&online)).because(
+    let part =
+        |made: Made, load: &str, figure: &str| of(made, load, figure) / written(made, load) * 100.0;
+    let online = |made| mean(&WORKLOADS.map(|load| part(made, load.0, MOVES[0])));
+    let checks = vec![
+        Check::new("writes that migrate online, mean", "%", 6.3, online(HYBRID)).because(
             "a run of seconds: a stripe migrates once, and the longer it runs the fewer do",
-        )];
+        ),
+        Check::new(
+            "the same, of an array nothing was written to before",
+            "%",
+            6.3,
+            online(HYBRID_BLANK),
+        )
+        .because(
+            "the sensitivity: a stripe's first write chooses its tier; what fills ours before \
+                 is whole stripes, so that all of it begins in RAID5",
+        ),
+    ];
     let mut table = Table::new("Percent of writes", &["workload", "to mirrors", "to parity"]);
-    for (load, _) in WORKLOADS {
-        let row = ["moved to mirrors by a write", "moved to parity by a write"];
-        table.row(load, row.map(|figure| part(load, figure)));
+    for made in [HYBRID, HYBRID_BLANK] {
+        for (load, _) in WORKLOADS {
+            let row = MOVES.map(|figure| part(made, load, figure));
+            table.row(format!("{load}, {}", made.label), row);
+        }
     }
     Conclusion { checks, tables: vec![table], pictures: vec![] }
 }

@@ -26,28 +26,43 @@ pub struct Made {
     pub label: &'static str,
     system: &'static str,
     drives: usize,
+    /// Nothing is written before it is measured.
+    blank: bool,
 }
 
-pub const HYBRID: Made = Made { label: "HybRAID (3+2)", system: "hybrid", drives: 5 };
-pub const RAID5: Made = Made { label: "RAID5 (3+1)", system: "raid5", drives: 4 };
-pub const RAID10: Made = Made { label: "RAID10 (2+2)", system: "raid10", drives: 4 };
+pub const HYBRID: Made = made("HybRAID (3+2)", "hybrid", 5);
+pub const RAID5: Made = made("RAID5 (3+1)", "raid5", 4);
+pub const RAID10: Made = made("RAID10 (2+2)", "raid10", 4);
 /// With three usable drives, and the one that mirrors its cache.
-pub const CRAIS5: Made = Made { label: "CRAIS5", system: "cached-raid5", drives: 5 };
+pub const CRAIS5: Made = made("CRAIS5", "cached-raid5", 5);
+/// Stripes get their tier by their first write, not by what filled them.
+pub const HYBRID_BLANK: Made = Made { label: "HybRAID, blank", blank: true, ..HYBRID };
 pub const ARRAYS: [Made; 4] = [HYBRID, RAID5, RAID10, CRAIS5];
+
+const fn made(label: &'static str, system: &'static str, drives: usize) -> Made {
+    Made { label, system, drives, blank: false }
+}
 
 impl Made {
     pub fn name(&self, workload: &str) -> String {
-        format!("hybraid/{}/{}", self.system, workload.replace(", ", "-"))
+        let blank = if self.blank { "-blank" } else { "" };
+        format!("hybraid/{}{blank}/{}", self.system, workload.replace(", ", "-"))
+    }
+
+    pub fn system(&self) -> System {
+        self.system.parse().expect("a system we know")
+    }
+
+    pub fn bed(&self) -> Bed {
+        let variant = Variant { chunk: Some(UNIT), ..Variant::default() };
+        let width = self.drives as u16;
+        let shape = Shape { volume_percent: 50, filled: !self.blank, ..Shape::new(width) };
+        let drive_bytes = Preset::DcSata.sizes().0;
+        Bed { variant, shape, drive_bytes, ..Bed::new(Preset::DcSata, self.drives, width) }
     }
 
     pub fn cell(self, scale: Scale, (label, preset): (&'static str, &'static str)) -> Cell {
-        let system: System = self.system.parse().expect("a system we know");
-        let variant = Variant { chunk: Some(UNIT), ..Variant::default() };
-        let width = self.drives as u16;
-        let shape = Shape { volume_percent: 50, ..Shape::new(width) };
-        let drive_bytes = Preset::DcSata.sizes().0;
-        let bed =
-            Bed { variant, shape, drive_bytes, ..Bed::new(Preset::DcSata, self.drives, width) };
+        let (system, bed) = (self.system(), self.bed());
         let span = span(scale.pick(1, 5), scale.pick(3, 20));
         let reads = label.ends_with("reads");
         let own = json!({ "workload": preset, "depth": DEPTH, "read_heavy": reads });

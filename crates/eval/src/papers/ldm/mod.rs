@@ -3,6 +3,8 @@
 
 mod fig10;
 mod fig5;
+mod fig6;
+mod fig8;
 mod markov;
 mod runs;
 
@@ -11,5 +13,5 @@ pub use runs::TRACES;
 use crate::experiment::Experiment;
 
 pub fn all() -> Vec<Experiment> {
-    vec![fig5::EXPERIMENT, fig5::FIG7, fig10::EXPERIMENT]
+    vec![fig5::EXPERIMENT, fig6::EXPERIMENT, fig5::FIG7, fig8::A, fig8::B, fig10::EXPERIMENT]
 }

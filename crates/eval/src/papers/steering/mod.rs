@@ -2,6 +2,8 @@
 //! Optimizations for SSD-based RAIDs").
 
 mod fig10;
+mod fig11;
+mod fig2;
 mod fig7;
 mod fig8;
 mod fig9;
@@ -12,5 +14,13 @@ pub use runs::TRACES;
 use crate::experiment::Experiment;
 
 pub fn all() -> Vec<Experiment> {
-    vec![fig7::A, fig7::B, fig8::EXPERIMENT, fig9::EXPERIMENT, fig10::EXPERIMENT]
+    vec![
+        fig2::EXPERIMENT,
+        fig7::A,
+        fig7::B,
+        fig8::EXPERIMENT,
+        fig9::EXPERIMENT,
+        fig10::EXPERIMENT,
+        fig11::EXPERIMENT,
+    ]
 }

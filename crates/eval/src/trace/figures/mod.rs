@@ -2,6 +2,7 @@
 //! generator must meet.
 
 mod bursts;
+mod intensity;
 mod places;
 mod sizes;
 mod stripes;
@@ -13,6 +14,7 @@ use serde::Serialize;
 use super::record::{Op, Record};
 
 pub use bursts::{Burstiness, Slots};
+pub use intensity::{Intensity, IntensityFigures};
 pub use places::{BLOCK, Footprint, PAGE, Places};
 pub use sizes::{SizeFigures, Sizes};
 pub use stripes::{StripeFigures, Stripes};

@@ -1,0 +1,137 @@
+//! LDM §4.2, Figure 6: response time second by second, of LDM, 4-RAIS5 and a single SSD.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use serde_json::json;
+
+use super::runs::{LDM, LDM_CACHED, Made, RAIS5_4};
+use crate::array::System;
+use crate::array::load::play;
+use crate::array::tally::Tally;
+use crate::experiment::bed::{Bed, latencies, parameters, span};
+use crate::experiment::{
+    Axis, Cell, Check, Conclusion, Experiment, Figures, Found, Kind, Picture, Scale, Series, Table,
+    traced,
+};
+
+pub const EXPERIMENT: Experiment = Experiment {
+    name: "ldm-fig6",
+    title: "LDM Figure 6: response time as time goes on",
+    source: "LDM §4.2",
+    cells,
+    conclude,
+};
+
+/// The text does not say of which traces the figure is: the one that gains most by Table III, and
+/// the one with most requests.
+const TRACES: [(&str, &str); 2] = [("Fin1", "ldm-fin1"), ("prxy", "ldm-prxy0")];
+/// Above this a point is high, by the text.
+const HIGH_MS: f64 = 1.0;
+const SINGLE: &str = "a single SSD";
+const LABELS: [&str; 4] = [LDM.label, LDM_CACHED.label, RAIS5_4.label, SINGLE];
+const ARRAYS: [Option<Made>; 4] = [Some(LDM), Some(LDM_CACHED), Some(RAIS5_4), None];
+
+fn name(label: &str, preset: &str) -> String {
+    format!("ldm-seconds/{}/{preset}", label.replace(", ", "-").replace(' ', "-"))
+}
+
+fn cell(scale: Scale, at: usize, preset: &'static str) -> Cell {
+    let (system, bed) = match ARRAYS[at] {
+        Some(made) => (made.system(), made.bed()),
+        None => (System::Single, Bed { drives: 1, ..RAIS5_4.bed() }),
+    };
+    let span = span(scale.pick(5, 30), scale.pick(40, 600));
+    let given = parameters(&bed, system, span, json!({ "trace": preset }));
+    Cell::new(name(LABELS[at], preset), scale.pick(0.5, 8.0), given, move || {
+        let stand = bed.stand(system)?;
+        let world = stand.of(system)?.wake(bed.seed);
+        world.env.block_on(async {
+            let opened = stand.open(system, &world).await;
+            let load = traced::of(preset, (0, opened.array.size()), bed.seed);
+            let tally = Rc::new(RefCell::new(Tally::with_series(span.measured)));
+            play(&world, &opened.array, &[(load, tally.clone())], span, || {}).await;
+            let tally = tally.take();
+            let mut figures = Figures::default();
+            latencies(&mut figures, "load", &tally);
+            seconds(&mut figures, &tally);
+            match tally.failed {
+                0 => Ok(figures),
+                failed => Err(format!("{failed} requests failed")),
+            }
+        })
+    })
+}
+
+/// Mean response time of each second in which anything was answered.
+fn seconds(figures: &mut Figures, tally: &Tally) {
+    let all = (1..).map(f64::from).zip(tally.seconds());
+    let answered = all.filter(|(_, second)| second.answered > 0);
+    let points: Vec<(f64, f64)> =
+        answered.map(|(at, second)| (at, second.mean as f64 / 1e6)).collect();
+    let count = points.len().max(1) as f64;
+    let means = || points.iter().map(|point| point.1);
+    let mean = means().sum::<f64>() / count;
+    let variance = means().map(|each| (each - mean).powi(2)).sum::<f64>() / count;
+    figures.set("seconds/highest_ms", means().fold(0.0, f64::max));
+    figures.set("seconds/variation", variance.sqrt() / mean);
+    let high = means().filter(|mean| *mean > HIGH_MS).count();
+    figures.set("seconds/high", high as f64 / count * 100.0);
+    figures.curves.insert("seconds".to_owned(), points);
+}
+
+fn cells(scale: Scale) -> Vec<Cell> {
+    let each = (0..ARRAYS.len()).flat_map(|at| TRACES.map(|trace| (at, trace.1)));
+    each.map(|(at, preset)| cell(scale, at, preset)).collect()
+}
+
+fn conclude(_: Scale, found: &Found) -> Conclusion {
+    let of = |label: &str, preset: &str, figure: &str| {
+        found.value(&name(label, preset), &format!("seconds/{figure}"))
+    };
+    let mut checks = Vec::new();
+    let mut table = Table::new(
+        "Means of seconds",
+        &["array, trace", "highest ms", "% above 1 ms", "variation", "mean ms", "p99 ms"],
+    );
+    for (trace, preset) in TRACES {
+        let highest = |label| of(label, preset, "highest_ms");
+        checks.extend([
+            Check::new(format!("{trace}: highest of LDM"), "ms", HIGH_MS, highest(LDM.label))
+                .because(
+                    "\"less than 1 ms\", which is less than half a turn of its log's disks: the \
+                     next line has a cache before them",
+                ),
+            Check::new(
+                format!("{trace}: highest of LDM, cached"),
+                "ms",
+                HIGH_MS,
+                highest(LDM_CACHED.label),
+            ),
+            Check::new(format!("{trace}: highest of 4-RAIS5"), "ms", 10.0, highest(RAIS5_4.label))
+                .because("\"even go up to 10 ms\", of a figure in which that is a point of many"),
+            Check::new(format!("{trace}: highest of a single SSD"), "ms", 10.0, highest(SINGLE)),
+        ]);
+        for label in LABELS {
+            let what = format!("{trace}: seconds above 1 ms, {label}");
+            let paper = if label.starts_with(LDM.label) { 0.0 } else { f64::NAN };
+            checks.push(Check::new(what, "%", paper, of(label, preset, "high")));
+            let row = ["highest_ms", "high", "variation"].map(|figure| of(label, preset, figure));
+            let whole = ["mean_ms", "p99_ms"]
+                .map(|figure| found.value(&name(label, preset), &format!("load/{figure}")));
+            table.row(format!("{label}, {trace}"), row.into_iter().chain(whole));
+        }
+    }
+    let pictures = TRACES.map(|(trace, preset)| Picture {
+        name: trace.to_lowercase(),
+        title: format!("Mean response time of each second, {trace}"),
+        kind: Kind::Lines,
+        x: Axis::linear("seconds"),
+        y: Axis::logarithmic("milliseconds"),
+        groups: vec![],
+        series: LABELS
+            .map(|label| Series::new(label, found.curve(&name(label, preset), "seconds")))
+            .into(),
+    });
+    Conclusion { checks, tables: vec![table], pictures: pictures.into() }
+}
