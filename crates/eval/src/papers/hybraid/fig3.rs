@@ -119,8 +119,10 @@ fn conclude(_: Scale, found: &Found) -> Conclusion {
     checks.extend([
         Check::new("small pieces are most in number", "(1 yes)", 1.0, yes(most)),
         Check::new("and least in bytes", "(1 yes)", 1.0, yes(least)),
-        Check::new("bytes of full pieces", "%", 70.0, full.1)
-            .because("§4.4.2 takes 70 % of what is written to be RAID5's, of this figure"),
+        Check::new("bytes of full pieces", "%", 70.0, full.1).because(
+            "§4.4.2 reads 70 % off this figure; the preset was made after numbers of pieces: how \
+             many bytes they have is ours",
+        ),
     ]);
     let pictures = UNITS_KIB.map(|kib| Picture {
         name: format!("{kib}k"),

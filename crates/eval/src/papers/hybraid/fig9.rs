@@ -207,7 +207,8 @@ fn migrations(found: &Found) -> Conclusion {
     let online = |made| mean(&WORKLOADS.map(|load| part(made, load.0, MOVES[0])));
     let checks = vec![
         Check::new("writes that migrate online, mean", "%", 6.3, online(HYBRID)).because(
-            "a run of seconds: a stripe migrates once, and the longer it runs the fewer do",
+            "a stripe migrates once: the oftener its places are written again, the less of all \
+             writes that is; Figure 15 has other rates and lengths",
         ),
         Check::new(
             "the same, of an array nothing was written to before",

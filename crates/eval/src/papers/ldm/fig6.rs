@@ -107,6 +107,10 @@ fn conclude(_: Scale, found: &Found) -> Conclusion {
                 "ms",
                 HIGH_MS,
                 highest(LDM_CACHED.label),
+            )
+            .because(
+                "where writes begin within pages (prxy) it is far above, why was not looked at: \
+                 the rest of a page is read first, and the cache keeps nothing that the disks have",
             ),
             Check::new(format!("{trace}: highest of 4-RAIS5"), "ms", 10.0, highest(RAIS5_4.label))
                 .because("\"even go up to 10 ms\", of a figure in which that is a point of many"),

@@ -46,8 +46,9 @@ fn name(made: &Made, preset: &str, busy: bool) -> String {
 fn cell(scale: Scale, made: Made, preset: &'static str, busy: bool) -> Cell {
     let (system, bed) = (made.system(), made.bed());
     let bed = Bed { drives: made.drives + 1, spares: 1, ..bed };
-    // Nothing takes an hour; the quick scale says how long it would take at the pace so far.
-    let span = span(scale.pick(1, 10), scale.pick(3, 3600));
+    // Nothing takes an hour. The quick scale says how long it would take at the pace so far, which
+    // is less in the beginning, where room is made for a drive's sums.
+    let span = span(scale.pick(1, 10), scale.pick(10, 3600));
     let own = json!({ "trace": preset, "busy": busy, "lost": LOST, "speed": format!("{SPEED:?}") });
     let given = parameters(&bed, system, span, own);
     Cell::new(name(&made, preset, busy), scale.pick(0.5, 5.0), given, move || {

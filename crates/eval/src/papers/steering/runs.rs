@@ -58,7 +58,7 @@ impl Run {
         let of = if self.blocking { Preset::ConsumerSata } else { Preset::DcSata };
         let drive_bytes = scale.pick(of.sizes().0, 8 << 30);
         let bed = Bed { shape, variant, drive_bytes, ..Bed::new(of, drives, width) };
-        let span = span(scale.pick(1, 10), scale.pick(4, 60));
+        let span = span(scale.pick(1, 10), seconds(scale));
         let given = parameters(&bed, system, span, json!({ "trace": preset }));
         let cost = scale.pick(2.0, 20.0);
         Cell::new(self.name(preset), cost, given, move || {
@@ -71,6 +71,11 @@ impl Run {
     pub fn value(&self, found: &Found, preset: &str, figure: &str) -> f64 {
         found.value(&self.name(preset), figure)
     }
+}
+
+/// Measured of each run.
+pub fn seconds(scale: Scale) -> u64 {
+    scale.pick(4, 60)
 }
 
 /// Each of these runs under each trace.
