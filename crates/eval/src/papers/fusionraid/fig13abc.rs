@@ -7,13 +7,12 @@ use model::ssd::Fill;
 use serde_json::json;
 
 use super::bed;
-use super::mix::TRACES;
+use super::mix::{MIX, TRACES};
 use crate::array::System;
 use crate::array::fusion::Shape;
-use crate::array::traces::MIX;
 use crate::experiment::bed::{Bed, parameters, span};
 use crate::experiment::{
-    Axis, Cell, Check, Conclusion, Experiment, Found, Kind, Picture, Scale, Series, Table,
+    Axis, Cell, Check, Conclusion, Experiment, Found, Kind, Picture, Scale, Series, Table, traced,
 };
 
 pub const A: Experiment = Experiment {
@@ -60,18 +59,18 @@ fn cells(scale: Scale) -> Vec<Cell> {
 }
 
 fn cell(scale: Scale, name_of: &'static str, converting: bool, at: usize) -> Cell {
-    let (trace, system): (_, System) = (MIX[at], super::mix::system(name_of));
+    let ((trace, preset), system): (_, System) = (MIX[at], super::mix::system(name_of));
     let conversion = if converting { ConversionPolicy::Eager } else { ConversionPolicy::Lazy };
     let aged = bed(Fill::Aged);
     let shape = Shape { conversion, replicated_percent: 50, filled: false, ..aged.shape.clone() };
     let bed = Bed { shape, ..aged };
     let span = span(0, scale.pick(4, 30));
-    let own = json!({ "trace": trace.name, "converting": converting });
+    let own = json!({ "trace": preset, "converting": converting });
     let given = parameters(&bed, system, span, own);
-    let name = name(name_of, converting, trace.name);
+    let name = name(name_of, converting, trace);
     Cell::new(name, scale.pick(3.0, 15.0), given, move || {
         bed.measure(system, span, bed.seed, |size| {
-            vec![(trace.name.to_owned(), trace.stream(0, size, bed.seed))]
+            vec![(trace.to_owned(), traced::of(preset, (0, size), bed.seed))]
         })
     })
 }

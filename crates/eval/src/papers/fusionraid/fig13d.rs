@@ -7,10 +7,10 @@ use serde_json::json;
 
 use super::bed;
 use crate::array::System;
-use crate::array::traces::EXCHANGE;
 use crate::experiment::bed::{Bed, parameters, span};
 use crate::experiment::{
     Axis, Cell, Check, Conclusion, Experiment, Figures, Found, Kind, Picture, Scale, Series, Table,
+    traced,
 };
 
 pub const EXPERIMENT: Experiment = Experiment {
@@ -25,7 +25,8 @@ pub const EXPERIMENT: Experiment = Experiment {
 const T: [f64; 4] = [1.0, 2.0, 5.0, 10.0];
 const ENTER: [u32; 3] = [1, 4, 16];
 /// So many times the published rate: at the rate itself spikes meet hardly any request.
-const TIMES: u64 = 16;
+const TIMES: f64 = 16.0;
+const TRACE: &str = "exchange";
 const OFF: &str = "fusionraid-fig13d/off";
 
 fn name(t: f64, enter: u32) -> String {
@@ -47,12 +48,13 @@ fn cells(scale: Scale) -> Vec<Cell> {
 
 fn cell(scale: Scale, name: String, bed: &Bed, handling: SpikeHandling, what: &str) -> Cell {
     let span = span(scale.pick(1, 3), scale.pick(3, 20));
-    let own = json!({ "trace": EXCHANGE.name, "times": TIMES, "detector": what });
+    let own = json!({ "trace": TRACE, "times": TIMES, "detector": what });
     let given = parameters(bed, System::FusionPaper, span, own);
     let bed = bed.clone();
     Cell::new(name, scale.pick(6.0, 30.0), given, move || -> Result<Figures, String> {
         bed.measure_with(System::FusionPaper, Some(handling), span, bed.seed, |size| {
-            vec![("Exchange".to_owned(), EXCHANGE.times(TIMES).stream(0, size, bed.seed))]
+            let faster = traced::preset(TRACE).times(TIMES);
+            vec![("Exchange".to_owned(), traced::placed(faster, (0, size), bed.seed))]
         })
     })
 }

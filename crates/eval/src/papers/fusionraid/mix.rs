@@ -6,12 +6,15 @@ use serde_json::json;
 
 use super::bed;
 use crate::array::System;
-use crate::array::load::{Span, Stream};
-use crate::array::traces::{MIX, Trace};
+use crate::array::load::Span;
+use crate::array::made::Made;
 use crate::experiment::bed::{parameters, span};
-use crate::experiment::{Cell, Found, Scale};
+use crate::experiment::{Cell, Found, Scale, traced};
 
-pub const TRACES: [&str; 4] = [MIX[0].name, MIX[1].name, MIX[2].name, MIX[3].name];
+/// The paper's name of a workload, and that of our preset.
+pub const MIX: [(&str, &str); 4] =
+    [("TPC-C", "tpc-c"), ("YCSB-A", "ycsb-a"), ("TF", "tensorflow"), ("VD", "virtual-desktop")];
+pub const TRACES: [&str; 4] = [MIX[0].0, MIX[1].0, MIX[2].0, MIX[3].0];
 
 /// What the paper calls a system, and what it is here.
 pub fn system(name: &str) -> System {
@@ -23,10 +26,10 @@ pub fn cell_name(system: &str, fill: Fill) -> String {
 }
 
 /// Its streams, each on a quarter of an array of so many bytes.
-pub fn loads(size: u64, seed: u64) -> Vec<(String, Stream)> {
+pub fn loads(size: u64, seed: u64) -> Vec<(String, Made)> {
     let part = (size / MIX.len() as u64) >> 20 << 20;
-    let stream = |(at, trace): (u64, &Trace)| {
-        (trace.name.to_owned(), trace.stream(part * at, part, seed + at))
+    let stream = |(at, (name, preset)): (u64, &(&str, &str))| {
+        ((*name).to_owned(), traced::of(preset, (part * at, part), seed + at))
     };
     (0..).zip(&MIX).map(stream).collect()
 }
@@ -39,7 +42,7 @@ pub fn seconds(scale: Scale) -> Span {
 pub fn cell(scale: Scale, name: &str, fill: Fill) -> Cell {
     let (bed, system) = (bed(fill), system(name));
     let span = seconds(scale);
-    let traces = json!({ "traces": TRACES, "load_seed": bed.seed });
+    let traces = json!({ "traces": MIX.map(|own| own.1), "load_seed": bed.seed });
     let given = parameters(&bed, system, span, traces);
     let cost = scale.pick(12.0, 60.0);
     Cell::new(cell_name(name, fill), cost, given, move || {

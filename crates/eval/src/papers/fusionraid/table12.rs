@@ -10,11 +10,12 @@ use model::ssd::Fill;
 use serde_json::json;
 
 use crate::array::System;
-use crate::array::load::{Stream, play};
+use crate::array::load::play;
 use crate::array::tally::Tally;
-use crate::array::traces::EXCHANGE;
 use crate::experiment::bed::{Bed, latencies, parameters, span};
-use crate::experiment::{Cell, Check, Conclusion, Experiment, Figures, Found, Scale, Table};
+use crate::experiment::{
+    Cell, Check, Conclusion, Experiment, Figures, Found, Scale, Table, traced,
+};
 
 pub const TABLE1: Experiment = Experiment {
     name: "fusionraid-table1",
@@ -34,6 +35,7 @@ pub const TABLE2: Experiment = Experiment {
 
 const DRIVES: usize = 5;
 const SYSTEM: System = System::RAID5;
+const TRACE: &str = "exchange";
 
 /// A row of Table 1: the paper's median, average and p99 in milliseconds.
 struct Case {
@@ -96,18 +98,18 @@ fn cell(scale: Scale, case: &'static Case) -> Cell {
     let disks = if case.disks { DRIVES } else { 0 };
     let bed = Bed { fill: case.fill, disks, ..Bed::new(Preset::ConsumerSata, DRIVES, 5) };
     let span = span(scale.pick(2, 10), scale.pick(10, 60));
-    let given = parameters(&bed, SYSTEM, span, json!({ "trace": EXCHANGE.name }));
+    let given = parameters(&bed, SYSTEM, span, json!({ "trace": TRACE }));
     Cell::new(cell_name(case), scale.pick(6.0, 15.0), given, move || {
         let stand = bed.stand(SYSTEM)?;
         let world = stand.of(SYSTEM)?.wake(bed.seed);
         world.env.block_on(async {
             let opened = stand.open(SYSTEM, &world).await;
-            let stream: Stream = EXCHANGE.stream(0, opened.array.size(), bed.seed);
+            let load = traced::of(TRACE, (0, opened.array.size()), bed.seed);
             let tally = Rc::new(RefCell::new(Tally::default()));
-            let loads = [(stream, tally.clone())];
+            let loads = [(load, tally.clone())];
             play(&world, &opened.array, &loads, span, || world.watch.keep_each(DRIVES)).await;
             let mut figures = Figures::default();
-            latencies(&mut figures, EXCHANGE.name, &tally.borrow());
+            latencies(&mut figures, TRACE, &tally.borrow());
             for (at, own) in world.watch.each().iter().enumerate() {
                 drive(&mut figures, at, own);
             }
@@ -137,9 +139,8 @@ fn arrays(_: Scale, found: &Found) -> Conclusion {
         "p99/p50",
     ];
     let mut table = Table::new("Exchange, milliseconds", &columns);
-    let of = |at: usize, figure: &str| {
-        found.value(&cell_name(&CASES[at]), &format!("{}/{figure}", EXCHANGE.name))
-    };
+    let of =
+        |at: usize, figure: &str| found.value(&cell_name(&CASES[at]), &format!("{TRACE}/{figure}"));
     for (at, case) in CASES.iter().enumerate() {
         let ours = ["p50_ms", "mean_ms", "p99_ms"].map(|figure| of(at, figure));
         let with_factor = |own: [f64; 3]| [own[0], own[1], own[2], own[2] / own[0]];
@@ -186,7 +187,7 @@ fn drives(_: Scale, found: &Found) -> Conclusion {
         tails.push(ours[2]);
         table.row(format!("SSD {at}"), [paper, ours].concat());
     }
-    let array = found.value(&name, &format!("{}/p99_ms", EXCHANGE.name));
+    let array = found.value(&name, &format!("{TRACE}/p99_ms"));
     let drive = tails.iter().sum::<f64>() / tails.len() as f64;
     let checks = vec![
         Check::new("p99 of the array over that of a drive, mean", "x", 400.0, array / drive)

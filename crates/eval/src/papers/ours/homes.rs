@@ -83,7 +83,7 @@ impl Home {
         match self {
             Home::FusionRaid => {
                 let mix = fusionraid::mix::loads(size, seed).into_iter();
-                mix.map(|(name, load)| (name, alone(Played::Stream(load)))).collect()
+                mix.map(|(name, load)| (name, alone(Played::Made(load)))).collect()
             }
             Home::Steering => in_turn(steering::TRACES.map(|(_, name)| preset(name)).into()),
             Home::Hybraid => in_turn(["hybraid-mean", "hybraid-web"].map(preset).into()),
