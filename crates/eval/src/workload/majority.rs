@@ -33,27 +33,51 @@ pub struct Share {
     pub of_busy: f64,
 }
 
-/// Of a mix; an even number of workloads.
-pub fn share(mix: &[&[u64]]) -> Share {
+/// The ratio of each slot; none where nothing comes. An even number of workloads.
+fn ratios(mix: &[&[u64]]) -> impl Iterator<Item = Option<f64>> {
     let slots = mix.first().map_or(0, |bytes| bytes.len());
-    let (mut complementary, mut busy) = (0u64, 0u64);
     let mut now = Vec::with_capacity(mix.len());
-    for slot in 0..slots {
+    (0..slots).map(move |slot| {
         now.clear();
         now.extend(mix.iter().map(|bytes| bytes[slot]));
-        let all: u64 = now.iter().sum();
-        if all == 0 {
-            continue;
-        }
-        busy += 1;
         now.sort_unstable();
+        let all: u64 = now.iter().sum();
         let giants: u64 = now[now.len() / 2..].iter().sum();
-        complementary += u64::from(giants as f64 > COMPLEMENTARY * all as f64);
+        (all > 0).then(|| giants as f64 / all as f64)
+    })
+}
+
+/// Of a mix.
+pub fn share(mix: &[&[u64]]) -> Share {
+    let (mut complementary, mut busy, mut slots) = (0u64, 0u64, 0u64);
+    for ratio in ratios(mix) {
+        slots += 1;
+        busy += u64::from(ratio.is_some());
+        complementary += u64::from(ratio.is_some_and(|ratio| ratio > COMPLEMENTARY));
     }
     Share {
         of_all: complementary as f64 / slots.max(1) as f64,
         of_busy: complementary as f64 / busy.max(1) as f64,
     }
+}
+
+/// The part of all slots whose ratio is no more, for ratios from a half to one. Those without any
+/// are below all of them.
+pub fn distribution(mix: &[&[u64]]) -> Vec<(f64, f64)> {
+    const STEPS: usize = 50;
+    // Of each slot the least step that is not below its ratio.
+    let mut counts = [0u64; STEPS + 1];
+    for ratio in ratios(mix) {
+        let step = ratio.map_or(0.0, |ratio| ((ratio - 0.5) * 2.0 * STEPS as f64).ceil());
+        counts[step.clamp(0.0, STEPS as f64) as usize] += 1;
+    }
+    let all = counts.iter().sum::<u64>().max(1) as f64;
+    let mut below = 0;
+    let point = |(step, count): (usize, u64)| {
+        below += count;
+        (0.5 + step as f64 / (2 * STEPS) as f64, below as f64 / all)
+    };
+    counts.into_iter().enumerate().map(point).collect()
 }
 
 /// All choices of so many of `count`, in order.
@@ -78,7 +102,17 @@ pub struct Outcome {
     pub over_half: usize,
     /// Every pair.
     pub pairs: Vec<(&'static str, &'static str, Share)>,
+    /// Of the three mixes that the paper shows, the first rows.
+    pub distributions: Vec<(&'static str, Vec<(f64, f64)>)>,
 }
+
+/// The paper's Figure 2 (a): mixes of a light and a heavy workload, two light, two heavy ones, and
+/// their part of slots that are complementary.
+const SHOWN: [(&str, [&str; 2], f64); 3] = [
+    ("exchange + ycsb-a", ["exchange", "ycsb-a"], 0.836),
+    ("virtual-desktop + tensorflow", ["virtual-desktop", "tensorflow"], 0.739),
+    ("ycsb-load + tpc-c", ["ycsb-load", "tpc-c"], 0.541),
+];
 
 pub fn measure(seconds: u64, seed: u64) -> Outcome {
     measure_as(seconds, seed, |workload| workload)
@@ -97,10 +131,7 @@ pub fn measure_as(seconds: u64, seed: u64, change: impl Fn(Workload) -> Workload
         let mix: Vec<&[u64]> = chosen.iter().map(|&at| &bytes[at][..]).collect();
         share(&mix)
     };
-    let named = |a: &str, b: &str| {
-        let at = |name| names.iter().position(|known| *known == name).expect("a preset");
-        of(&[at(a), at(b)])
-    };
+    let place = |name: &str| names.iter().position(|known| *known == name).expect("a preset");
     let mean = |shares: &[Share]| Share {
         of_all: shares.iter().map(|share| share.of_all).sum::<f64>() / shares.len() as f64,
         of_busy: shares.iter().map(|share| share.of_busy).sum::<f64>() / shares.len() as f64,
@@ -111,16 +142,19 @@ pub fn measure_as(seconds: u64, seed: u64, change: impl Fn(Workload) -> Workload
         .collect();
     let quadruples: Vec<Share> = choices(names.len(), 4).iter().map(|four| of(four)).collect();
     let pair_shares: Vec<Share> = pairs.iter().map(|&(_, _, share)| share).collect();
+    let shown = SHOWN.iter().map(|&(what, pair, paper)| (what, paper, of(&pair.map(place))));
+    let means = [
+        ("mean of 28 pairs", 0.678, mean(&pair_shares)),
+        ("mean of 70 quadruples", 0.914, mean(&quadruples)),
+    ];
+    let curve = |(what, pair, _): (_, [&str; 2], f64)| {
+        (what, distribution(&pair.map(|name| &bytes[place(name)][..])))
+    };
     Outcome {
-        rows: vec![
-            ("exchange + ycsb-a", 0.836, named("exchange", "ycsb-a")),
-            ("virtual-desktop + tensorflow", 0.739, named("virtual-desktop", "tensorflow")),
-            ("ycsb-load + tpc-c", 0.541, named("ycsb-load", "tpc-c")),
-            ("mean of 28 pairs", 0.678, mean(&pair_shares)),
-            ("mean of 70 quadruples", 0.914, mean(&quadruples)),
-        ],
+        rows: shown.chain(means).collect(),
         over_half: pair_shares.iter().filter(|share| share.of_all > 0.5).count(),
         pairs,
+        distributions: SHOWN.map(curve).into(),
     }
 }
 
@@ -135,6 +169,10 @@ mod tests {
         let b: &[u64] = &[0, 0, 24, 25, 5];
         let seen = share(&[a, b]);
         assert_eq!((seen.of_all, seen.of_busy), (3.0 / 5.0, 3.0 / 4.0));
+        // Nothing came in one slot; 0.75 and 0.76 are in steps of their own.
+        let curve = distribution(&[a, b]);
+        assert_eq!((curve[0], curve[24].1, curve[25].1), ((0.5, 0.2), 0.2, 0.4));
+        assert_eq!((curve[27].1, curve[49].1, curve[50]), (0.6, 0.6, (1.0, 1.0)));
         let one: &[u64] = &[40];
         let two: &[u64] = &[12];
         // The heavier two of four have 80 of 104.

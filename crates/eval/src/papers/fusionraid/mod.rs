@@ -6,6 +6,7 @@ mod fig12;
 mod fig13abc;
 mod fig13d;
 mod fig14;
+mod fig2;
 mod fig4;
 pub(super) mod mix;
 mod table12;
@@ -22,6 +23,7 @@ pub fn all() -> Vec<Experiment> {
     vec![
         table12::TABLE1,
         table12::TABLE2,
+        fig2::EXPERIMENT,
         fig4::EXPERIMENT,
         fig10::EXPERIMENT,
         fig12::EXPERIMENT,
