@@ -96,6 +96,10 @@ impl Array for Fusion {
             self.volume.write(offset, data, false).await.map_err(|error| error.to_string())
         })
     }
+
+    fn flush(&self) -> Answer<'_> {
+        Box::pin(async move { self.volume.flush().await.map_err(|error| error.to_string()) })
+    }
 }
 
 /// Writes the whole volume in steps of a stripe, so many of them at once.

@@ -200,24 +200,24 @@ pub struct Span {
 
 /// Counts what is under way, and wakes who waits for the last one.
 #[derive(Clone, Default)]
-struct Pending {
+pub(super) struct Pending {
     count: Rc<Cell<usize>>,
     over: Event,
 }
 
 impl Pending {
-    fn begin(&self) {
+    pub(super) fn begin(&self) {
         self.count.set(self.count.get() + 1);
     }
 
-    fn end(&self) {
+    pub(super) fn end(&self) {
         self.count.set(self.count.get() - 1);
         if self.count.get() == 0 {
             self.over.notify_all();
         }
     }
 
-    async fn wait(&self) {
+    pub(super) async fn wait(&self) {
         while self.count.get() > 0 {
             self.over.wait().await;
         }

@@ -14,6 +14,7 @@ pub mod bound;
 pub mod cached;
 pub mod fusion;
 pub mod gc;
+pub mod kv;
 pub mod layout;
 pub mod load;
 pub mod machine;
@@ -57,6 +58,8 @@ pub trait Array {
     /// The bytes, in pieces.
     fn read(&self, offset: u64, len: u64) -> Answer<'_, Vec<Buf>>;
     fn write(&self, offset: u64, data: Buf) -> Answer<'_>;
+    /// What was written before is durable.
+    fn flush(&self) -> Answer<'_>;
 }
 
 /// An array, and what it is made of.

@@ -277,4 +277,9 @@ impl Array for NvRaid {
             Ok(())
         })
     }
+
+    /// Its buffer outlives power cuts.
+    fn flush(&self) -> Answer<'_> {
+        Box::pin(async { Ok(()) })
+    }
 }

@@ -368,4 +368,8 @@ impl Array for Served {
             done.map(|_| ()).map_err(|error| error.to_string())
         })
     }
+
+    fn flush(&self) -> Answer<'_> {
+        Box::pin(async move { self.inner.store.flush().await.map_err(|error| error.to_string()) })
+    }
 }

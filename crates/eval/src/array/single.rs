@@ -47,6 +47,10 @@ impl Array for Single {
             written.map_err(|error| error.to_string())
         })
     }
+
+    fn flush(&self) -> Answer<'_> {
+        Box::pin(async move { self.drive.flush().await.map_err(|error| error.to_string()) })
+    }
 }
 
 impl Single {

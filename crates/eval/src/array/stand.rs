@@ -1,7 +1,7 @@
 //! What the systems of an experiment stand on: the same drives, bare, with a pool of the engine's,
 //! and with each scheme.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 
 use model::presets::Preset;
@@ -23,8 +23,8 @@ pub struct Stand {
     shape: Shape,
     pooled: OnceCell<(Rc<Rest>, Regions)>,
     served: RefCell<Vec<(Scheme, Rc<Rest>)>>,
-    /// Of `nv-raid`.
-    pub nvram_bytes: u64,
+    /// Of `nv-raid`, when it is opened; a [`nv::DRIVES_PART`] of the drives unless said otherwise.
+    pub nvram_bytes: Cell<Option<u64>>,
     /// Drives, the last ones, that schemes leave alone. A pool uses all: its spare space is
     /// everywhere.
     pub spares: usize,
@@ -66,7 +66,7 @@ impl Stand {
             shape: shape.clone(),
             pooled: OnceCell::new(),
             served: RefCell::default(),
-            nvram_bytes: shelf.drive_bytes * shelf.drives as u64 / nv::DRIVES_PART,
+            nvram_bytes: Cell::default(),
             spares: shelf.spares,
             variant: Variant::default(),
         })
@@ -137,7 +137,9 @@ impl Stand {
             System::SteeringOracle => looks = Some(gc::tell(world, &served)),
             System::GcGlobal => gc::coordinate(world, served.drives()),
             System::NvRaid => {
-                nv = Some(NvRaid::over(&world.env, served.clone(), self.nvram_bytes));
+                let all = self.shelf.drive_bytes * self.shelf.drives as u64;
+                let bytes = self.nvram_bytes.get().unwrap_or(all / nv::DRIVES_PART);
+                nv = Some(NvRaid::over(&world.env, served.clone(), bytes));
             }
             _ => {}
         }

@@ -84,7 +84,8 @@ impl Bed {
 
     /// The stand of this bed. Of what was made on it only that of one system is kept.
     pub fn stand(&self, system: System) -> Result<Rc<Stand>, String> {
-        let key = format!("{self:?}");
+        // A buffer's size is no matter to what is made.
+        let key = format!("{:?}", Bed { nvram_bytes: None, ..self.clone() });
         let last = LAST.take();
         let stand = match last {
             Some((own, of, stand)) if own == key => {
@@ -100,10 +101,10 @@ impl Bed {
                 let shelf = Shelf { fill, disks, disk_cache, spares, ..solid };
                 let mut stand = Stand::on(shelf, &self.shape)?;
                 stand.variant = self.variant;
-                stand.nvram_bytes = self.nvram_bytes.unwrap_or(stand.nvram_bytes);
                 Rc::new(stand)
             }
         };
+        stand.nvram_bytes.set(self.nvram_bytes);
         LAST.replace(Some((key, system, stand.clone())));
         Ok(stand)
     }
@@ -243,7 +244,7 @@ pub fn latencies(figures: &mut Figures, name: &str, tally: &Tally) {
 }
 
 /// Points of the distribution: milliseconds, and the part that took no longer.
-fn distribution(latencies: &Histogram<u64>) -> Vec<(f64, f64)> {
+pub fn distribution(latencies: &Histogram<u64>) -> Vec<(f64, f64)> {
     const PARTS: [f64; 14] =
         [0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 0.9995, 0.9999];
     let point = |part: f64| (millis(latencies.value_at_quantile(part) as f64), part);
@@ -251,7 +252,7 @@ fn distribution(latencies: &Histogram<u64>) -> Vec<(f64, f64)> {
 }
 
 /// What all drives did while it was measured.
-fn drives(figures: &mut Figures, now: &ModelCounters, before: &ModelCounters, user: u64) {
+pub fn drives(figures: &mut Figures, now: &ModelCounters, before: &ModelCounters, user: u64) {
     let written = now.host_write_bytes - before.host_write_bytes;
     let flash = now.flash_write_bytes - before.flash_write_bytes;
     figures.set("drives/user_write_bytes", user as f64);
@@ -267,7 +268,7 @@ fn drives(figures: &mut Figures, now: &ModelCounters, before: &ModelCounters, us
 }
 
 /// What the scheme counted since it was opened.
-fn scheme(figures: &mut Figures, opened: &Opened) {
+pub fn scheme(figures: &mut Figures, opened: &Opened) {
     for (name, count) in crate::systems::counters(opened) {
         figures.set(format!("scheme/{name}"), count as f64);
     }

@@ -125,9 +125,9 @@ impl Options {
         let drive_bytes = self.drive_gib.map_or(least, |gib| gib << 30);
         let (preset, drives, seed) = (self.preset, self.drives, self.seed);
         let shelf = Shelf { fill, ..Shelf::solid(preset, drive_bytes, drives, seed) };
-        let mut stand = Stand::on(shelf, &shape)?;
+        let stand = Stand::on(shelf, &shape)?;
         if let Some(mib) = self.nvram_mib {
-            stand.nvram_bytes = mib << 20;
+            stand.nvram_bytes.set(Some(mib << 20));
         }
         Ok(stand)
     }

@@ -16,6 +16,7 @@ pub mod arrivals;
 mod deck;
 mod exact;
 pub mod fit;
+pub mod lsm;
 pub mod majority;
 mod places;
 pub mod presets;

@@ -125,7 +125,7 @@ impl Stream {
 }
 
 /// A number below `count`, n as often as (n+1)^-skew: the inverse of the integral.
-fn popular(count: usize, skew: f64, rng: &mut Rng) -> usize {
+pub(super) fn popular(count: usize, skew: f64, rng: &mut Rng) -> usize {
     if skew == 0.0 {
         return rng.index(count);
     }

@@ -49,6 +49,9 @@ async fn read_back(array: &dyn Array, span: u64, name: &str) {
         let data = bytes(&mut rng, len);
         row[range.clone()].copy_from_slice(&data);
         array.write(offset, data).await.unwrap_or_else(|error| panic!("{name}: {error}"));
+        if round % 40 == 0 {
+            array.flush().await.unwrap_or_else(|error| panic!("{name}: {error}"));
+        }
         if round % 4 == 3 {
             let len = (1 + rng.below(64)) * 4 * KIB;
             let offset = rng.below((span - len) / 512 + 1) * 512;
@@ -66,9 +69,9 @@ async fn read_back(array: &dyn Array, span: u64, name: &str) {
 #[test]
 fn what_every_system_was_told_is_read_back() {
     const SPAN: u64 = 24 * MIB;
-    let mut stand = stand(8);
+    let stand = stand(8);
     // It goes round several times.
-    stand.nvram_bytes = 16 * MIB;
+    stand.nvram_bytes.set(Some(16 * MIB));
     for system in System::all() {
         let world = stand.of(system).expect("a layout").wake(1);
         world.env.block_on(async {

@@ -10,6 +10,7 @@ mod fig2;
 mod fig4;
 pub(super) mod mix;
 mod table12;
+mod table5;
 mod table6;
 
 use model::presets::Preset;
@@ -26,6 +27,8 @@ pub fn all() -> Vec<Experiment> {
         fig2::EXPERIMENT,
         fig4::EXPERIMENT,
         fig10::EXPERIMENT,
+        table5::TABLE5,
+        table5::FIG11A,
         fig12::EXPERIMENT,
         table6::EXPERIMENT,
         fig13abc::A,
