@@ -2,6 +2,7 @@
 //! Arrays").
 
 mod fig10;
+mod fig11b;
 mod fig12;
 mod fig13abc;
 mod fig13d;
@@ -29,6 +30,7 @@ pub fn all() -> Vec<Experiment> {
         fig10::EXPERIMENT,
         table5::TABLE5,
         table5::FIG11A,
+        fig11b::EXPERIMENT,
         fig12::EXPERIMENT,
         table6::EXPERIMENT,
         fig13abc::A,
