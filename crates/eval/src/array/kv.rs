@@ -9,6 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use futures_util::future::{join, join_all};
+use io::rng::Rng;
 use io::sync::{Event, Turn};
 use io::virt::VirtEnv;
 use io::{Buf, Env, Nanos};
@@ -18,7 +19,7 @@ use super::load::{Pending, Span};
 use super::tally::Tally;
 use super::world::World;
 use crate::workload::lsm::cache::Cache;
-use crate::workload::lsm::tree::{Job, Table, Tree};
+use crate::workload::lsm::tree::{Full, Job, Table, Tree};
 use crate::workload::lsm::ycsb::{Draws, Operation, key};
 use crate::workload::lsm::{Admission, Log, Memtable, Shape, admit};
 
@@ -98,19 +99,23 @@ pub struct Kv {
 }
 
 impl Kv {
-    /// A database of so many items, as loading leaves it, and the most popular of it in the cache.
-    /// Nothing is written for that: the array's space is taken to hold it.
+    /// A database of so many items, as loading leaves it, so many tables in L0, and the most popular
+    /// items in the cache. Nothing is written for that: the array's space is taken to hold it.
     pub fn open(
         env: &VirtEnv,
         array: &Rc<dyn Array>,
         shape: Shape,
-        items: u32,
+        (items, waiting): (u32, usize),
     ) -> Result<Kv, String> {
         let log = Log::new(&shape);
         let first = log.size();
         let slots = array.size().saturating_sub(first) / shape.table_bytes;
         let keys = (0..items).map(key).collect();
-        let tree = Tree::loaded(shape, slots, keys).map_err(|full| full.to_string())?;
+        let tree = Tree::loaded(shape, slots, keys).and_then(|mut tree| {
+            crowd(&mut tree, &shape, items, waiting)?;
+            Ok(tree)
+        });
+        let tree = tree.map_err(|full| full.to_string())?;
         let blocks = database_items(array.size(), &shape) / CACHE_PART;
         let mut cache = Cache::new(blocks as usize);
         for item in 0..items.min(blocks as u32) {
@@ -167,6 +172,20 @@ impl Kv {
     pub async fn put(&self, key: u32) -> Result<(), String> {
         self.inner.put(key).await
     }
+}
+
+/// Memtables of items at random that were written and not merged.
+fn crowd(tree: &mut Tree, shape: &Shape, items: u32, tables: usize) -> Result<(), Full> {
+    let mut rng = Rng::new(u64::from(items));
+    for _ in 0..tables {
+        let mut memtable = Memtable::default();
+        while !memtable.is_full(shape) {
+            memtable.put(key(rng.below(u64::from(items)) as u32), 0);
+        }
+        let table = tree.make(memtable.entries())?;
+        tree.add(table);
+    }
+    Ok(())
 }
 
 /// Items of the database on an array of so many bytes.

@@ -84,7 +84,7 @@ fn with<F: Future<Output = ()>>(takes: [u64; 2], test: impl FnOnce(Rc<Fixed>, Kv
     let takes = takes.map(Nanos::from_micros);
     let array = Rc::new(Fixed { env: env.clone(), takes, asked: RefCell::default() });
     let shared: Rc<dyn Array> = array.clone();
-    let kv = Kv::open(&env, &shared, SHAPE, 2000).expect("there is room");
+    let kv = Kv::open(&env, &shared, SHAPE, (2000, 1)).expect("there is room");
     env.block_on(test(array, kv));
     env.crash();
 }

@@ -19,8 +19,8 @@ pub const EXPERIMENT: Experiment = Experiment {
     conclude,
 };
 
-/// The paper's sizes, GB.
-const SIZES: [u64; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
+/// Of the paper's sizes, GB.
+const SIZES: [u64; 6] = [1, 4, 8, 16, 64, 256];
 /// The paper's 30 drives, if they are as those of its Table 3, GB. A buffer of ours is to our pool
 /// as its is to that.
 const POOL_GB: u64 = 30 * 240;
@@ -58,10 +58,10 @@ fn cells(scale: Scale) -> Vec<Cell> {
 }
 
 fn cell(scale: Scale, name: String, system: System, bed: Bed, preset: &'static str) -> Cell {
-    let span = span(scale.pick(1, 5), scale.pick(2, 25));
+    let span = span(scale.pick(0, 5), scale.pick(2, 20));
     let own = json!({ "trace": preset, "nvram_bytes": bed.nvram_bytes });
     let given = parameters(&bed, system, span, own);
-    Cell::new(name, scale.pick(3.0, 15.0), given, move || {
+    Cell::new(name, scale.pick(2.0, 25.0), given, move || {
         bed.measure(system, span, bed.seed, |size| {
             vec![("load".to_owned(), traced::of(preset, (0, size), bed.seed))]
         })
