@@ -151,9 +151,7 @@ impl Request {
 pub async fn apply(pool: &Pool, request: &Request) -> Outcome<Answer> {
     match request {
         Request::Status { .. } => Ok(Answer::Pools(vec![pool.view()])),
-        Request::DriveDecide { drive, decision, .. } => {
-            drive::decide(pool.fusion("decide on drives")?, drive, *decision)
-        }
+        Request::DriveDecide { drive, decision, .. } => drive::decide(pool, drive, *decision),
         Request::DriveFail { drive, force, offline, .. } => {
             drive::fail(pool, drive, *force, *offline).await
         }

@@ -264,6 +264,12 @@ impl<E: Env> Array<E> {
         self.inner.members[drive].avoid(avoided);
     }
 
+    /// This drive is read only where nobody else can answer, or as any other again. It is written
+    /// to, filled and scrubbed all the same.
+    pub fn sit_out(&self, drive: usize, out: bool) {
+        self.inner.members[drive].sit_out(out);
+    }
+
     /// Everything answered before survives power loss from now on.
     pub async fn flush(&self) -> Result<(), ArrayError> {
         let inner = &self.inner;
@@ -331,6 +337,10 @@ impl<E: Env> Inner<E> {
     pub fn is_lost(&self, stripe: u64, member: usize) -> bool {
         let (drive, row) = self.grid.place(stripe, member);
         self.members[drive].is_lost_at(row)
+    }
+
+    pub fn sits_out(&self, stripe: u64, member: usize) -> bool {
+        self.members[self.grid.place(stripe, member).0].sits_out()
     }
 
     /// Members of a stripe whose drives are rather not read.

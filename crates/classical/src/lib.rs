@@ -39,5 +39,5 @@ mod write;
 
 pub use array::{Array, ArrayError, CreateSpec, OpenOptions, WriteHole};
 pub use grid::{Grid, GridError, Redundancy};
-pub use mend::{Health, Note};
+pub use mend::{Health, Mending, Missed, Note};
 pub use scrub::Scrubbed;

@@ -14,6 +14,8 @@ pub struct Member<D> {
     dirty: Cell<bool>,
     /// Rather not to be asked: it is slow just now.
     avoided: Cell<bool>,
+    /// Not to be asked for what others can answer, until told otherwise.
+    sits_out: Cell<bool>,
     in_flight: Cell<u32>,
     /// Who comes while a flush is on its way waits for it, and for one more if that came too late.
     flush_turn: Turn,
@@ -33,6 +35,7 @@ impl<D: Drive> Member<D> {
             // Whoever used it before may have left something in its cache.
             dirty: Cell::new(true),
             avoided: Cell::new(false),
+            sits_out: Cell::new(false),
             in_flight: Cell::new(0),
             flush_turn: Turn::new(),
         }
@@ -85,7 +88,15 @@ impl<D: Drive> Member<D> {
     }
 
     pub fn is_avoided(&self) -> bool {
-        self.avoided.get()
+        self.avoided.get() || self.sits_out.get()
+    }
+
+    pub fn sit_out(&self, out: bool) {
+        self.sits_out.set(out);
+    }
+
+    pub fn sits_out(&self) -> bool {
+        self.sits_out.get()
     }
 
     /// The device's name, and where on it a byte is: for people.

@@ -17,7 +17,7 @@ use futures_util::future::join_all;
 use io::{Buf, BufMut, Durability, Env};
 
 use crate::array::{Array, ArrayError, Inner};
-use crate::grid::{Piece, Redundancy};
+use crate::grid::{Grid, Piece, Redundancy};
 use crate::limits::{LOST_KNOWN_MAX, NOTES_MAX, PAGE};
 use crate::row::{shape_of, solve_row, without};
 use crate::sums::UNKNOWN;
@@ -97,22 +97,44 @@ pub struct Mended {
     pub lost: u64,
 }
 
+/// A page of data that an array can't give, and somebody else may have ([`Array::ask_elsewhere`]).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missed {
+    /// Its first byte in the array.
+    pub at: u64,
+    drive: String,
+    byte: u64,
+    unread: Unread,
+}
+
+/// What was found bad, to be counted and told.
 #[derive(Default)]
 pub struct Mending {
     health: Cell<Health>,
+    /// What can't be given is not lost yet: somebody asks for it.
+    elsewhere: Cell<bool>,
+    missed: RefCell<Vec<Missed>>,
     notes: RefCell<VecDeque<Note>>,
     /// Lost pages that were told: drive, byte, and what its sum was.
     lost: RefCell<BTreeSet<(usize, u64, u32)>>,
 }
 
 impl Mending {
-    fn count(&self, how: impl FnOnce(&mut Health)) {
+    pub fn health(&self) -> Health {
+        self.health.get()
+    }
+
+    pub fn take_notes(&self) -> Vec<Note> {
+        self.notes.take().into()
+    }
+
+    pub fn count(&self, how: impl FnOnce(&mut Health)) {
         let mut health = self.health.get();
         how(&mut health);
         self.health.set(health);
     }
 
-    fn tell(&self, note: Note) {
+    pub fn tell(&self, note: Note) {
         let mut notes = self.notes.borrow_mut();
         if notes.len() == NOTES_MAX {
             notes.pop_front();
@@ -124,7 +146,7 @@ impl Mending {
 impl<E: Env> Array<E> {
     pub fn health(&self) -> Health {
         let sums_memory = self.inner.sums.as_ref().map_or(0, crate::sums::Sums::memory);
-        Health { sums_memory, ..self.inner.mending.health.get() }
+        Health { sums_memory, ..self.inner.mending.health() }
     }
 
     pub fn has_sums(&self) -> bool {
@@ -133,7 +155,32 @@ impl<E: Env> Array<E> {
 
     /// What was found bad since somebody asked.
     pub fn take_notes(&self) -> Vec<Note> {
-        self.inner.mending.notes.take().into()
+        self.inner.mending.take_notes()
+    }
+
+    /// Pages of data that it can't give are told to whoever takes them, who may have them from
+    /// elsewhere, and writes them again or gives them up; until then they count as lost to nobody.
+    pub fn ask_elsewhere(&self) {
+        self.inner.mending.elsewhere.set(true);
+    }
+
+    /// Such pages, since somebody asked: [`LOST_KNOWN_MAX`] at most, the others when they are met
+    /// again.
+    pub fn take_missed(&self) -> Vec<Missed> {
+        self.inner.mending.missed.take()
+    }
+
+    /// What came of one: written again, or lost.
+    pub fn tell_missed(&self, missed: Missed, repaired: bool) {
+        let Missed { drive, byte, unread, .. } = missed;
+        let mending = &self.inner.mending;
+        mending.count(|health| {
+            health.wrong += u64::from(unread == Unread::Wrong);
+            health.refused += u64::from(unread == Unread::Refused);
+            health.repaired += u64::from(repaired);
+            health.lost += u64::from(!repaired);
+        });
+        mending.tell(Note { drive, byte, repaired });
     }
 }
 
@@ -173,6 +220,11 @@ impl<E: Env> Inner<E> {
         member: usize,
         range: (u64, u64),
     ) -> Result<Buf, ArrayError> {
+        if self.sits_out(stripe, member)
+            && let Some(bytes) = self.round(stripe, member, range).await
+        {
+            return Ok(bytes);
+        }
         let known = match self.read_member(stripe, member, range).await {
             Ok(bytes) => return Ok(bytes),
             Err(Unread::Absent) => self.round(stripe, member, range).await,
@@ -365,10 +417,31 @@ impl<E: Env> Inner<E> {
         done
     }
 
+    /// Leaves a page to whoever asks elsewhere. False: it is none of data. Of too many some are met
+    /// again.
+    fn miss(&self, stripe: u64, member: usize, start: u64, unread: Unread) -> bool {
+        let Grid { redundancy, chunk, .. } = self.grid;
+        let position = if redundancy == Redundancy::Mirror { 0 } else { member };
+        if position >= self.grid.data() {
+            return false;
+        }
+        let at = stripe * self.grid.stripe_bytes() + position as u64 * chunk + start;
+        let (drive, offset) = self.address(stripe, member, start);
+        let (drive, byte) = drive.device(offset);
+        let mut missed = self.mending.missed.borrow_mut();
+        if missed.len() < LOST_KNOWN_MAX && !missed.iter().any(|own| own.at == at) {
+            missed.push(Missed { at, drive, byte, unread });
+        }
+        true
+    }
+
     /// Once for each page, as long as it is remembered.
     pub fn tell_lost(&self, stripe: u64, member: usize, start: u64, unread: Unread) {
         let (index, _) = self.page_of(stripe, member, start);
         let (drive, offset) = self.address(stripe, member, start);
+        if self.mending.elsewhere.get() && self.miss(stripe, member, start, unread) {
+            return;
+        }
         let mut lost = self.mending.lost.borrow_mut();
         if !lost.insert((index, offset, self.sum(stripe, member, start))) {
             return;

@@ -37,13 +37,14 @@ impl<E: Env> Inner<E> {
         if self.grid.redundancy == Redundancy::Mirror {
             return self.read_copy(stripe, piece).await;
         }
-        if let Ok(bytes) = self.read_member(stripe, piece.position, (piece.start, piece.end)).await
-        {
+        let range = (piece.start, piece.end);
+        let asked = !self.sits_out(stripe, piece.position);
+        if asked && let Ok(bytes) = self.read_member(stripe, piece.position, range).await {
             return Ok(bytes);
         }
         // The rest of the stripe must not change between one read and the other.
         let _lock = self.lock(stripe).await;
-        self.fetch(stripe, piece.position, (piece.start, piece.end)).await
+        self.fetch(stripe, piece.position, range).await
     }
 
     /// Whichever drive of a mirror has least to do, the others if it fails.

@@ -127,7 +127,9 @@ impl<E: Env> Inner<E> {
     async fn old_bytes(&self, stripe: u64, piece: Piece) -> Result<Buf, ArrayError> {
         let range = (piece.start, piece.end);
         if self.grid.redundancy == Redundancy::Mirror {
-            for copy in 0..self.grid.width {
+            let mut copies: Vec<usize> = (0..self.grid.width).collect();
+            copies.sort_by_key(|copy| self.sits_out(stripe, *copy));
+            for copy in copies {
                 match self.read_member(stripe, copy, range).await {
                     Ok(old) => return Ok(old),
                     Err(Unread::Absent) => {}

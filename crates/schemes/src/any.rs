@@ -71,6 +71,10 @@ macro_rules! stores {
                 match self { $(AnyStore::$kind(store) => store.steer(drive, slow)),+ }
             }
 
+            fn sit_out(&self, drive: usize, out: bool) {
+                match self { $(AnyStore::$kind(store) => Store::sit_out(store, drive, out)),+ }
+            }
+
             fn lost(&self) -> Vec<usize> {
                 match self { $(AnyStore::$kind(store) => Store::lost(store)),+ }
             }

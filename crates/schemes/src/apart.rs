@@ -127,6 +127,11 @@ impl<S: Store, D: 'static> Store for Apart<S, D> {
         self.stores.iter().map(S::owed).sum()
     }
 
+    fn sit_out(&self, drive: usize, out: bool) {
+        let (store, at) = self.store_of(drive);
+        store.sit_out(at, out);
+    }
+
     fn lost(&self) -> Vec<usize> {
         let all = self.stores.iter().zip((0..).step_by(self.width));
         all.flat_map(|(store, first)| store.lost().into_iter().map(move |at| first + at)).collect()

@@ -89,6 +89,11 @@ impl<E: Env> Arrays<E> {
         self.set.borrow().is_restoring(place)
     }
 
+    pub fn sit_out(&self, place: usize, out: bool) {
+        let Share { array, at, .. } = self.share(place);
+        array.sit_out(at, out);
+    }
+
     async fn write_off(&self, place: usize) -> Result<(), StoreError> {
         let Share { array, at, .. } = self.share(place);
         array.write_off(at).await?;

@@ -100,6 +100,8 @@ pub struct DriveInfo {
     pub state: DriveState,
     pub size: u64,
     pub counters: PartCounters,
+    /// It is read only where nobody else can answer.
+    pub sits_out: bool,
     /// How much it still lacks.
     pub restoring: Option<Restoring>,
     /// How long that will take.
@@ -156,6 +158,8 @@ struct Inner<E: Env> {
     progress: RefCell<Progress>,
     /// Lost drives that an operator will take back: no spare takes their place by itself.
     offline: RefCell<Vec<usize>>,
+    /// Drives that are read only where nobody else can answer, until an operator says otherwise.
+    sitting: RefCell<Vec<usize>>,
     /// Drives whose restoring was told, and not yet its end.
     filling: RefCell<Vec<usize>>,
     /// Drives whose loss was told.
@@ -226,6 +230,7 @@ impl<E: Env> Pool<E> {
             paused: Cell::new(false),
             progress: RefCell::default(),
             offline: RefCell::default(),
+            sitting: RefCell::default(),
             filling: RefCell::default(),
             drive_turn: Turn::new(),
             volumes,
@@ -318,6 +323,7 @@ impl<E: Env> Pool<E> {
                 state,
                 size: listed.size,
                 counters: part.map_or_else(PartCounters::default, Part::counters),
+                sits_out: inner.sitting.borrow().contains(&index),
                 restoring: restoring.filter(|_| state == DriveState::Restoring),
                 eta: restoring.and_then(|own| inner.progress.borrow().eta(&own)),
             }

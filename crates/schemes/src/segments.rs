@@ -21,6 +21,7 @@ mod clean;
 mod head;
 pub mod medium;
 mod recover;
+mod scrub;
 pub mod size;
 pub mod table;
 
@@ -28,6 +29,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
+use classical::Mending;
 use format::Uuid;
 use futures_util::future::join_all;
 use io::sync::{Event, Turn};
@@ -73,6 +75,8 @@ struct Inner<E: Env, M> {
     /// A place is free again.
     freed: Event,
     count: Cell<Count>,
+    /// What scrubs found bad.
+    mending: Mending,
 }
 
 /// A handle: clones name the same log.

@@ -77,6 +77,10 @@ pub trait Store: Clone + 'static {
     /// A drive, by its place in the pool, has become slow, or quick again.
     fn steer(&self, _drive: usize, _slow: bool) {}
 
+    /// A drive, by its place in the pool, is read only where nobody else can answer, or as any
+    /// other again. It stays a member, and is written to.
+    fn sit_out(&self, drive: usize, out: bool);
+
     /// Drives that are lost, by their place in the pool.
     fn lost(&self) -> Vec<usize>;
 
@@ -172,6 +176,10 @@ impl<E: Env> Store for Array<E> {
 
     async fn work(&self) -> Result<bool, StoreError> {
         Ok(self.rebuild().await? || self.resync().await?)
+    }
+
+    fn sit_out(&self, drive: usize, out: bool) {
+        Array::sit_out(self, drive, out);
     }
 
     fn lost(&self) -> Vec<usize> {

@@ -15,7 +15,8 @@ use crate::render::print;
 /// Asks the server, and takes effect at once. The server leads requests round drives in a
 /// spike, avoids and then suspects those that stay slow, and fails those that hang; what is
 /// said here comes before that, until 'auto' or the server ends. In pools of other schemes than
-/// fusion drives that hang are failed after 30 s, if all data is there without them.
+/// fusion drives that hang are failed after 30 s, if all data is there without them, and a drive
+/// that sits out is read only for what no other drive can answer.
 #[derive(Subcommand, Debug)]
 #[command(after_help = "\
 Examples:
@@ -69,12 +70,14 @@ Examples:
   steadyraid drive replace tank 3 /dev/nvme9n1
   steadyraid drive replace test 1 d9.img:1G")]
     Replace(ReplaceArgs),
-    /// Take a drive back that was lost, failed or taken offline
+    /// Take a drive back that was lost, failed or taken offline, or sits out
     ///
-    /// What it missed is written to it, as with 'replace'.
+    /// What it missed is written to it, as with 'replace'. One that sits out has missed nothing:
+    /// it is used as before.
     #[command(after_help = "\
-Example:
-  steadyraid drive online tank 3 /dev/nvme3n1")]
+Examples:
+  steadyraid drive online tank 3 /dev/nvme3n1
+  steadyraid drive online tank 5")]
     Online(OnlineArgs),
     /// Move what a drive holds to the others, and let go of it
     ///
@@ -139,9 +142,9 @@ pub struct ReplaceArgs {
 pub struct OnlineArgs {
     #[command(flatten)]
     args: Args,
-    /// Where it is now
+    /// Where it is now; of a drive that sits out nothing need be said
     #[arg(value_name = "PATH")]
-    path: String,
+    path: Option<String>,
 }
 
 #[derive(clap::Args, Debug)]
@@ -194,7 +197,8 @@ pub fn run(verb: &Verb) -> Outcome<Exit> {
         Verb::Fail(args) => fail(args, false),
         Verb::Offline(args) => fail(args, true),
         Verb::Replace(ReplaceArgs { args, new, force }) => replace(args, new, false, *force),
-        Verb::Online(OnlineArgs { args, path }) => replace(args, path, true, false),
+        Verb::Online(OnlineArgs { args, path: Some(path) }) => replace(args, path, true, false),
+        Verb::Online(OnlineArgs { args, path: None }) => decide(args, Decision::Auto),
     }
 }
 

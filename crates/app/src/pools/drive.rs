@@ -56,10 +56,43 @@ fn check_active(object: &str, drive: &DriveStatus) -> Outcome<()> {
     if drive.state == DriveState::Active {
         return Ok(());
     }
-    Err(Failure::new(object, format!("is {}: it is not used at all", drive.state)))
+    Err(not_used(object, &drive.state.to_string()))
 }
 
-pub fn decide(pool: &Fusion, drive: &str, decision: Decision) -> Outcome<Answer> {
+fn not_used(object: &str, state: &str) -> Failure {
+    Failure::new(object, format!("is {state}: it is not used at all"))
+        .hint("'steadyraid drive online POOL DRIVE PATH' takes a lost drive back")
+}
+
+pub fn decide(pool: &Pool, drive: &str, decision: Decision) -> Outcome<Answer> {
+    match (pool, decision) {
+        (Pool::Fusion(pool), _) => decide_fusion(pool, drive, decision),
+        (Pool::Other(other), Decision::SitOut | Decision::Auto) => {
+            sit_out(other, &find_in(pool, drive)?, decision == Decision::SitOut)
+        }
+        // Nothing distrusts a drive there but an operator.
+        (Pool::Other(_), Decision::Trust) => {
+            decide_fusion(pool.fusion("trust drives")?, drive, decision)
+        }
+    }
+}
+
+/// Of other schemes: only reads are led round it, and only by an operator.
+fn sit_out(pool: &Other, drive: &view::Drive, out: bool) -> Outcome<Answer> {
+    let object = format!("pool {}: drive {} ({})", pool.name(), drive.index, drive.label());
+    if drive.state != "active" {
+        return Err(not_used(&object, &drive.state));
+    }
+    let done = pool.drive_sit_out(drive.index.into(), out);
+    done.map_err(|error| Failure::new(&object, error))?;
+    let now = match out {
+        true => "sits out: reads are led round it until 'drive online' or 'drive auto'",
+        false => "is read like any other again",
+    };
+    Ok(Answer::Done(format!("{object} {now}")))
+}
+
+fn decide_fusion(pool: &Fusion, drive: &str, decision: Decision) -> Outcome<Answer> {
     let drive = find(pool, drive)?;
     let object = object(pool, &drive);
     check_active(&object, &drive)?;

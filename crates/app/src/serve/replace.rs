@@ -4,12 +4,12 @@ use engine::{Label, read_label};
 use io::uring::{RealDrive, UringEnv};
 
 use super::wrap::Wrapper;
-use crate::control::{Answer, Request};
+use crate::control::{Answer, Decision, Request};
 use crate::drives::name::DriveName;
 use crate::drives::{self, gate, target};
 use crate::error::{Failure, Outcome};
 use crate::pools::Pool;
-use crate::pools::drive::find_in;
+use crate::pools::drive::{decide, find_in};
 use crate::render::view;
 use crate::size::Size;
 
@@ -21,8 +21,18 @@ pub async fn carry_out(
     request: &Request,
 ) -> Option<Outcome<Answer>> {
     let Request::DriveReplace { drive, path, back, force, .. } = request else { return None };
+    if *back && let Some(ended) = end_sitting(pool, drive) {
+        return Some(ended);
+    }
     let new = New { path, back: *back, force: *force };
     Some(replace(env, wrapper, pool, drive, new).await.map(Answer::Done))
+}
+
+/// A drive that sits out is there, and lacks nothing.
+fn end_sitting(pool: &Pool, drive: &str) -> Option<Outcome<Answer>> {
+    let own = find_in(pool, drive).ok()?;
+    let sits_out = own.state == "active" && own.decided == "sit-out";
+    sits_out.then(|| decide(pool, drive, Decision::Auto))
 }
 
 struct New<'a> {

@@ -216,7 +216,7 @@ fn options_that_a_scheme_has_not_are_refused() {
 fn fusion_only_verbs_say_so() {
     let scratch = make("raid1", 3);
     let _server = scratch.serve(&["."]);
-    scratch.run(&["drive", "sit-out", "tank", "0"]).expect(3).says("its scheme, raid1, can't");
+    scratch.run(&["drive", "trust", "tank", "0"]).expect(3).says("its scheme, raid1, can't");
     scratch.run(&["volume", "limit", "tank/vm", "--iops", "5"]).expect(3).says("need the scheme");
     scratch.run(&["volume", "create", "tank/w", "1M", "--parity", "2"]).expect(2);
     scratch.run(&["volume", "resize", "tank/vm", "48M"]).expect(0);
@@ -239,4 +239,36 @@ fn schemes_are_documented_by_their_headers() {
     assert_eq!(json["schemes"][0]["name"], "raid5");
     let page = scratch.run(&["schemes", "--markdown"]).expect(0).out;
     check_page("schemes.md", "schemes", &page);
+}
+
+/// A drive that is slow is led round: it is written to, and read by nobody, until it is said that it
+/// may be again.
+#[test]
+fn a_drive_sits_out_whatever_the_scheme() {
+    for scheme in ["raid5", "steering", "alternate", "mirror-log"] {
+        let scratch = make(scheme, 4);
+        let server = scratch.serve(&["."]);
+        let mut client = Client::open(&scratch.path("run/nbd.sock"), "tank/vm");
+        client.write(0, &pattern(1, 1 << 20), FUA);
+        let drive = |words: &[&str]| scratch.run(&[&["drive"], words].concat());
+        let decided = || scratch.run(&["status", "--json"]).json()["pools"][0]["drives"][1].clone();
+        drive(&["sit-out", "tank", "1"]).expect(0).says("sits out");
+        assert_eq!(decided()["decided"], "sit-out", "{scheme}");
+        scratch.run(&["status"]).expect(0).says("-, sit-out").says("ONLINE");
+        client.write(1 << 20, &pattern(2, 1 << 20), FUA);
+        assert!(client.read(0, 1 << 20) == pattern(1, 1 << 20), "{scheme}");
+        drive(&["online", "tank", "1"]).expect(0).says("is read like any other again");
+        assert_eq!(decided()["decided"], "automatic", "{scheme}");
+        drive(&["sit-out", "tank", "d1"]).expect(0);
+        drive(&["online", "tank", "1", "d1"]).expect(0).says("is read like any other again");
+        drive(&["online", "tank", "1", "d1"]).expect(3).says("it is not lost");
+        drive(&["sit-out", "tank", "1"]).expect(0);
+        drive(&["auto", "tank", "1"]).expect(0).says("is read like any other again");
+        assert!(client.read(1 << 20, 1 << 20) == pattern(2, 1 << 20), "{scheme}");
+        client.disconnect();
+        server.stop();
+    }
+    let scratch = make("raid0", 3);
+    let _server = scratch.serve(&["."]);
+    scratch.run(&["drive", "sit-out", "tank", "0"]).expect(3).says("no redundancy is left");
 }

@@ -29,6 +29,7 @@ impl<E: Env> Pool<E> {
             return refuse_drive(&inner.name_of(place), place, hint);
         }
         inner.let_go(place);
+        inner.end_sitting(place);
         if offline {
             inner.offline.borrow_mut().push(place);
         }
@@ -37,6 +38,24 @@ impl<E: Env> Pool<E> {
         if !inner.known.borrow().contains(&place) {
             inner.known.borrow_mut().push(place);
             inner.tell_lost(place);
+        }
+        Ok(())
+    }
+
+    /// A drive is read only where nobody else can answer, or as any other again; it is written to
+    /// all the same. Until it is told otherwise, is lost, or the pool is closed. Refused if nobody
+    /// else has what it holds.
+    pub fn drive_sit_out(&self, place: usize, out: bool) -> Result<(), StoreError> {
+        let inner = &*self.inner;
+        let store = inner.volumes.store();
+        if out && !store.bears(place) {
+            let hint = "nobody else can answer for it: no redundancy is left there";
+            return refuse_drive(&inner.name_of(place), place, hint);
+        }
+        inner.end_sitting(place);
+        if out {
+            inner.sitting.borrow_mut().push(place);
+            store.sit_out(place, true);
         }
         Ok(())
     }
@@ -117,6 +136,8 @@ impl<E: Env> Inner<E> {
     ) -> Result<(), StoreError> {
         self.ask_before_giving_up(place, &part);
         self.volumes.store().replace(place, part.clone()).await?;
+        // What was said of the one before it does not hold for it.
+        self.end_sitting(place);
         // At once: it may be whole already.
         self.drives.borrow_mut()[place] = Some(part.clone());
         self.note_uuid(place, &part).await;
@@ -137,6 +158,11 @@ impl<E: Env> Inner<E> {
         let name = self.name_of(place);
         let text = format!("drive {place} ({name}) is filled with what the lost one had");
         self.tell(Severity::Info, "drive-restoring", Some(place), text);
+    }
+
+    fn end_sitting(&self, place: usize) {
+        self.sitting.borrow_mut().retain(|at| *at != place);
+        self.volumes.store().sit_out(place, false);
     }
 
     pub(super) fn end_filling(&self, place: usize) {

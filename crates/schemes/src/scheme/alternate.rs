@@ -29,6 +29,8 @@
 //! `--flush-log writer` a failure alone loses nothing either, as the data is in memory; but if a
 //! drive dies together with the power, or before the pool is opened again, the pool goes back to
 //! what another replica has, and flushed writes of up to a window for each replica are lost.
+//! Rot: a page that a replica can't give is read from another one and written again, by the next
+//! background work, or by a scrub. What of the log of a replica without parity rots is lost.
 //! Two failures: nothing is lost if one of the replicas is whole, or, of parity, readable: of three
 //! any two drives, of four any three. With `--flush-log writer` only one after the other, without
 //! loss of power.
@@ -44,6 +46,7 @@
 //! is ours: the paper says nothing of FLUSH.
 
 pub mod cache;
+mod heal;
 mod members;
 pub mod page;
 mod reads;
@@ -71,7 +74,7 @@ use self::replica::{Replica, log_bytes, page_place};
 pub use self::roles::REPLICAS_MAX;
 use self::roles::{Each, Roles};
 use self::turns::Turned;
-use crate::care::{self, AllKept};
+use crate::care::AllKept;
 use crate::log::Log;
 use crate::log::record::PAGE;
 use crate::part::PartEnv;
@@ -181,6 +184,7 @@ struct Seen {
     leads: u64,
     filled_bytes: u64,
     fills: u64,
+    healed_pages: u64,
     replayed_entries: u64,
     copied_bytes: u64,
 }
@@ -222,6 +226,8 @@ struct Inner<E: Env> {
     sequence: Cell<u64>,
     window: Cell<u64>,
     next_read: Cell<usize>,
+    /// Drives that are read only where nobody else can answer.
+    sitting: RefCell<Vec<usize>>,
     /// Who brings something to its place, or changes roles.
     turn: Turn,
     page_turn: Turn,
@@ -360,6 +366,7 @@ impl<E: Env> Alternate<E> {
             sequence: Cell::new(found.sequence),
             window: Cell::new(found.window),
             next_read: Cell::new(0),
+            sitting: RefCell::default(),
             turn: Turn::new(),
             page_turn: Turn::new(),
             room_turn: Turn::new(),
@@ -458,6 +465,7 @@ impl<E: Env> Store for Alternate<E> {
         if worked || filled {
             return Ok(true);
         }
+        self.inner.heal().await;
         let mut worked = self.inner.rebuild_some().await;
         for (side, replica) in self.inner.living() {
             match replica.array.resync().await {
@@ -471,6 +479,18 @@ impl<E: Env> Store for Alternate<E> {
 
     fn owed(&self) -> u64 {
         self.inner.living().iter().map(|(_, replica)| replica.array.owed_stripes().0).sum()
+    }
+
+    fn sit_out(&self, drive: usize, out: bool) {
+        let (side, at) = (drive / self.inner.drives, drive % self.inner.drives);
+        {
+            let mut sitting = self.inner.sitting.borrow_mut();
+            sitting.retain(|own| *own != drive);
+            sitting.extend(out.then_some(drive));
+        }
+        if let Some(replica) = self.inner.replicas.borrow()[side].as_ref() {
+            replica.array.sit_out(at, out);
+        }
     }
 
     fn lost(&self) -> Vec<usize> {
@@ -524,13 +544,15 @@ impl<E: Env> Store for Alternate<E> {
             ("leads", seen.leads),
             ("filled_bytes", seen.filled_bytes),
             ("fills", seen.fills),
+            ("healed_from_replicas", seen.healed_pages),
             ("replayed_entries", seen.replayed_entries),
             ("copied_bytes", seen.copied_bytes),
         ]
     }
 
     fn kept(&self) -> AllKept {
-        self.inner.living().iter().flat_map(|(_, replica)| care::kept([&replica.array])).collect()
+        let each = self.inner.living().into_iter();
+        each.map(|(_, replica)| heal::kept(self.inner.clone(), replica)).collect()
     }
 
     async fn audit(&self, offset: u64, len: u64) -> Vec<String> {

@@ -246,6 +246,10 @@ impl<E: Env> Store for CachedRaid5<E> {
         format!("{}, a cache on {}", self.inner.parity.grid(), self.inner.cache.grid())
     }
 
+    fn sit_out(&self, drive: usize, out: bool) {
+        self.arrays.sit_out(drive, out);
+    }
+
     fn lost(&self) -> Vec<usize> {
         let parity = self.inner.parity.lost().into_iter().map(|drive| drive + CACHE);
         self.inner.cache.lost().into_iter().chain(parity).collect()

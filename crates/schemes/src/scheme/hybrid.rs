@@ -248,6 +248,10 @@ impl<E: Env> Store for Hybrid<E> {
         format!("{mirrors}, on {} drives, and {parity}", self.split)
     }
 
+    fn sit_out(&self, drive: usize, out: bool) {
+        self.arrays.sit_out(drive, out);
+    }
+
     fn lost(&self) -> Vec<usize> {
         let parity = self.inner.parity.lost().into_iter().map(|drive| drive + self.split);
         self.inner.mirrors.lost().into_iter().chain(parity).collect()

@@ -28,6 +28,8 @@
 //! block written. All of it takes twice its size; of the half that is left four fifths are offered,
 //! less in groups of fewer than nine drives, so that after the loss of one everything fits the
 //! others twice. Memory: 4 bytes for each block.
+//! Rot: a scrub holds both copies of everything against the checksums in the records and puts right
+//! what is wrong in one. Reads are not held against them.
 //! Source: FusionRAID §5.3 (4-RAIDM).
 
 pub mod mirrors;
@@ -197,6 +199,10 @@ impl<E: Env> Store for Group<E> {
         0
     }
 
+    fn sit_out(&self, drive: usize, out: bool) {
+        self.log.medium().sit_out(drive, out);
+    }
+
     fn lost(&self) -> Vec<usize> {
         self.log.medium().lost()
     }
@@ -218,7 +224,7 @@ impl<E: Env> Store for Group<E> {
     }
 
     fn kept(&self) -> AllKept {
-        Vec::new()
+        vec![Box::new(self.log.clone())]
     }
 
     async fn audit(&self, offset: u64, len: u64) -> Vec<String> {

@@ -326,6 +326,8 @@ impl<E: Env> Store for Steering<E> {
     async fn close(&self) -> Result<(), StoreError> {
         let Inner { array, stage, spare, migrating, migrated, closing, .. } = &*self.inner;
         closing.set(true);
+        // Who is just giving a drive a place is through; nobody begins to.
+        drop(self.inner.mending.lock().await);
         stage.outsourcing.set(false);
         while migrating.get() > 0 {
             migrated.wait().await;
@@ -398,6 +400,19 @@ impl<E: Env> Store for Steering<E> {
 
     fn steer(&self, drive: usize, slow: bool) {
         self.set_busy(drive, slow);
+    }
+
+    fn sit_out(&self, drive: usize, out: bool) {
+        let Inner { stage, array, spare, .. } = &*self.inner;
+        stage.holders[drive].sits_out.set(out);
+        // What a lost drive had is in the staging space: nobody asks the drive itself.
+        if drive < stage.targets.len() && !stage.targets[drive].spared.get() {
+            array.sit_out(drive, out);
+        }
+        let spare = spare.borrow().clone();
+        if let Some((spare, member)) = spare.and_then(|s| s.member(drive).map(|at| (s, at))) {
+            spare.array.sit_out(member, out);
+        }
     }
 
     fn lost(&self) -> Vec<usize> {

@@ -168,13 +168,19 @@ impl Header {
         })
     }
 
-    /// The record at the beginning of these bytes, if it is whole and of this segment and page.
-    pub fn whole(pool: &Uuid, head: &Head, page: u32, bytes: &[u8]) -> Option<Header> {
+    /// The header at the beginning of these bytes, if it is of this segment and page.
+    pub fn of(pool: &Uuid, head: &Head, page: u32, bytes: &[u8]) -> Option<Header> {
         let header = Header::decode(pool, bytes)?;
         let own = (header.nonce, header.number, header.page) == (head.nonce, head.number, page);
+        own.then_some(header)
+    }
+
+    /// The record at the beginning of these bytes, if it is whole and of this segment and page.
+    pub fn whole(pool: &Uuid, head: &Head, page: u32, bytes: &[u8]) -> Option<Header> {
+        let header = Header::of(pool, head, page, bytes)?;
         let data = bytes.get(PAGE as usize..(1 + header.entries.len()) * PAGE as usize)?;
         let mut blocks = data.chunks_exact(PAGE as usize).zip(&header.entries);
-        (own && blocks.all(|(data, entry)| crc32c::crc32c(data) == entry.crc)).then_some(header)
+        blocks.all(|(data, entry)| crc32c::crc32c(data) == entry.crc).then_some(header)
     }
 }
 

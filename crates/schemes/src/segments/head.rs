@@ -102,6 +102,12 @@ impl LogHead {
         self.segment.as_ref().map(|own| (own.head.nonce, own.end()))
     }
 
+    /// Its segment, if it is this one, and the pages of it that are written.
+    pub fn appends_to(&self, number: u32) -> Option<(Head, u32)> {
+        let own = self.segment.as_ref().filter(|own| own.head.number == number);
+        own.map(|own| (own.head, own.end()))
+    }
+
     /// Nothing is on its way to its segment, which is not whole.
     pub fn is_degraded(&self, is_whole: impl Fn(u32) -> bool) -> bool {
         let segment = self.segment.as_ref();

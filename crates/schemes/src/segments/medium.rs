@@ -1,7 +1,7 @@
 //! What a log lies on: places for segments, and how many copies of each.
 
 use format::Uuid;
-use io::Buf;
+use io::{Buf, DriveError};
 
 use super::bytes::Head;
 use crate::store::StoreError;
@@ -64,4 +64,24 @@ pub trait Medium: 'static {
     ) -> impl Future<Output = Result<Vec<Buf>, StoreError>>;
 
     fn flush(&self) -> impl Future<Output = Result<(), StoreError>>;
+}
+
+/// A medium that keeps copies by itself, so that a scrub can look at each of them.
+pub trait Copied: Medium {
+    /// The places of a segment that can be asked.
+    fn copies(&self, number: u32) -> Vec<u32>;
+
+    fn read_copy(
+        &self,
+        place: u32,
+        at: u64,
+        len: u64,
+    ) -> impl Future<Output = Result<Buf, DriveError>>;
+
+    /// Durable when this returns. False: the drive is lost by that, or was replaced meanwhile.
+    fn write_copy(&self, number: u32, place: u32, at: u64, data: Buf)
+    -> impl Future<Output = bool>;
+
+    /// The drive's name, and where on it a byte is: for people.
+    fn device(&self, place: u32, at: u64) -> (String, u64);
 }

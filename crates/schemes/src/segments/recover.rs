@@ -117,6 +117,7 @@ impl<E: Env, M: Medium> SegmentLog<E, M> {
             stuck: RefCell::default(),
             freed: Event::new(),
             count: Cell::default(),
+            mending: Default::default(),
         };
         Ok(SegmentLog { inner: Rc::new(inner) })
     }

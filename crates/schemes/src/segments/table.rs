@@ -80,6 +80,13 @@ impl Table {
         Some(Place { segment: number / self.pages, page: number % self.pages })
     }
 
+    /// Pages of a segment where blocks lie. Looks through all there are: for what is rarely asked.
+    pub fn live_pages(&self, segment: u32) -> BTreeSet<u32> {
+        let first = self.number(Place { segment, page: 0 });
+        let own = self.map.iter().filter_map(|number| number.checked_sub(first));
+        own.filter(|page| *page < self.pages).collect()
+    }
+
     pub fn blocks(&self) -> u32 {
         self.map.len() as u32
     }

@@ -2,6 +2,7 @@
 //! volumes.
 //! One program, because each would be compiled with all of the arrays.
 
+mod alternate_heal;
 mod alternate_requests;
 mod cached_raid5_destage;
 mod cached_raid5_requests;
@@ -12,6 +13,7 @@ mod hybrid_room;
 mod log_mirror_rebuild;
 mod log_mirror_requests;
 mod log_requests;
+mod mirror_log_scrub;
 mod page_map;
 mod pool;
 mod steering_rebuild;

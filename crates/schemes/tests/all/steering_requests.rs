@@ -4,8 +4,9 @@
 use std::fmt::Write as _;
 
 use classical::Redundancy;
+use io::faulty::{Effect, Fault};
 use io::virt::{Disk, Latency, VirtDrive, VirtEnv};
-use io::{Buf, Env, Nanos};
+use io::{AnyDrive, Buf, Env, Faults, Faulty, Nanos, Operation};
 use schemes::scheme::steering::{Options, Spec, Staging, Steering, create, open};
 use schemes::{Store, StoreError};
 
@@ -321,4 +322,49 @@ fn a_full_staging_space_is_gone_round() {
     let mut shown = String::new();
     let _ = write!(shown, "{:?}", bench.env.block_on(bench.store.audit(0, 50 * 4 * CHUNK)));
     assert_eq!(shown, "[]");
+}
+
+/// A long read waits for another drive; what it has read here is written over meanwhile, read again
+/// and copied. Then the long read is answered, and its copy, which is old, went to the same slot.
+#[test]
+fn an_old_copy_does_not_overwrite_a_newer_one() {
+    let env = VirtEnv::fifo(1);
+    let disks: Vec<Disk> =
+        (0..5).map(|at| Disk::new(format!("d{at}"), 32 << 20, 4096, at)).collect();
+    let faults: Vec<Faults> = (0..5).map(Faults::new).collect();
+    let attach = |(disk, faults): (&Disk, &Faults)| -> VirtDrive {
+        let drive = VirtDrive::attach(&env, disk, Latency::SSD);
+        AnyDrive::new(Faulty::new(&env, drive, faults)).into()
+    };
+    let drives: Vec<VirtDrive> = disks.iter().zip(&faults).map(attach).collect();
+    let (name, redundancy, staging) = ("tank".into(), Redundancy::Parity(1), RESERVED);
+    // Without them nothing but the copy says what is right.
+    let checksums = false;
+    let spec = Spec { name, redundancy, width: 5, chunk: CHUNK, staging, checksums };
+    env.block_on(create(&env, &drives, &spec)).expect("it fits");
+    let store = env.block_on(open(&env, drives, Options::default())).expect("it opens");
+    while env.block_on(store.work()).expect("agrees") {}
+    let at = |millis| env.sleep_until(env.now() + Nanos::from_millis(millis));
+    // Stripe 7 has its first chunk on drive 3, the second on drive 4.
+    let stripe = 7 * 4 * CHUNK;
+    env.block_on(async {
+        store.read(stripe, 4 * KIB).await.expect("reads");
+        let hang = Fault::new(Effect::Hang(Some(Nanos::from_millis(50))));
+        faults[4].arm(env.now(), hang.on(Operation::Read).once()).expect("a fault");
+        let long = async {
+            store.read(stripe, 2 * CHUNK).await.expect("reads");
+        };
+        let meanwhile = async {
+            at(5).await;
+            store.write(stripe, Buf::from_slice(&[9; 4096]), true).await.expect("writes");
+            store.read(stripe, 4 * KIB).await.expect("reads");
+        };
+        futures_util::future::join(long, meanwhile).await;
+        at(10).await;
+        store.set_busy(3, true);
+        let read = store.read(stripe, 4 * KIB).await.expect("reads");
+        assert!(*read == [9; 4096], "the copy is older than what was written");
+    });
+    let hot = store.counters().into_iter().find(|(name, _)| *name == "hot_reads");
+    assert_eq!(hot, Some(("hot_reads", 1)));
 }

@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use io::Drive;
 use io::Nanos;
@@ -10,6 +11,8 @@ use io::virt::{VirtDrive, VirtEnv};
 use schemes::scheme::alternate::{Alternate, FlushLog, Options, Spec, create};
 use schemes::{Store, StoreError};
 
+use crate::hung::battery_hung;
+use crate::rotten::battery_rotten;
 use crate::world::{CHUNK, Subject, World, battery, battery_variant, forget_strange};
 
 #[derive(Clone, Copy)]
@@ -101,6 +104,11 @@ impl Subject for Replicas {
     fn hangs(&self) -> bool {
         self.replaced
     }
+
+    /// Where data is: a replica's log, and the page that says what it is, nobody else has.
+    fn rots(&self) -> Range<u64> {
+        (17 << 18)..(23 << 18)
+    }
 }
 
 const SINGLE: Replicas = Replicas {
@@ -167,7 +175,8 @@ fn counted(subject: Replicas, seldom: &[&str]) {
     let counted = COUNTED.with(RefCell::take);
     if std::env::var_os("SCHEME_SEEDS").is_none() {
         let none = |(name, count): &(&&str, &u64)| {
-            **count == 0 && **name != "log_full" && !seldom.contains(name)
+            let elsewhere = ["log_full", "healed_from_replicas"].contains(*name);
+            **count == 0 && !elsewhere && !seldom.contains(name)
         };
         let never: Vec<_> = counted.iter().filter(none).collect();
         assert!(never.is_empty(), "never: {never:?} of {counted:?}");
@@ -272,4 +281,27 @@ fn alternate_whose_drives_are_replaced() {
 #[test]
 fn what_lies_beside_a_batch_is_logged_too() {
     crate::world::one(PARITY, 185);
+}
+
+#[test]
+fn alternate_rotten() {
+    battery_rotten(SINGLE);
+    count(None);
+    let healed = COUNTED.with(RefCell::take)["healed_from_replicas"];
+    assert!(healed > 0, "no page came from the other replica");
+}
+
+#[test]
+fn alternate_hung() {
+    battery_hung(SINGLE);
+}
+
+#[test]
+fn alternate_of_parity_rotten() {
+    battery_rotten(PARITY);
+}
+
+#[test]
+fn alternate_of_parity_hung() {
+    battery_hung(PARITY);
 }

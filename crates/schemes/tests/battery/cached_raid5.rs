@@ -5,7 +5,9 @@ use io::virt::{VirtDrive, VirtEnv};
 use schemes::StoreError;
 use schemes::scheme::cached_raid5::{self, CachedRaid5, Spec};
 
+use crate::hung::battery_hung;
 use crate::replaced::battery_replaced;
+use crate::rotten::battery_rotten;
 use crate::world::{CHUNK, Subject, battery, battery_variant};
 
 #[derive(Clone, Copy)]
@@ -79,4 +81,17 @@ fn cached_raid5_without_room() {
 fn cached_raid5_replaced() {
     let (name, parity_width, drive) = ("cached_raid5", 3, 6 << 20);
     battery_replaced(Cached { name, parity_width, drive, destage_percent: 3 });
+}
+
+const ROOMY: Cached =
+    Cached { name: "cached_raid5", parity_width: 3, drive: 6 << 20, destage_percent: 3 };
+
+#[test]
+fn cached_raid5_rotten() {
+    battery_rotten(ROOMY);
+}
+
+#[test]
+fn cached_raid5_hung() {
+    battery_hung(ROOMY);
 }

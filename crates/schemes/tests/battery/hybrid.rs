@@ -5,7 +5,9 @@ use io::virt::{VirtDrive, VirtEnv};
 use schemes::StoreError;
 use schemes::scheme::hybrid::{self, Spec, Tuning};
 
+use crate::hung::battery_hung;
 use crate::replaced::battery_replaced;
+use crate::rotten::battery_rotten;
 use crate::world::{CHUNK, Subject, battery, battery_variant};
 
 #[derive(Clone, Copy)]
@@ -111,4 +113,23 @@ fn hybrid_replaced() {
     let (name, split, parity_width, drives) = ("hybrid", 2, 3, 5);
     let (drive, tuning) = (6 << 20, RESTLESS);
     battery_replaced(Hybrid { name, split, parity_width, drives, drive, tuning });
+}
+
+const TWO_TIERS: Hybrid = Hybrid {
+    name: "hybrid",
+    split: 2,
+    parity_width: 3,
+    drives: 5,
+    drive: 6 << 20,
+    tuning: RESTLESS,
+};
+
+#[test]
+fn hybrid_rotten() {
+    battery_rotten(TWO_TIERS);
+}
+
+#[test]
+fn hybrid_hung() {
+    battery_hung(TWO_TIERS);
 }

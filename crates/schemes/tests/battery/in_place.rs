@@ -5,7 +5,9 @@ use classical::{Array, CreateSpec, OpenOptions, Redundancy, WriteHole};
 use io::virt::{VirtDrive, VirtEnv};
 use schemes::StoreError;
 
+use crate::hung::battery_hung;
 use crate::replaced::battery_replaced;
+use crate::rotten::{Left, battery_rotten, failing};
 use crate::world::{CHUNK, Subject, World, battery, forget_strange};
 
 #[derive(Clone, Copy)]
@@ -15,6 +17,7 @@ pub struct InPlace {
     width: usize,
     groups: usize,
     write_hole: WriteHole,
+    checksums: bool,
 }
 
 const DRIVE: u64 = 4 << 20;
@@ -26,7 +29,8 @@ impl InPlace {
         width: usize,
         groups: usize,
     ) -> InPlace {
-        InPlace { name, redundancy, width, groups, write_hole: WriteHole::Closed }
+        let (write_hole, checksums) = (WriteHole::Closed, true);
+        InPlace { name, redundancy, width, groups, write_hole, checksums }
     }
 
     fn tolerance(&self) -> usize {
@@ -50,9 +54,8 @@ impl Subject for InPlace {
     }
 
     async fn create(&self, env: &VirtEnv, drives: &[VirtDrive]) -> Result<(), StoreError> {
-        let (redundancy, width) = (self.redundancy, self.width);
-        let spec =
-            CreateSpec { name: "tank".into(), redundancy, width, chunk: CHUNK, checksums: true };
+        let InPlace { redundancy, width, checksums, .. } = *self;
+        let spec = CreateSpec { name: "tank".into(), redundancy, width, chunk: CHUNK, checksums };
         create(env, drives, &spec).await?;
         Ok(())
     }
@@ -169,4 +172,36 @@ fn raid50_replaced() {
 #[test]
 fn raid60_replaced() {
     battery_replaced(InPlace::new("raid60", Redundancy::Parity(2), 4, 2));
+}
+
+const REDUNDANT: [InPlace; 7] = [
+    InPlace::new("raid1", Redundancy::Mirror, 3, 1),
+    InPlace::new("raid10", Redundancy::Mirror, 2, 3),
+    InPlace::new("raid4", Redundancy::ParityDrive, 4, 1),
+    RAID5,
+    InPlace::new("raid6", Redundancy::Parity(2), 5, 1),
+    InPlace::new("raid50", Redundancy::Parity(1), 3, 2),
+    InPlace::new("raid60", Redundancy::Parity(2), 4, 2),
+];
+
+#[test]
+fn in_place_rotten() {
+    REDUNDANT.into_iter().for_each(battery_rotten);
+}
+
+#[test]
+fn in_place_hung() {
+    REDUNDANT.into_iter().for_each(battery_hung);
+}
+
+/// Worlds that rot prove nothing unless what is not put right shows: without checksums other bytes
+/// are read, and without a scrub something is left.
+#[test]
+fn what_is_not_mended_is_noticed() {
+    for subject in [REDUNDANT[0], RAID5, REDUNDANT[4]] {
+        let bare = InPlace { checksums: false, ..subject };
+        assert!(failing(bare, 4, Left::Nothing) > 0, "{}: no checksums", subject.name);
+        assert!(failing(subject, 4, Left::Scrub) > 0, "{}: no scrub", subject.name);
+        assert_eq!(failing(subject, 4, Left::Nothing), 0, "{}", subject.name);
+    }
 }

@@ -11,7 +11,9 @@ use schemes::scheme::log_mirror::policy::Policy;
 use schemes::scheme::log_mirror::{LogMirror, Options, Spec, create};
 use schemes::{Store, StoreError};
 
+use crate::hung::battery_hung;
 use crate::replaced::battery_replaced;
+use crate::rotten::battery_rotten;
 use crate::world::{CHUNK, Subject, battery, battery_variant};
 
 #[derive(Clone, Copy)]
@@ -249,4 +251,26 @@ fn log_mirror_replaced() {
 #[test]
 fn hpda_replaced() {
     battery_replaced(Mirrored { shared: true, log_bytes: 240 << 10, ..LOG_MIRROR });
+}
+
+#[test]
+fn log_mirror_rotten() {
+    battery_rotten(LOG_MIRROR);
+}
+
+#[test]
+fn log_mirror_hung() {
+    battery_hung(LOG_MIRROR);
+}
+
+const HPDA: Mirrored = Mirrored { shared: true, log_bytes: 240 << 10, ..LOG_MIRROR };
+
+#[test]
+fn hpda_rotten() {
+    battery_rotten(HPDA);
+}
+
+#[test]
+fn hpda_hung() {
+    battery_hung(HPDA);
 }

@@ -6,7 +6,9 @@ use schemes::scheme::OpenOptions;
 use schemes::scheme::log_raid::{LogRaid, Spec, create};
 use schemes::{Store, StoreError};
 
+use crate::hung::battery_hung;
 use crate::replaced::battery_replaced;
+use crate::rotten::battery_rotten;
 use crate::world::{CHUNK, Subject, battery, battery_variant};
 
 const WIDTH: usize = 3;
@@ -74,4 +76,14 @@ fn log_raid_of_one_group() {
 #[test]
 fn log_raid_replaced() {
     battery_replaced(OneLog { groups: 2, drive: 6 << 20 });
+}
+
+#[test]
+fn log_raid_rotten() {
+    battery_rotten(OneLog { groups: 1, drive: 7 << 20 });
+}
+
+#[test]
+fn log_raid_hung() {
+    battery_hung(OneLog { groups: 1, drive: 7 << 20 });
 }

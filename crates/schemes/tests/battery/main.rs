@@ -3,6 +3,7 @@
 
 mod alternate;
 mod cached_raid5;
+mod hung;
 mod hybrid;
 mod in_place;
 mod log_mirror;
@@ -10,6 +11,7 @@ mod log_raid;
 mod mirror_log;
 mod n_raid5;
 mod replaced;
+mod rotten;
 mod steering;
 mod tole_raid;
 mod world;

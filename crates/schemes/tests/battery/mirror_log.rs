@@ -8,6 +8,7 @@ use io::virt::{VirtDrive, VirtEnv};
 use schemes::scheme::mirror_log::{MirrorLog, Spec, create};
 use schemes::{Store, StoreError};
 
+use crate::hung::battery_hung;
 use crate::replaced::battery_replaced;
 use crate::world::{CHUNK, Subject, battery, battery_variant};
 
@@ -99,4 +100,9 @@ fn mirror_log_of_many_drives() {
 fn mirror_log_replaced() {
     battery_replaced(Logs { width: 3, groups: 1, drive: 5 << 20 });
     battery_replaced(Logs { width: 2, groups: 2, drive: 5 << 20 });
+}
+
+#[test]
+fn mirror_log_hung() {
+    battery_hung(Logs { width: 3, groups: 1, drive: 5 << 20 });
 }

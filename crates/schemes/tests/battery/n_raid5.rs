@@ -7,7 +7,9 @@ use schemes::scheme::n_raid5::{NRaid5, create};
 use schemes::scheme::{OpenOptions, Scheme, Spec};
 use schemes::{Store, StoreError};
 
+use crate::hung::battery_hung;
 use crate::replaced::battery_replaced;
+use crate::rotten::battery_rotten;
 use crate::world::{CHUNK, Subject, battery};
 
 const WIDTH: usize = 3;
@@ -80,4 +82,14 @@ fn requests_across_arrays_are_divided() {
 #[test]
 fn n_raid5_replaced() {
     battery_replaced(Apart);
+}
+
+#[test]
+fn n_raid5_rotten() {
+    battery_rotten(Apart);
+}
+
+#[test]
+fn n_raid5_hung() {
+    battery_hung(Apart);
 }

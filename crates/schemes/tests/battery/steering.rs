@@ -11,6 +11,8 @@ use io::{Env, Nanos};
 use schemes::scheme::steering::{Options, Spec, Staging, Steering, create, open};
 use schemes::{Store, StoreError};
 
+use crate::hung::battery_hung;
+use crate::rotten::battery_rotten;
 use crate::world::{CHUNK, Subject, battery, battery_variant, one};
 
 #[derive(Clone, Copy)]
@@ -159,6 +161,12 @@ impl Subject for Steered {
     fn by_parity(&self) -> bool {
         matches!(self.redundancy, Redundancy::Parity(1..))
     }
+
+    /// A redirected write is read from any of its copies, and a rotten one is one page more of its
+    /// row that is wrong.
+    fn heals_beside(&self) -> bool {
+        false
+    }
 }
 
 /// A world that never redirects proves nothing.
@@ -284,4 +292,23 @@ fn steering_raid50_reserved() {
         staging,
         replaces: true,
     });
+}
+
+const RESERVED_RAID5: Steered = Steered {
+    name: "steering raid5",
+    redundancy: Redundancy::Parity(1),
+    width: 4,
+    groups: 1,
+    staging: RESERVED,
+    replaces: false,
+};
+
+#[test]
+fn steering_rotten() {
+    battery_rotten(RESERVED_RAID5);
+}
+
+#[test]
+fn steering_hung() {
+    battery_hung(RESERVED_RAID5);
 }

@@ -7,7 +7,9 @@ use schemes::scheme::tole_raid::{ToleRaid, create};
 use schemes::scheme::{OpenOptions, Scheme, Spec};
 use schemes::{Store, StoreError};
 
+use crate::hung::battery_hung;
 use crate::replaced::battery_replaced;
+use crate::rotten::battery_rotten;
 use crate::world::{CHUNK, Subject, battery};
 
 const WIDTH: usize = 4;
@@ -98,4 +100,14 @@ fn reads_do_not_wait_for_a_slow_drive() {
 #[test]
 fn tole_raid_replaced() {
     battery_replaced(Tolerant);
+}
+
+#[test]
+fn tole_raid_rotten() {
+    battery_rotten(Tolerant);
+}
+
+#[test]
+fn tole_raid_hung() {
+    battery_hung(Tolerant);
 }

@@ -5,12 +5,15 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::rc::Rc;
 
 use futures_util::future::join_all;
 use io::rng::{Rng, mix};
 use io::virt::{CutMode, Disk, Latency, VirtDrive, VirtEnv};
-use io::{Buf, BufMut, Env};
+use io::{AnyDrive, Buf, BufMut, Env, Faults, Faulty};
+use schemes::part::Part;
+use schemes::part::hang::Patience;
 use schemes::{Store, StoreError};
 
 const SECTOR: u64 = 512;
@@ -57,6 +60,16 @@ pub trait Subject: Copy {
     fn hangs(&self) -> bool {
         false
     }
+
+    /// Whether what rots beside requests is always put right, or only what rots at rest.
+    fn heals_beside(&self) -> bool {
+        true
+    }
+
+    /// Bytes of drives that rot.
+    fn rots(&self) -> Range<u64> {
+        0..u64::MAX
+    }
 }
 
 /// What a sector may hold: number of the write, 0 before the first.
@@ -101,11 +114,14 @@ fn content(sector: u64, write: u64) -> [u8; SECTOR as usize] {
 pub struct World<S: Subject> {
     pub subject: S,
     pub env: VirtEnv,
-    disks: Vec<Disk>,
+    pub disks: Vec<Disk>,
+    /// Of drives that can be made to hang, and are given up after a while.
+    pub faults: Option<Vec<Faults>>,
     pub unplugged: Vec<bool>,
     pub rng: Rng,
     oracle: Rc<RefCell<Oracle>>,
     base: u64,
+    seed: u64,
 }
 
 impl<S: Subject> Drop for World<S> {
@@ -119,12 +135,13 @@ impl<S: Subject> World<S> {
         let sizes = subject.drives();
         // Drives of both units.
         let align = if seed.is_multiple_of(2) { 512 } else { 4096 };
-        let disk =
-            |(at, size): (usize, &u64)| Disk::new(format!("d{at}"), *size, align, seed ^ at as u64);
+        let disk = |at: usize| Disk::new(format!("d{at}"), sizes[at], align, seed ^ at as u64);
         World {
             subject,
             env: VirtEnv::new(seed),
-            disks: sizes.iter().enumerate().map(disk).collect(),
+            disks: (0..sizes.len()).map(disk).collect(),
+            seed,
+            faults: None,
             unplugged: vec![false; sizes.len()],
             rng: Rng::new(mix(seed)),
             oracle: Rc::default(),
@@ -132,9 +149,22 @@ impl<S: Subject> World<S> {
         }
     }
 
+    /// A drive as it was before it was used.
+    pub fn fresh(&self, at: usize) -> Disk {
+        let (size, align) = (self.subject.drives()[at], self.disks[at].geometry().align);
+        Disk::new(format!("d{at}"), size, align, self.seed ^ at as u64)
+    }
+
     pub fn drives(&self) -> Vec<VirtDrive> {
-        let plugged = self.disks.iter().zip(&self.unplugged).filter(|(_, out)| !**out);
-        plugged.map(|(disk, _)| VirtDrive::attach(&self.env, disk, Latency::SSD)).collect()
+        let plugged = (0..self.disks.len()).filter(|at| !self.unplugged[*at]);
+        plugged.map(|at| self.attach(at)).collect()
+    }
+
+    fn attach(&self, at: usize) -> VirtDrive {
+        let drive = VirtDrive::attach(&self.env, &self.disks[at], Latency::SSD);
+        let Some(faults) = &self.faults else { return drive };
+        let part = Part::whole(Faulty::new(&self.env, drive, &faults[at]));
+        AnyDrive::new(part.with_patience(Patience::new(&self.env))).into()
     }
 
     pub fn make(&mut self) {
@@ -149,7 +179,20 @@ impl<S: Subject> World<S> {
         self.env.block_on(store.close()).expect("closes");
     }
 
-    async fn open(&self) -> Result<S::Store, StoreError> {
+    /// The store, as whoever uses it next finds it.
+    pub fn opened(&self) -> S::Store {
+        self.env.block_on(self.open()).unwrap_or_else(|error| panic!("open: {error}"))
+    }
+
+    /// Everything that was written is durable, and nobody is there any more.
+    pub fn close(&self, store: S::Store) {
+        let closed = self.env.block_on(store.close());
+        assert!(closed.is_ok(), "close: {closed:?}");
+        self.oracle.borrow_mut().sectors.values_mut().for_each(settle);
+        self.env.crash();
+    }
+
+    pub async fn open(&self) -> Result<S::Store, StoreError> {
         self.subject.open(&self.env, self.drives()).await
     }
 
@@ -160,7 +203,7 @@ impl<S: Subject> World<S> {
         self.subject.survives(&lost)
     }
 
-    fn draw_victim(&mut self) -> Option<usize> {
+    pub fn draw_victim(&mut self) -> Option<usize> {
         let drive = self.rng.index(self.disks.len());
         let whole = !self.unplugged[drive] && !self.disks[drive].is_failed();
         (whole && self.can_lose(drive)).then_some(drive)
@@ -212,14 +255,13 @@ impl<S: Subject> World<S> {
         let cut = self.env.run_until(work, stop).is_none();
         if !cut {
             self.env.set_write_limit(u64::MAX);
-            let closed = self.env.block_on(store.close());
-            assert!(closed.is_ok(), "close: {closed:?}");
-            self.oracle.borrow_mut().sectors.values_mut().for_each(settle);
+            // With it ends whatever was beside it.
+            self.close(store);
         }
         cut
     }
 
-    fn clients(&self, store: &S::Store, seed: u64) -> Vec<Client<S::Store>> {
+    pub fn clients(&self, store: &S::Store, seed: u64) -> Vec<Client<S::Store>> {
         let client = |number| Client {
             number,
             base: self.base,
@@ -354,7 +396,7 @@ impl<S: Subject> World<S> {
 
     /// Every stripe of the part that is used agrees with its parity, or its copies; maps with what
     /// they map.
-    fn audit(&self, store: &S::Store) {
+    pub fn audit(&self, store: &S::Store) {
         let wrong = self.env.block_on(store.audit(self.base * SECTOR, SPAN * SECTOR));
         assert_eq!(wrong, Vec::<String>::new());
     }
@@ -369,7 +411,7 @@ fn settle(expected: &mut Expected) {
     *expected = Expected { may_be: vec![newest], in_flight: false };
 }
 
-struct Client<T> {
+pub struct Client<T> {
     number: u64,
     base: u64,
     store: T,
@@ -378,7 +420,7 @@ struct Client<T> {
 }
 
 impl<T: Store> Client<T> {
-    async fn work(&self, requests: usize) {
+    pub async fn work(&self, requests: usize) {
         for _ in 0..requests {
             let kind = self.rng.borrow_mut().below(10);
             match kind {
@@ -444,7 +486,7 @@ impl<T: Store> Client<T> {
         }
     }
 
-    async fn flush(&self) {
+    pub async fn flush(&self) {
         let before: Vec<(u64, u64)> = {
             let oracle = self.oracle.borrow();
             let done = oracle.sectors.iter().filter(|(_, expected)| !expected.in_flight);

@@ -98,7 +98,7 @@ impl From<&DriveInfo> for Drive {
                 write_errors: counters.write_errors,
             },
             health: "-".to_owned(),
-            decided: "automatic".to_owned(),
+            decided: if drive.sits_out { "sit-out" } else { "automatic" }.to_owned(),
             spikes: Spikes::default(),
             latency: OperationLatencies::default(),
             restoring,

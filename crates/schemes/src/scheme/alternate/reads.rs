@@ -2,16 +2,18 @@
 
 use std::rc::Rc;
 
+use classical::ArrayError;
 use futures_util::future::join_all;
 use io::{Buf, BufMut, Env};
 
 use super::Inner;
 use super::replica::Replica;
+use crate::log::record::PAGE;
 use crate::store::StoreError;
 
 impl<E: Env> Inner<E> {
-    /// Who is asked, in order: those that read, in turn; last the one that writes, unless there is
-    /// nothing to write.
+    /// Who is asked, in order: those that read, in turn; then the one that writes, unless there is
+    /// nothing to write; last those with a drive that sits out.
     pub fn readers(&self) -> Vec<(usize, Rc<Replica<E>>)> {
         let (writer, idle) = (self.roles.borrow().writer(), self.is_idle());
         let mut readers = self.whole();
@@ -19,12 +21,33 @@ impl<E: Env> Inner<E> {
         self.next_read.set((turn + 1) % readers.len());
         let first = turn % readers.len();
         readers.rotate_left(first);
-        readers.sort_by_key(|(side, _)| !idle && *side == writer);
+        let sitting = self.sitting.borrow();
+        let sits_out = |side| sitting.iter().any(|drive| drive / self.drives == side);
+        readers.sort_by_key(|(side, _)| (sits_out(*side), !idle && *side == writer));
         readers
     }
 
-    /// Bytes of the replicas. The range is not in the cache: all have it.
+    /// Bytes of the replicas. The range is not in the cache: all have it. If each has lost something
+    /// of it, page by page.
     async fn read_place(&self, offset: u64, len: u64) -> Result<Buf, StoreError> {
+        let whole = self.read_one(offset, len).await;
+        let lost = matches!(whole, Err(StoreError::Array(ArrayError::PageLost { .. })));
+        if !lost || len <= PAGE {
+            return whole;
+        }
+        let (mut pages, mut at) = (BufMut::with_len(len as usize), offset);
+        while at < offset + len {
+            let end = (at / PAGE + 1) * PAGE;
+            let page = self.read_one(at, end.min(offset + len) - at).await?;
+            let from = (at - offset) as usize;
+            pages[from..from + page.len()].copy_from_slice(&page);
+            at += page.len() as u64;
+        }
+        Ok(pages.freeze())
+    }
+
+    /// From one replica, the others if it fails.
+    async fn read_one(&self, offset: u64, len: u64) -> Result<Buf, StoreError> {
         let mut failed = StoreError::NoLabel;
         for (tried, (side, replica)) in self.readers().into_iter().enumerate() {
             if !self.alive.get()[side] {

@@ -110,6 +110,8 @@ impl<E: Env> Replica<E> {
         pool: Uuid,
         (page, place): (Page, u64),
     ) -> Replica<E> {
+        // What it can't give another replica has.
+        array.ask_elsewhere();
         let (marks, data) = (VecDeque::new(), VecDeque::new());
         let state = RefCell::new(State { page, place, logged: 0, marks, data });
         Replica { array, log, pool, log_turn: Turn::new(), state }

@@ -6,6 +6,7 @@
 //!                                                                      └─► it counts as applied
 //! ```
 
+use classical::ArrayError;
 use futures_util::future::join_all;
 use io::{Env, Nanos};
 
@@ -62,8 +63,12 @@ impl<E: Env> Inner<E> {
         let step = self.roles.borrow().decide(&self.facts(closing));
         let done = match step {
             Step::CatchUp { side, to } | Step::Write { side, to } => {
-                if let Err(error) = self.apply(side, to).await {
-                    self.lose(side, error)?;
+                match self.apply(side, to).await {
+                    Ok(()) => {}
+                    // Beside what was to be written: the next step does it.
+                    Err(StoreError::Array(ArrayError::PageLost { .. }))
+                        if self.heal_with_turn(side).await > 0 => {}
+                    Err(error) => self.lose(side, error)?,
                 }
                 Turned::Worked
             }

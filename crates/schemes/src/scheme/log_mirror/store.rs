@@ -234,6 +234,18 @@ impl<E: Env> Store for LogMirror<E> {
         format!("{}, a log on {}{shared}", self.inner.grid, self.inner.mirror.grid())
     }
 
+    fn sit_out(&self, drive: usize, out: bool) {
+        let Inner { array, mirror, shape, set, .. } = &*self.inner;
+        let drives = set.borrow().len();
+        // Shared, a drive is of both.
+        if shape.array(drives).contains(&drive) {
+            array.sit_out(drive, out);
+        }
+        if let Some(at) = drive.checked_sub(shape.log(drives).start) {
+            mirror.sit_out(at, out);
+        }
+    }
+
     fn lost(&self) -> Vec<usize> {
         let Inner { array, mirror, shape, set, .. } = &*self.inner;
         let of_log = shape.log(set.borrow().len()).start;

@@ -19,7 +19,7 @@ use super::pairs;
 use crate::losses::Losses;
 use crate::part::Part;
 use crate::segments::bytes::{BLOCKS_MAX, Head, NO_MATE, PAGE};
-use crate::segments::medium::{Found, Medium};
+use crate::segments::medium::{Copied, Found, Medium};
 use crate::segments::size::{RESERVE, TARGET};
 use crate::store::StoreError;
 
@@ -143,6 +143,10 @@ impl<D: Drive> Mirrors<D> {
         if filling {
             self.filling.borrow_mut().insert(drive);
         }
+    }
+
+    pub fn sit_out(&self, drive: usize, out: bool) {
+        self.drives[drive].sit_out(out);
     }
 
     pub async fn tell_state(&self, drive: usize, state: MemberState) {
@@ -384,7 +388,10 @@ impl<D: Drive> Medium for Mirrors<D> {
             let first = turn % copies.len();
             copies.rotate_left(first);
         }
-        copies.sort_by_key(|place| self.drives[self.drive(*place)].in_flight());
+        copies.sort_by_key(|place| {
+            let drive = &self.drives[self.drive(*place)];
+            (drive.sits_out(), drive.in_flight())
+        });
         for place in copies {
             // Its drive may have been replaced while another copy was tried.
             if !self.copies(number).contains(&place) {
@@ -416,5 +423,30 @@ impl<D: Drive> Medium for Mirrors<D> {
         let there = self.drives.iter().filter(|member| !member.is_lost());
         join_all(there.map(Member::flush)).await;
         self.record_losses().await
+    }
+}
+
+impl<D: Drive> Copied for Mirrors<D> {
+    fn copies(&self, number: u32) -> Vec<u32> {
+        Mirrors::copies(self, number)
+    }
+
+    async fn read_copy(&self, place: u32, at: u64, len: u64) -> Result<Buf, DriveError> {
+        let (member, at) = self.address(place, at);
+        member.read(at, len).await
+    }
+
+    async fn write_copy(&self, number: u32, place: u32, at: u64, data: Buf) -> bool {
+        // On a drive that came meanwhile the place is another segment's.
+        if !self.copies(number).contains(&place) {
+            return false;
+        }
+        let (member, at) = self.address(place, at);
+        member.write(at, data, Durability::Durable).await.is_ok()
+    }
+
+    fn device(&self, place: u32, at: u64) -> (String, u64) {
+        let (member, at) = self.address(place, at);
+        member.device(at)
     }
 }

@@ -99,7 +99,8 @@ impl<E: Env> Steered<E> {
         let holder = order.find(|&at| {
             let holder = &stage.holders[at];
             let free = holder.space.as_ref().is_some_and(|space| space.hot_slots.has_free());
-            at != self.index && free && !stage.is_busy(at) && !holder.is_lost()
+            let slow = stage.is_busy(at) || holder.sits_out.get();
+            at != self.index && free && !slow && !holder.is_lost()
         })?;
         stage.holders[holder].space.as_ref().map(|space| (holder, space))
     }
@@ -140,6 +141,12 @@ impl<E: Env> Ticket<E> {
         let Ticket { drive, range, .. } = &self;
         let (stage, own) = (&drive.stage, &drive.stage.targets[drive.index]);
         let row = drive.rows(range).start;
+        // Written meanwhile: what was read is old.
+        let is_old = || !own.staged.borrow().tickets.contains_key(&self.number);
+        // Also before: the slot the row has now may hold what was read since.
+        if is_old() {
+            return;
+        }
         let Some((holder, slot)) = drive.hot_slot(row) else { return };
         let Some(space) = &stage.holders[holder].space else { return };
         let within = range.start - drive.row_bytes(row).start;
@@ -147,8 +154,7 @@ impl<E: Env> Ticket<E> {
         if space.member.write(at, bytes, Durability::Cached).await.is_err() {
             return;
         }
-        // Written meanwhile: what was read is old.
-        if !own.staged.borrow().tickets.contains_key(&self.number) {
+        if is_old() {
             return;
         }
         // Another copy of the row may have come first, to another slot.

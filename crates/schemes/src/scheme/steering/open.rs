@@ -112,7 +112,8 @@ fn holder<D: Drive>(
             space(Rc::new(Member::new(first)), 0, end)
         }
     };
-    Holder { head, space, busy, replaced: Cell::new(false) }
+    let (sits_out, replaced) = (Cell::new(false), Cell::new(false));
+    Holder { head, space, busy, sits_out, replaced }
 }
 
 /// Drives the array can't open with, if they are too many: nothing may be changed then.

@@ -31,6 +31,9 @@ impl<E: Env> Steering<E> {
         let Inner { env, stage, set, spare, mending, .. } = &*self.inner;
         let _turn = mending.lock().await;
         let name = new.name();
+        if self.inner.closing.get() {
+            return refuse(&name, place, "the pool is being closed: open it first");
+        }
         if !self.lost().contains(&place) {
             return refuse(&name, place, "nothing is lost there");
         }
@@ -96,10 +99,12 @@ impl<E: Env> Steering<E> {
         own.dirty.set(true);
         stage.mending.set(Some(place));
         stage.filling.set(Some(place));
-        // From now on staged writes and heads have as many copies as a whole group needs.
+        // From now on staged writes and heads have as many copies as a whole group needs: also those
+        // that drives of other groups have on this one.
         let group = stage.grid.group_of(place);
         for drive in self.drives().iter().filter(|drive| drive.index != place) {
-            if stage.grid.group_of(drive.index) == group {
+            let own = stage.grid.group_of(drive.index) == group;
+            if own || stage.is_staged_on(drive.index, group) {
                 let _ = drive.clear().await;
             }
         }

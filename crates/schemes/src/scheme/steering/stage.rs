@@ -58,6 +58,8 @@ pub struct Holder<D: Drive> {
     /// The member that the staging space is on, if there is one.
     pub space: Option<Space<D>>,
     pub busy: Cell<bool>,
+    /// It is read only where no other copy is.
+    pub sits_out: Cell<bool>,
     /// A new drive took its place: of what the old one held for others it has nothing, and it holds
     /// nothing for them before the next opening.
     pub replaced: Cell<bool>,
@@ -191,6 +193,18 @@ impl<D: Drive> Stage<D> {
         row < grid.rows && (0..data).any(|member| holds(&member))
     }
 
+    /// Some redirected write of a drive lies on drives of this group.
+    pub fn is_staged_on(&self, target: usize, group: usize) -> bool {
+        let staged = self.targets[target].staged.borrow();
+        let mut places = staged.table.iter().filter(|(_, entry)| entry.redirected);
+        places.any(|(_, entry)| {
+            entry.place.iter().any(|copy| {
+                let holder = copy.holder;
+                holder < self.targets.len() && self.grid.group_of(holder) == group
+            })
+        })
+    }
+
     /// Drives of a group that have not all that they should.
     pub fn gone_of(&self, group: usize) -> usize {
         let own = group * self.grid.width..(group + 1) * self.grid.width;
@@ -288,7 +302,11 @@ impl<D: Drive> Stage<D> {
     pub async fn read_copies(&self, place: &Place, skip: u64, len: u64) -> Option<Buf> {
         let turn = self.next_turn();
         let mut order: Vec<usize> = (0..place.len()).collect();
-        order.sort_by_key(|at| (self.is_busy(place[*at].holder), (at + turn) % place.len()));
+        order.sort_by_key(|at| {
+            let holder = place[*at].holder;
+            let rather_not = self.holders[holder].sits_out.get();
+            (rather_not, self.is_busy(holder), (at + turn) % place.len())
+        });
         for at in order {
             let Copy { holder, at, .. } = &place[at];
             let Some(space) = self.holders[*holder].readable() else { continue };

@@ -2,4 +2,5 @@
 
 mod hangs;
 mod shelf;
+mod sit_out;
 mod spares;

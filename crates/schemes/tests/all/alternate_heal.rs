@@ -1,0 +1,164 @@
+//! `alternate` on drives that rot: what a replica can't give another one has, and gives back.
+
+use classical::{ArrayError, Scrubbed};
+use io::rng::Rng;
+use io::virt::{Disk, Latency, VirtDrive, VirtEnv};
+use io::{Buf, Env, Nanos};
+use schemes::scheme::alternate::{Alternate, Options, Spec, create};
+use schemes::{Store, StoreError};
+
+const PAGE: u64 = 4096;
+const BYTES: u64 = 1 << 20;
+const DRIVE: u64 = 24 << 20;
+
+struct Bench {
+    env: VirtEnv,
+    disks: Vec<Disk>,
+    store: Alternate<VirtEnv>,
+    truth: Vec<u8>,
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        self.env.crash();
+    }
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let env = VirtEnv::fifo(1);
+        let disks: Vec<Disk> =
+            (0..2).map(|at| Disk::new(format!("d{at}"), DRIVE, 4096, at)).collect();
+        let drives: Vec<VirtDrive> =
+            disks.iter().map(|disk| VirtDrive::attach(&env, disk, Latency::SSD)).collect();
+        let spec = Spec { cache: 1 << 20, ..Spec::new("tank", 1) };
+        env.block_on(create(&env, &drives, &spec)).expect("it fits");
+        let store = env.block_on(Alternate::open(&env, drives, Options::default()));
+        let mut truth = vec![0; BYTES as usize];
+        Rng::new(7).fill(&mut truth);
+        let bench = Bench { env, disks, store: store.expect("it opens"), truth };
+        bench.write(0, &bench.truth);
+        bench.drain();
+        bench
+    }
+
+    fn write(&self, offset: u64, bytes: &[u8]) {
+        let done = self.store.write(offset, Buf::from_slice(bytes), false);
+        self.env.block_on(done).expect("writes");
+    }
+
+    /// Until both replicas have everything.
+    fn drain(&self) {
+        self.env.block_on(async {
+            for _ in 0..4 {
+                while self.store.work().await.expect("works") {}
+                self.env.sleep_until(self.env.now() + Nanos::from_millis(501)).await;
+            }
+        });
+    }
+
+    /// Where a page lies in place: the log has it, too, before.
+    fn place(&self, drive: usize, page: u64) -> u64 {
+        let wanted = &self.truth[(page * PAGE) as usize..][..PAGE as usize];
+        let mut places = (0..DRIVE / PAGE).rev().map(|at| at * PAGE);
+        let is_it = |at: &u64| self.disks[drive].peek(*at, PAGE as usize) == wanted;
+        places.find(is_it).expect("it is in place")
+    }
+
+    fn spoil(&self, drive: usize, page: u64) -> u64 {
+        let at = self.place(drive, page);
+        self.disks[drive].corrupt(at + 100, 5, page);
+        at
+    }
+
+    fn is_right(&self) {
+        // Both replicas are asked, in turn.
+        for _ in 0..4 {
+            let read = self.env.block_on(self.store.read(0, BYTES)).expect("reads");
+            assert!(*read == *self.truth);
+        }
+    }
+
+    fn healed(&self) -> u64 {
+        let all = self.store.counters();
+        all.iter().find(|(name, _)| *name == "healed_from_replicas").expect("it is counted").1
+    }
+
+    fn scrub(&self) -> Scrubbed {
+        let mut all = Scrubbed::default();
+        self.env.block_on(async {
+            for kept in self.store.kept() {
+                let mut step = Some(0);
+                while let Some(at) = step {
+                    let (found, next) = kept.scrub_some(at).await.expect("scrubs");
+                    all += found;
+                    step = next;
+                }
+            }
+        });
+        all
+    }
+}
+
+#[test]
+fn a_page_that_is_read_is_given_back() {
+    let bench = Bench::new();
+    let at =
+        [(0, 3), (0, 200), (1, 40)].map(|(drive, page)| (drive, bench.spoil(drive, page), page));
+    bench.is_right();
+    bench.drain();
+    assert_eq!(bench.healed(), 3);
+    for (drive, at, page) in at {
+        let right = &bench.truth[(page * PAGE) as usize..][..PAGE as usize];
+        assert!(bench.disks[drive].peek(at, PAGE as usize) == right, "page {page}");
+    }
+    let found = bench.scrub();
+    assert_eq!((found.bad, found.lost), (0, 0));
+    assert_eq!(bench.env.block_on(bench.store.audit(0, BYTES)), Vec::<String>::new());
+}
+
+#[test]
+fn a_scrub_gives_back_what_nobody_reads() {
+    let bench = Bench::new();
+    for (drive, page) in [(0, 1), (1, 2), (1, 250)] {
+        bench.spoil(drive, page);
+    }
+    let found = bench.scrub();
+    assert_eq!((found.bad, found.repaired, found.lost), (3, 3, 0), "{found:?}");
+    let notes = bench.store.kept().into_iter().flat_map(|kept| kept.take_notes());
+    assert!(notes.map(|note| note.repaired).eq([true; 3]));
+    let second = bench.scrub();
+    assert_eq!((second.bad, second.lost), (0, 0));
+    bench.is_right();
+}
+
+#[test]
+fn what_no_replica_has_is_lost_and_nothing_else() {
+    let bench = Bench::new();
+    bench.spoil(0, 9);
+    bench.spoil(1, 9);
+    bench.spoil(1, 10);
+    let found = bench.scrub();
+    assert_eq!((found.bad, found.repaired, found.lost), (3, 1, 2), "{found:?}");
+    let read = bench.env.block_on(bench.store.read(9 * PAGE, PAGE));
+    assert!(matches!(read, Err(StoreError::Array(ArrayError::PageLost { .. }))), "{read:?}");
+    bench.write(9 * PAGE, &bench.truth[9 * PAGE as usize..][..PAGE as usize]);
+    bench.drain();
+    bench.is_right();
+}
+
+/// The rest of a rotten page is needed to write a part of it: it costs nobody the replica.
+#[test]
+fn a_part_of_a_rotten_page_is_written() {
+    let mut bench = Bench::new();
+    bench.spoil(0, 5);
+    bench.spoil(1, 6);
+    for page in [5, 6] {
+        let at = page * PAGE as usize + 512;
+        bench.truth[at..at + 512].fill(0xEE);
+        bench.write(at as u64, &[0xEE; 512]);
+    }
+    bench.drain();
+    assert_eq!((bench.store.lost(), bench.healed()), (Vec::new(), 2));
+    bench.is_right();
+}
