@@ -38,36 +38,3 @@ pub fn named(names: &[String]) -> Result<Vec<Experiment>, String> {
     }
     Ok(known.into_iter().zip(chosen).filter_map(|(own, chosen)| chosen.then_some(own)).collect())
 }
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::*;
-    use crate::experiment::Scale;
-
-    #[test]
-    fn every_experiment_has_a_name_of_its_own_and_cells() {
-        let all = all();
-        let names: BTreeSet<&str> = all.iter().map(|experiment| experiment.name).collect();
-        assert_eq!(names.len(), all.len());
-        for experiment in &all {
-            for scale in [Scale::Quick, Scale::Full] {
-                assert!(!(experiment.cells)(scale).is_empty(), "{}", experiment.name);
-            }
-        }
-        // Cells that several look at are told apart by their names alone.
-        let refs: Vec<&Experiment> = all.iter().collect();
-        for scale in [Scale::Quick, Scale::Full] {
-            assert!(!crate::experiment::run::plan(&refs, scale).is_empty());
-        }
-    }
-
-    #[test]
-    fn experiments_are_found_by_name_and_by_paper() {
-        let of = |name: &str| named(&[name.to_owned()]).map(|found| found.len());
-        assert_eq!(of("ldm-fig10"), Ok(1));
-        assert!(of("ldm-*").is_ok_and(|count| count >= 1));
-        assert!(of("ldm-fig99").is_err_and(|error| error.contains("list")));
-    }
-}

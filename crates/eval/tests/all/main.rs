@@ -2,7 +2,9 @@
 //! them anew.
 
 mod arrays;
+mod bound;
 mod experiments;
+mod papers;
 mod rebuild;
 mod systems;
 mod tail;

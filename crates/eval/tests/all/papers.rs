@@ -1,0 +1,49 @@
+//! The list of experiments. Here rather than beside it: whoever can name a cell compiles all arrays.
+
+use std::collections::BTreeSet;
+
+use eval::experiment::run::plan;
+use eval::experiment::{Experiment, Scale};
+use eval::papers::{all, named};
+
+#[test]
+fn every_experiment_has_a_name_of_its_own_and_cells() {
+    let all = all();
+    let names: BTreeSet<&str> = all.iter().map(|experiment| experiment.name).collect();
+    assert_eq!(names.len(), all.len());
+    for experiment in &all {
+        for scale in [Scale::Quick, Scale::Full] {
+            assert!(!(experiment.cells)(scale).is_empty(), "{}", experiment.name);
+        }
+    }
+    // Cells that several look at are told apart by their names alone.
+    let refs: Vec<&Experiment> = all.iter().collect();
+    for scale in [Scale::Quick, Scale::Full] {
+        assert!(!plan(&refs, scale).is_empty());
+    }
+}
+
+#[test]
+fn experiments_are_found_by_name_and_by_paper() {
+    let of = |name: &str| named(&[name.to_owned()]).map(|found| found.len());
+    assert_eq!(of("ldm-fig10"), Ok(1));
+    assert!(of("ldm-*").is_ok_and(|count| count >= 1));
+    assert!(of("ldm-fig99").is_err_and(|error| error.contains("list")));
+}
+
+#[test]
+fn the_bound_is_below_what_it_costs_to_write_at_all() {
+    for home in named(&["ours-*".to_owned()]).expect("known") {
+        let cells = (home.cells)(Scale::Quick);
+        let bound = cells.iter().find(|cell| cell.name.ends_with("/bound")).expect("it");
+        let figures = (bound.work)().expect("arithmetic");
+        let (of, name) = (|figure: &str| figures.values[&format!("all/{figure}")], home.name);
+        // Firmware, link and a page of flash are some 0.04 to 0.2 ms; a whole 512 KiB at the
+        // rate of one drive would be 1.9 ms.
+        assert!((0.02..0.25).contains(&of("p50_ms")), "{name}: {}", of("p50_ms"));
+        assert!((0.02..1.0).contains(&of("p9999_ms")), "{name}: {}", of("p9999_ms"));
+        assert!(of("requests") >= 5_000.0, "{name}: {}", of("requests"));
+        let written = figures.values["drives/write_amplification"];
+        assert!((1.0..1.5).contains(&written), "{name}: {written}");
+    }
+}
