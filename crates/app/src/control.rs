@@ -1,25 +1,25 @@
-//! The control socket's protocol, and its client. The server's side is [`crate::serve::control`].
+//! What a server can be asked, and by whom over the control socket.
 //!
-//! One JSON document a line, each way, over a Unix socket:
+//! It travels as HTTP ([`crate::api`]); an answer is a JSON document with its version:
 //!
 //! ```text
-//! -> {"version":1,"request":"volume-create","pool":"tank","volume":"vm1","size":1073741824}
-//! <- {"version":1,"done":"volume tank/vm1 of 1 GiB created"}
-//! -> {"version":1,"request":"status","pool":"nosuch"}
-//! <- {"version":1,"error":{"object":"nosuch","what":"no such pool is served here", ...}}
+//! POST /api/v1/pools/tank/volumes  {"volume":"vm1","size":1073741824}
+//!      {"version":1,"done":"volume tank/vm1 of 1 GiB created"}
+//! GET  /api/v1/pools/nosuch
+//!      {"version":1,"error":{"object":"nosuch","what":"no such pool is served here", ...}}
 //! ```
-//!
-//! A connection may carry many requests, one after another.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
+use crate::api::client::Client;
+use crate::api::route::Call;
 use crate::error::{Failure, Outcome};
 use crate::exit::Exit;
 use crate::render::print;
@@ -27,22 +27,23 @@ use crate::render::view::{self, VERSION};
 use crate::runtime_dir;
 use crate::serve::faults::FaultSpec;
 
-/// Longest request line. The longest sensible one has two names of 63 bytes and a
-/// path of 4,095.
-pub const REQUEST_BYTES_MAX: usize = 8 << 10;
-/// Longest response line: the status of thousands of drives and volumes. Keeps a client from
-/// filling its memory with what is not our server.
-const RESPONSE_BYTES_MAX: u64 = 64 << 20;
+/// Longest body of a request: one that adds drives has a dozen paths of up to 4,095 bytes.
+pub const REQUEST_BYTES_MAX: usize = 64 << 10;
 
 const NO_SERVER: &str = "no server is running here";
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "request", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Request {
     /// All pools, or one.
     Status {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pool: Option<String>,
+    },
+    /// Where the blocks of one stripe lie.
+    Stripe {
+        pool: String,
+        number: u64,
     },
     VolumeCreate {
         pool: String,
@@ -156,7 +157,7 @@ pub enum Request {
 }
 
 /// The verbs' words for [`engine::DriveOverride`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Decision {
     SitOut,
@@ -164,7 +165,7 @@ pub enum Decision {
     Auto,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ScrubAction {
     Start,
@@ -172,11 +173,12 @@ pub enum ScrubAction {
     Stop,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Answer {
     Pools(Vec<view::Pool>),
     Events(Vec<view::Event>),
+    Stripe(view::Stripe),
     /// Done; a sentence for people.
     Done(String),
     Error(Failure),
@@ -194,30 +196,6 @@ fn line<T: Serialize>(content: &T) -> String {
     match serde_json::to_string(&message) {
         Ok(text) => text + "\n",
         Err(error) => unreachable!("messages are plain values: {error}"),
-    }
-}
-
-impl Request {
-    pub fn to_line(&self) -> String {
-        line(self)
-    }
-
-    /// Reads a request that anybody may have written.
-    pub fn parse(line: &[u8]) -> Outcome<Request> {
-        let bad = |error: serde_json::Error| {
-            Failure::usage("control request", format!("not understood: {error}"))
-        };
-        let mut document: Value = serde_json::from_slice(line).map_err(bad)?;
-        let version = document.as_object_mut().and_then(|fields| fields.remove("version"));
-        match version.and_then(|version| version.as_u64()) {
-            Some(version) if version == u64::from(VERSION) => {}
-            Some(version) => {
-                let what = format!("version {version} is not spoken here, only {VERSION}");
-                return Err(Failure::usage("control request", what));
-            }
-            None => return Err(Failure::usage("control request", "has no \"version\" number")),
-        }
-        serde_json::from_value(document).map_err(bad)
     }
 }
 
@@ -246,7 +224,7 @@ impl ControlArgs {
     pub fn try_connect(&self) -> Outcome<Option<Connection>> {
         let path = self.path();
         match UnixStream::connect(&path) {
-            Ok(stream) => Ok(Some(Connection { stream, path })),
+            Ok(stream) => Ok(Some(Connection { client: Client::new(stream), path })),
             Err(error)
                 if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) =>
             {
@@ -287,94 +265,31 @@ impl ControlArgs {
 
 /// To one server: a request on it never reaches one that was started later.
 pub struct Connection {
-    stream: UnixStream,
+    client: Client,
     path: PathBuf,
 }
 
 impl Connection {
     pub fn ask(&self, request: &Request) -> Outcome<Answer> {
-        exchange(&self.stream, request, &self.path)
-    }
-}
-
-fn exchange(mut stream: &UnixStream, request: &Request, path: &Path) -> Outcome<Answer> {
-    let broken = |error: std::io::Error| {
-        Failure::new(path.display(), format!("the connection to the server broke: {error}"))
-    };
-    stream.write_all(request.to_line().as_bytes()).map_err(broken)?;
-    let mut line = Vec::new();
-    let mut reader = BufReader::new(stream.take(RESPONSE_BYTES_MAX));
-    reader.read_until(b'\n', &mut line).map_err(broken)?;
-    if line.is_empty() {
-        return Err(Failure::new(path.display(), "the server hung up without an answer")
-            .hint("it may be stopping, or have too many control connections; try again"));
-    }
-    let message: Message<Answer> = serde_json::from_slice(&line).map_err(|error| {
-        Failure::new(path.display(), format!("the answer is not understood: {error}"))
-            .hint("are server and client of the same version?")
-    })?;
-    match message.content {
-        Answer::Error(failure) => Err(failure),
-        answer => Ok(answer),
+        let body = self.client.call(&Call::of(request)).map_err(|error| {
+            let what = format!("the connection to the server broke: {error}");
+            Failure::new(self.path.display(), what)
+                .hint("it may be stopping, or have too many control connections; try again")
+        })?;
+        let message: Message<Answer> = serde_json::from_slice(&body).map_err(|error| {
+            Failure::new(self.path.display(), format!("the answer is not understood: {error}"))
+                .hint("are server and client of the same version?")
+        })?;
+        match message.content {
+            Answer::Error(failure) => Err(failure),
+            answer => Ok(answer),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn requests_survive_the_wire() {
-        let requests = [
-            Request::Status { pool: None },
-            Request::Status { pool: Some("tank".to_owned()) },
-            Request::VolumeCreate {
-                pool: "tank".to_owned(),
-                volume: "vm1".to_owned(),
-                size: u64::MAX,
-                parity: Some(2),
-                width: None,
-            },
-            Request::VolumeDelete { pool: "tank".to_owned(), volume: "vm1".to_owned() },
-            Request::Events {
-                pool: None,
-                after: [("tank".to_owned(), 7)].into(),
-                wait_millis: 20_000,
-            },
-            Request::DriveDecide {
-                pool: "tank".to_owned(),
-                drive: "3".to_owned(),
-                decision: Decision::SitOut,
-            },
-        ];
-        for request in requests {
-            assert_eq!(Request::parse(request.to_line().as_bytes()), Ok(request));
-        }
-    }
-
-    #[test]
-    fn hostile_bytes_get_an_error() {
-        let deep = "[".repeat(4000);
-        let lines: [&[u8]; 13] = [
-            b"",
-            b"\0\xff\xfe",
-            b"null",
-            b"[1]",
-            b"{}",
-            br#"{"version":2,"request":"status"}"#,
-            br#"{"version":1,"request":"format-everything"}"#,
-            br#"{"version":1,"request":"status","pool":"a","extra":1}"#,
-            br#"{"version":1,"request":"volume-resize","pool":"a","volume":"b","size":-1}"#,
-            br#"{"version":1,"request":"events","after":7}"#,
-            br#"{"version":1,"request":"events","wait_millis":-1}"#,
-            br#"{"version":1,"request":"drive-decide","pool":"a","drive":"0","decision":"sell"}"#,
-            deep.as_bytes(),
-        ];
-        for line in lines {
-            let failure = Request::parse(line).expect_err("no request");
-            assert!(failure.usage, "{failure}");
-        }
-    }
 
     #[test]
     fn answers_carry_the_version_beside_the_content() {

@@ -128,7 +128,8 @@ impl Request {
     pub fn pool(&self) -> Option<&str> {
         match self {
             Request::Status { pool } | Request::Events { pool, .. } => pool.as_deref(),
-            Request::VolumeCreate { pool, .. }
+            Request::Stripe { pool, .. }
+            | Request::VolumeCreate { pool, .. }
             | Request::VolumeResize { pool, .. }
             | Request::VolumeDelete { pool, .. }
             | Request::VolumeLimit { pool, .. }
@@ -151,6 +152,7 @@ impl Request {
 pub async fn apply(pool: &Pool, request: &Request) -> Outcome<Answer> {
     match request {
         Request::Status { .. } => Ok(Answer::Pools(vec![pool.view()])),
+        Request::Stripe { number, .. } => stripe(pool, *number),
         Request::DriveDecide { drive, decision, .. } => drive::decide(pool, drive, *decision),
         Request::DriveFail { drive, force, offline, .. } => {
             drive::fail(pool, drive, *force, *offline).await
@@ -174,4 +176,12 @@ pub async fn apply(pool: &Pool, request: &Request) -> Outcome<Answer> {
         | Request::VolumeDelete { .. }
         | Request::VolumeLimit { .. } => volume::change(pool, request).await,
     }
+}
+
+fn stripe(pool: &Pool, number: u64) -> Outcome<Answer> {
+    let places = pool.fusion("show its stripes")?.stripe(number);
+    let places = places.ok_or_else(|| {
+        Failure::usage(format!("stripe {number}"), format!("pool {} has fewer", pool.name()))
+    })?;
+    Ok(Answer::Stripe((&places).into()))
 }

@@ -332,6 +332,18 @@ pub struct DriveCounters {
     pub healed_pages: u64,
 }
 
+/// Where the blocks of a stripe lie by the layout (FusionRAID §4.1).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StripePlaces {
+    /// Counted over all zones that could be of the pool's own class.
+    pub number: u64,
+    /// Indexes of drives.
+    pub data: Vec<u16>,
+    pub parity: Vec<u16>,
+    /// Has the stripe's place for a block whose own drive is lost.
+    pub spare: Option<u16>,
+}
+
 /// Space of the pool by what it is used for, in bytes of drive space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpaceStatus {

@@ -12,6 +12,7 @@ pub mod schemes;
 pub mod scrub;
 pub mod serve;
 pub mod status;
+pub mod top;
 pub mod volume;
 pub mod wait;
 
@@ -51,6 +52,7 @@ enum Verb {
     Volume(volume::Verb),
     Serve(serve::Args),
     Status(status::Args),
+    Top(top::Args),
     Wait(wait::Args),
     #[command(subcommand)]
     Scrub(scrub::Verb),
@@ -72,6 +74,7 @@ impl Cli {
             Verb::Volume(verb) => volume::run(&verb),
             Verb::Serve(args) => serve::run(args),
             Verb::Status(args) => status::run(&args),
+            Verb::Top(args) => top::run(&args),
             Verb::Wait(args) => wait::run(&args),
             Verb::Scrub(verb) => scrub::run(&verb),
             Verb::Rebalance(args) => rebalance::run(&args),

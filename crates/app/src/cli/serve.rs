@@ -9,9 +9,10 @@ use crate::drives::name::DriveName;
 use crate::error::{Failure, Outcome};
 use crate::exit::Exit;
 use crate::runtime_dir;
-use crate::serve::address::NbdAddress;
+use crate::serve::address::{HttpAddress, NbdAddress};
 use crate::serve::config::Config;
 use crate::serve::hole::HoleMode;
+use crate::serve::http::guard::TokenFile;
 use crate::serve::mem_pool::MemPool;
 use crate::serve::rebuild_after::RebuildAfter;
 use crate::serve::spikes::{Mode, SpikeOptions};
@@ -35,6 +36,14 @@ pub struct Args {
     /// several times [default: unix:nbd.sock in the runtime directory]
     #[arg(long, value_name = "ADDRESS")]
     nbd: Vec<NbdAddress>,
+    /// Where the API and metrics are for browsers and Prometheus: IP:PORT, loopback only
+    /// [default: only on the control socket]
+    #[arg(long, value_name = "ADDRESS")]
+    http: Option<HttpAddress>,
+    /// Changes over --http need what is in this file, at least 16 characters; without it they are
+    /// refused
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
     /// Read options from a TOML file; what is given here replaces what it says
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -93,6 +102,8 @@ fn options(args: Args) -> Outcome<Options> {
         mem_pools: or(args.mem_pool, config.mem_pools),
         nbd: or(args.nbd, config.nbd),
         control: control.clone().unwrap_or_else(runtime_dir::control_socket),
+        http: args.http.or(config.http),
+        token: TokenFile(args.token_file.or(config.token_file)),
         spikes,
         write_hole: write_hole.map_or_else(Default::default, Into::into),
         rebuild_after: args.rebuild_after.or(config.rebuild_after).unwrap_or_default(),

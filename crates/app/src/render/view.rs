@@ -2,6 +2,7 @@
 //! interface: they are listed in docs/cli.md and only ever added to within a version.
 
 use engine::{ConversionPolicy, DriveState, PoolStatus};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Version of every JSON document the program writes.
@@ -11,7 +12,7 @@ pub const VERSION: u32 = 1;
 macro_rules! mirror {
     ($(#[$doc:meta])* $name:ident = $from:ty { $($field:ident: $type:ty),* $(,)? }) => {
         $(#[$doc])*
-        #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+        #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
         #[serde(default)]
         pub struct $name {
             $(pub $field: $type),*
@@ -78,7 +79,7 @@ mirror! {
     }
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Volume {
     pub name: String,
     pub size: u64,
@@ -96,7 +97,7 @@ pub struct Volume {
 }
 
 /// How well a pool, or a drive of it, is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Health {
     Online,
@@ -114,7 +115,7 @@ impl Health {
     }
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Drive {
     pub index: u16,
     pub uuid: String,
@@ -143,7 +144,7 @@ pub struct Drive {
 }
 
 /// What a drive is copied onto, and how far that is.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Replacing {
     /// Path of the new drive.
     pub by: String,
@@ -163,7 +164,7 @@ impl Replacing {
 }
 
 /// How far a drive is restored.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Restoring {
     pub blocks: u64,
     pub blocks_left: u64,
@@ -177,7 +178,7 @@ impl Restoring {
 }
 
 /// Everything that is known of an open pool.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Pool {
     pub name: String,
     pub uuid: String,
@@ -229,7 +230,7 @@ pub struct Pool {
 }
 
 /// Something that a scheme counts.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SchemeCounter {
     pub name: String,
     pub count: u64,
@@ -388,8 +389,40 @@ fn degraded_action(status: &PoolStatus) -> &'static str {
     }
 }
 
+/// Where the blocks of a stripe lie.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Stripe {
+    pub number: u64,
+    pub blocks: Vec<StripeBlock>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct StripeBlock {
+    pub drive: u16,
+    /// `data`, `parity`, or `spare`: the place for a block whose own drive is lost.
+    pub role: String,
+    /// Among the blocks of its role.
+    pub position: u16,
+}
+
+impl From<&engine::StripePlaces> for Stripe {
+    fn from(places: &engine::StripePlaces) -> Stripe {
+        let spare = places.spare.as_slice();
+        let roles = [("data", &places.data[..]), ("parity", &places.parity[..]), ("spare", spare)];
+        let of_role = |(role, drives): (&str, &[u16])| {
+            let block = |(position, drive): (usize, &u16)| StripeBlock {
+                drive: *drive,
+                role: role.to_owned(),
+                position: position as u16,
+            };
+            drives.iter().enumerate().map(block).collect::<Vec<_>>()
+        };
+        Stripe { number: places.number, blocks: roles.into_iter().flat_map(of_role).collect() }
+    }
+}
+
 /// A pool as `list` knows it: served, or found on drives without opening it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Listed {
     pub name: String,
     pub uuid: String,

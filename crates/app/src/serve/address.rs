@@ -1,4 +1,4 @@
-//! Where NBD clients connect: `unix:PATH` or `tcp:IP:PORT`.
+//! Where NBD clients connect: `unix:PATH` or `tcp:IP:PORT`; and HTTP's: `IP:PORT`.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -34,9 +34,7 @@ impl TryFrom<String> for NbdAddress {
 }
 
 fn tcp(text: &str) -> Result<SocketAddr, String> {
-    let address: SocketAddr = text.parse().map_err(|_| {
-        format!("'{text}' is not an IP address with a port, like 127.0.0.1:10809 or [::1]:10809")
-    })?;
+    let address = parse(text)?;
     if address.ip().is_loopback() {
         return Ok(address);
     }
@@ -46,6 +44,41 @@ fn tcp(text: &str) -> Result<SocketAddr, String> {
          listen on 127.0.0.1 or [::1] and tunnel it (ssh -L, WireGuard), or use unix:PATH",
         address.ip()
     ))
+}
+
+fn parse(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        format!("'{text}' is not an IP address with a port, like 127.0.0.1:10809 or [::1]:10809")
+    })
+}
+
+/// Where the API, metrics and console are, in clear text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct HttpAddress(pub SocketAddr);
+
+impl FromStr for HttpAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<HttpAddress, String> {
+        let address = parse(text)?;
+        if address.ip().is_loopback() {
+            return Ok(HttpAddress(address));
+        }
+        Err(format!(
+            "{} is not a loopback address: tokens would travel in clear text; listen on 127.0.0.1 \
+             or [::1], behind a proxy that speaks TLS if others are to see it",
+            address.ip()
+        ))
+    }
+}
+
+impl TryFrom<String> for HttpAddress {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<HttpAddress, String> {
+        text.parse()
+    }
 }
 
 /// As clients write it.
@@ -79,5 +112,9 @@ mod tests {
         for text in ["", "unix:", "tcp:", "tcp:localhost:1", "tcp:127.0.0.1", "/run/x", "udp:x"] {
             text.parse::<NbdAddress>().expect_err(text);
         }
+        for text in ["0.0.0.0:80", "10.0.0.1:80", "tcp:127.0.0.1:80", "localhost:80", "/run/x"] {
+            text.parse::<HttpAddress>().expect_err(text);
+        }
+        assert!("[::1]:9464".parse::<HttpAddress>().is_ok());
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::address::NbdAddress;
+use super::address::{HttpAddress, NbdAddress};
 use super::alerts::Alert;
 use super::hole::HoleMode;
 use super::mem_pool::MemPool;
@@ -21,6 +21,8 @@ pub struct Config {
     pub drives: Vec<DriveName>,
     pub nbd: Vec<NbdAddress>,
     pub control: Option<PathBuf>,
+    pub http: Option<HttpAddress>,
+    pub token_file: Option<PathBuf>,
     pub mem_pools: Vec<MemPool>,
     pub spikes: Option<Mode>,
     pub straggler_threshold: Option<StragglerThreshold>,
@@ -77,7 +79,8 @@ mod tests {
     fn a_full_file_is_read() {
         let config = Config::parse(
             "drives = ['/dev/a', '/srv/pool']\nnbd = ['tcp:127.0.0.1:10809']\n\
-             control = '/run/c.sock'\nmem-pools = ['demo:4:64M']\nspikes = 'watch'\n\
+             control = '/run/c.sock'\nhttp = '127.0.0.1:9464'\n\
+             token-file = '/etc/token'\nmem-pools = ['demo:4:64M']\nspikes = 'watch'\n\
              straggler-threshold = '2ms'\nstragglers-enter = 5\nspike-slots = 20\n\
              write-hole = 'open'\nrebuild-after = 'never'\n\
              syslog = true\n[[alert]]\nprogram = ['/bin/page']\n\
@@ -89,6 +92,7 @@ mod tests {
         assert_eq!(config.write_hole, Some(HoleMode::Open));
         assert_eq!(config.rebuild_after.map(RebuildAfter::time), Some(None));
         assert_eq!((config.syslog, config.alert.len()), (true, 2));
+        assert!(config.http.is_some() && config.token_file.is_some());
         assert_eq!(Config::parse(""), Ok(Config::default()));
     }
 
@@ -97,6 +101,7 @@ mod tests {
         let cases = [
             ("drives = []\nnbds = []\n", "line 2: unknown field `nbds`"),
             ("\n\nnbd = ['tcp:0.0.0.0:1']", "line 3: 0.0.0.0 is not a loopback address"),
+            ("http = '10.0.0.1:80'", "line 1: 10.0.0.1 is not a loopback address"),
             ("drives = 5", "line 1: invalid type"),
             ("drives = [\n", "line "),
             ("mem-pools = ['x']", "line 1: 'x' is not NAME:DRIVES"),

@@ -1,15 +1,11 @@
-//! The server's side of the control socket (see [`crate::control`] for the protocol).
-//!
-//! The socket's mode keeps other users out; what is bounded here is what a broken script of
-//! our own user can take: connections, line length, time.
+//! Carries out what the server is asked over HTTP (see [`crate::control`] for what that can be).
 
-use std::cell::Cell;
-use std::rc::{Rc, Weak};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 
-use io::net::{ByteStream, Stream};
+use io::Env;
 use io::sync::Event;
 use io::uring::UringEnv;
-use io::{Buf, BufMut, Env, Nanos};
 
 use super::add;
 use super::events::Followers;
@@ -17,18 +13,12 @@ use super::exports::Catalogue;
 use super::faults;
 use super::replace;
 use super::wrap::Wrapper;
-use crate::control::{Answer, REQUEST_BYTES_MAX, Request};
+use crate::control::{Answer, Request};
 use crate::error::{Failure, Outcome};
 use crate::pools::{self, Pool};
-
-/// Connections at once. People and scripts ask one thing at a time.
-const CONNECTIONS_MAX: usize = 16;
-/// A connection without a request for one to two of these is closed, so that forgotten ones
-/// don't use up the places.
-const IDLE: Nanos = Nanos::from_secs(30);
+use crate::render::view;
 
 struct Shared {
-    connections: Cell<usize>,
     /// Requests being carried out.
     busy: Cell<usize>,
     changed: Event,
@@ -51,9 +41,8 @@ impl Control {
         wrapper: Wrapper,
         followers: Followers,
     ) -> Control {
-        let shared =
-            Shared { connections: Cell::new(0), busy: Cell::new(0), changed: Event::new() };
-        Control { env, catalogue, wrapper, followers, shared: Rc::new(shared) }
+        let shared = Rc::new(Shared { busy: Cell::new(0), changed: Event::new() });
+        Control { env, catalogue, wrapper, followers, shared }
     }
 
     /// Completes when no request is being carried out.
@@ -63,50 +52,31 @@ impl Control {
         }
     }
 
-    /// Takes one connection over.
-    pub fn take(&self, stream: Stream) {
-        let count = self.shared.connections.get();
-        if count >= CONNECTIONS_MAX {
-            return stream.close();
-        }
-        self.shared.connections.set(count + 1);
-        let (control, stream) = (self.clone(), Rc::new(stream));
-        let served = Rc::new(Served::default());
-        self.env.spawn(close_when_idle(self.env.clone(), Rc::downgrade(&stream), served.clone()));
-        self.env.spawn(async move {
-            control.converse(&stream, &served).await;
-            stream.close();
-            control.shared.connections.set(control.shared.connections.get() - 1);
-        });
+    /// All pools, as they are now.
+    pub fn views(&self) -> Vec<view::Pool> {
+        self.catalogue.pools().iter().map(Pool::view).collect()
     }
 
-    async fn converse(&self, stream: &Stream, served: &Served) {
-        let mut lines = Lines::new();
-        loop {
-            let answer = match lines.next(stream).await {
-                Next::Line(line) => self.answer(&line, served).await,
-                Next::TooLong => Answer::Error(Failure::usage(
-                    "control request",
-                    format!("longer than {REQUEST_BYTES_MAX} bytes"),
-                )),
-                Next::End => return,
-            };
-            let sent = stream.send(vec![Buf::from_slice(answer.to_line().as_bytes())]).await;
-            // After a line that was too long nobody knows where the next one begins.
-            if sent.is_err() || lines.lost {
-                return;
-            }
-        }
-    }
-
-    async fn answer(&self, line: &[u8], served: &Served) -> Answer {
-        served.requests.set(served.requests.get() + 1);
+    /// In a task of its own: whoever asked may hang up, and what was begun is carried out to its
+    /// end all the same.
+    pub async fn ask(&self, request: Request) -> Answer {
+        let (answer, done) = (Rc::new(RefCell::new(None)), Event::new());
+        let (own, to, tell) = (self.clone(), answer.clone(), done.clone());
         self.shared.busy.set(self.shared.busy.get() + 1);
-        let answer = self.carry_out(line).await.unwrap_or_else(Answer::Error);
-        self.shared.busy.set(self.shared.busy.get() - 1);
-        served.requests.set(served.requests.get() + 1);
-        self.shared.changed.notify_all();
-        answer
+        self.env.spawn(async move {
+            let answer = own.carry_out(&request).await.unwrap_or_else(Answer::Error);
+            to.replace(Some(answer));
+            tell.notify_all();
+            own.shared.busy.set(own.shared.busy.get() - 1);
+            own.shared.changed.notify_all();
+        });
+        loop {
+            let arrival = done.wait();
+            if let Some(answer) = answer.take() {
+                return answer;
+            }
+            arrival.await;
+        }
     }
 
     async fn change(&self, pool: &Pool, request: &Request) -> Outcome<Answer> {
@@ -125,8 +95,7 @@ impl Control {
         }
     }
 
-    async fn carry_out(&self, line: &[u8]) -> Outcome<Answer> {
-        let request = Request::parse(line)?;
+    async fn carry_out(&self, request: &Request) -> Outcome<Answer> {
         let pools = match request.pool() {
             None => self.catalogue.pools(),
             Some(name) => std::slice::from_ref(self.catalogue.pool(name).ok_or_else(|| {
@@ -134,72 +103,15 @@ impl Control {
                     .hint("'steadyraid list' shows what is")
             })?),
         };
-        match (&request, pools) {
+        match (request, pools) {
             (Request::Status { .. }, _) => {
                 Ok(Answer::Pools(pools.iter().map(Pool::view).collect()))
             }
             (Request::Events { after, wait_millis, .. }, _) => {
                 self.followers.events(pools, after, *wait_millis).await
             }
-            (_, [pool]) => self.change(pool, &request).await,
-            _ => Err(Failure::usage("control request", "is about one pool, and names none")),
-        }
-    }
-}
-
-/// What the watcher of a connection sees of it.
-#[derive(Default)]
-struct Served {
-    /// Raised when a request begins and when it has ended: odd while one is being carried out.
-    requests: Cell<u64>,
-}
-
-/// Only ever closes; the receive that waits then ends by itself. Holds the stream weakly: this
-/// task outlives its connection by a while, which must not cost a descriptor.
-async fn close_when_idle(env: UringEnv, stream: Weak<Stream>, served: Rc<Served>) {
-    loop {
-        let before = served.requests.get();
-        env.sleep_until(env.now() + IDLE).await;
-        let Some(stream) = stream.upgrade() else { return };
-        if served.requests.get() == before && before.is_multiple_of(2) {
-            return stream.close();
-        }
-    }
-}
-
-enum Next {
-    Line(Vec<u8>),
-    TooLong,
-    End,
-}
-
-/// Lines of bounded length from a stream.
-struct Lines {
-    bytes: Vec<u8>,
-    lost: bool,
-}
-
-impl Lines {
-    fn new() -> Lines {
-        Lines { bytes: Vec::new(), lost: false }
-    }
-
-    async fn next(&mut self, stream: &Stream) -> Next {
-        loop {
-            if let Some(end) = self.bytes.iter().position(|&byte| byte == b'\n') {
-                let rest = self.bytes.split_off(end + 1);
-                return Next::Line(std::mem::replace(&mut self.bytes, rest));
-            }
-            if self.bytes.len() >= REQUEST_BYTES_MAX {
-                self.lost = true;
-                return Next::TooLong;
-            }
-            let room = REQUEST_BYTES_MAX - self.bytes.len();
-            let (buf, count) = stream.recv(BufMut::with_len(room), 0..room).await;
-            match count {
-                Ok(count) if count > 0 => self.bytes.extend_from_slice(&buf[..count]),
-                _ => return Next::End,
-            }
+            (_, [pool]) => self.change(pool, request).await,
+            _ => Err(Failure::usage("request", "is about one pool, and names none")),
         }
     }
 }

@@ -4,6 +4,7 @@
 use io::drive::DriveErrorKind;
 use io::faulty::{Delay, Effect, Fault, Kind, Ramp, Tear, Times};
 use io::{Env, Nanos, Operation};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::wrap::Wrapper;
@@ -15,7 +16,7 @@ use crate::pools::Pool;
 const EIO: i32 = 5;
 
 /// A fault as it is written in JSON.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FaultSpec {
     effect: EffectSpec,
@@ -30,7 +31,7 @@ pub struct FaultSpec {
     per_million: Option<u32>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 enum EffectSpec {
     Error {
@@ -66,7 +67,7 @@ fn eio() -> i32 {
     EIO
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 enum DelaySpec {
     Constant { micros: u64 },
@@ -75,14 +76,14 @@ enum DelaySpec {
     Pareto { least_micros: u64, alpha_percent: u32, most_micros: u64 },
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 enum TearSpec {
     Prefix,
     Sectors,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 enum OperationSpec {
     Read,
@@ -91,7 +92,7 @@ enum OperationSpec {
     Discard,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 enum TimesSpec {
     Nth(u64),

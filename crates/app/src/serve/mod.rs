@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! NBD client ── accept ── export::Server ── exports ── engine::Pool ── drives
-//! steadyraid ── accept ── control ────────── pools ───────┘
+//! steadyraid ── accept ── http ── control ── pools ───────┘
 //! ```
 //! One thread runs it all. The order matters: sockets are bound before a pool is opened,
 //! because that is the cheaper thing to find impossible; and pools are closed only when no
@@ -18,7 +18,9 @@ mod events;
 mod exports;
 pub mod faults;
 pub mod hole;
+pub mod http;
 pub mod mem_pool;
+mod metrics;
 mod notify;
 pub mod rebuild_after;
 mod replace;
@@ -40,11 +42,13 @@ use io::sync::Event;
 use io::uring::UringEnv;
 use io::{Env, Nanos};
 
-use self::address::NbdAddress;
+use self::address::{HttpAddress, NbdAddress};
 use self::alerts::{Alert, Alerts};
 use self::control::Control;
 use self::events::Followers;
 use self::exports::Catalogue;
+use self::http::Http;
+use self::http::guard::{Guard, TokenFile};
 use self::mem_pool::MemPool;
 use self::rebuild_after::RebuildAfter;
 use self::sink::Sink;
@@ -62,12 +66,21 @@ use crate::size::Size;
 /// once would only burn the processor that others need to finish.
 const ACCEPT_PAUSE: Nanos = Nanos::from_millis(100);
 
+/// Control connections at once. People and scripts ask one thing at a time.
+const CONTROL_CONNECTIONS_MAX: usize = 16;
+/// HTTP connections over TCP at once. A browser has up to six.
+const HTTP_CONNECTIONS_MAX: usize = 32;
+
 /// What is to be served, and where.
 pub struct Options {
     pub drives: Vec<DriveName>,
     pub mem_pools: Vec<MemPool>,
     pub nbd: Vec<NbdAddress>,
     pub control: PathBuf,
+    /// The API and metrics over TCP.
+    pub http: Option<HttpAddress>,
+    /// Who shows it may change things over TCP.
+    pub token: TokenFile,
     pub spikes: SpikeOptions,
     /// Of schemes that write in place.
     pub write_hole: WriteHole,
@@ -87,6 +100,11 @@ pub async fn run(env: &UringEnv, options: &Options) -> Outcome<Exit> {
         nbd.push(bind(env, &address.0).await?);
     }
     let control_socket = bind(env, &Address::Unix(options.control.clone())).await?;
+    let token = options.token.read()?;
+    let http_socket = match &options.http {
+        None => None,
+        Some(HttpAddress(address)) => Some(bind(env, &Address::Tcp(*address)).await?),
+    };
     let sink = Rc::new(RefCell::new(Sink::new(options.syslog)?));
     let alerts = Rc::new(Alerts::start(&options.alerts)?);
     let wrapper = Wrapper::new(env, options.test_faults);
@@ -97,7 +115,7 @@ pub async fn run(env: &UringEnv, options: &Options) -> Outcome<Exit> {
     let server = Server::new(env.clone(), catalogue.clone(), Limits::default());
     let stop = Stop::default();
     let followers = Followers::new(env.clone(), catalogue.pools(), stop.clone());
-    announce(&catalogue, &nbd, &control_socket);
+    announce(&catalogue, &nbd, &control_socket, http_socket.as_ref());
     for pool in catalogue.pools() {
         let (sink, alerts) = (sink.clone(), alerts.clone());
         env.spawn(events::report(followers.clone(), pool.clone(), sink, alerts));
@@ -108,10 +126,16 @@ pub async fn run(env: &UringEnv, options: &Options) -> Outcome<Exit> {
         let take = move |stream| serve_client(&task, &server, stream);
         env.spawn(accept(env.clone(), listener, stop.clone(), take));
     }
-    let talk = control.clone();
+    let talk = Http::new(env.clone(), control.clone(), Guard::owner(), CONTROL_CONNECTIONS_MAX);
     env.spawn(accept(env.clone(), control_socket, stop.clone(), move |stream| talk.take(stream)));
+    if let Some(socket) = http_socket {
+        let guard = Guard::anybody(token, env.now());
+        let talk = Http::new(env.clone(), control.clone(), guard, HTTP_CONNECTIONS_MAX);
+        env.spawn(accept(env.clone(), socket, stop.clone(), move |stream| talk.take(stream)));
+    }
     print("ready\n");
     notify::send("READY=1");
+    env.spawn(notify::keep_alive(env.clone()));
 
     signals.next().await;
     notify::send("STOPPING=1");
@@ -227,7 +251,7 @@ impl Stop {
 }
 
 /// One line for each pool, export and address. Trouble goes to standard error as well.
-fn announce(catalogue: &Catalogue, nbd: &[Listener], control: &Listener) {
+fn announce(catalogue: &Catalogue, nbd: &[Listener], control: &Listener, http: Option<&Listener>) {
     for pool in catalogue.pools() {
         let view = pool.view();
         let usable = Size(view.space.usable);
@@ -246,6 +270,9 @@ fn announce(catalogue: &Catalogue, nbd: &[Listener], control: &Listener) {
         print(&format!("nbd {}\n", NbdAddress(listener.address().clone())));
     }
     print(&format!("control {}\n", control.address()));
+    if let Some(http) = http {
+        print(&format!("http {}\n", http.address()));
+    }
 }
 
 fn say_loudly(pool: &PoolView) {

@@ -1,8 +1,11 @@
-//! Tells systemd (`Type=notify`) that we are ready or stopping: one datagram.
+//! Tells systemd (`Type=notify`) that we are ready, alive or stopping: one datagram each.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+use io::uring::UringEnv;
+use io::{Env, Nanos};
 
 /// Sends `state` (`READY=1`, `STOPPING=1`) if a service manager asked for it. Serving doesn't
 /// depend on it, so a failure is only said.
@@ -16,5 +19,19 @@ pub fn send(state: &str) {
         .and_then(|address| UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address));
     if let Err(error) = sent {
         eprintln!("warning: NOTIFY_SOCKET: {error}");
+    }
+}
+
+/// Says that the loop turns, if systemd wants to know (`WatchdogSec=`), three times as often as it
+/// has to hear it.
+pub async fn keep_alive(env: UringEnv) {
+    let number = |name| std::env::var(name).ok()?.parse::<u64>().ok();
+    let for_us = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));
+    let Some(micros) = number("WATCHDOG_USEC").filter(|micros| for_us && *micros > 0) else {
+        return;
+    };
+    loop {
+        env.sleep_until(env.now() + Nanos::from_micros(micros.div_ceil(3))).await;
+        send("WATCHDOG=1");
     }
 }

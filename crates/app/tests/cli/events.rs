@@ -1,12 +1,12 @@
 //! `events`: what is told, followed and missed.
 
-use std::io::{BufRead, BufReader, Lines, Write};
-use std::os::unix::net::UnixStream;
+use std::io::{BufRead, BufReader, Lines};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::http::Control;
 use crate::support::{BINARY, Scratch};
 
 const POOLS: [&str; 4] = ["--mem-pool", "demo:4:128M", "--mem-pool", "other:4:128M"];
@@ -115,31 +115,6 @@ fn a_follower_of_a_crashed_server_ends_too() {
     assert!(err.contains("the server"), "{err}");
 }
 
-/// A connection to the control socket.
-struct Control(UnixStream);
-
-impl Control {
-    fn connect(scratch: &Scratch) -> Control {
-        Control(UnixStream::connect(scratch.path("run/control.sock")).expect("it listens"))
-    }
-
-    /// Says whether somebody took it.
-    fn send(&self, mut request: Value) -> bool {
-        request["version"] = json!(1);
-        (&self.0).write_all(format!("{request}\n").as_bytes()).is_ok()
-    }
-
-    fn answer(&self) -> Option<Value> {
-        let mut line = String::new();
-        BufReader::new(&self.0).read_line(&mut line).ok()?;
-        serde_json::from_str(&line).ok()
-    }
-
-    fn ask(&self, request: Value) -> Option<Value> {
-        self.send(request).then(|| self.answer()).flatten()
-    }
-}
-
 #[expect(clippy::disallowed_methods, reason = "a server in another process has no other clock")]
 fn pause() {
     std::thread::sleep(Duration::from_millis(50));
@@ -149,30 +124,30 @@ fn pause() {
 fn those_who_wait_are_few_and_keep_nobody_out() {
     let scratch = Scratch::new();
     let server = scratch.serve(&POOLS);
-    let waiting: Vec<Control> = (0..9).map(|_| Control::connect(&scratch)).collect();
-    for control in &waiting {
-        assert!(control.send(json!({"request": "events", "wait_millis": u64::MAX})));
+    let mut waiting: Vec<Control> = (0..9).map(|_| Control::connect(&scratch)).collect();
+    for control in &mut waiting {
+        assert!(control.send(&json!({"request": "events", "wait_millis": u64::MAX})));
     }
     scratch.run(&["events"]).expect(0).says("no events");
     scratch.run(&["status"]).expect(0);
     decide(&scratch, "sit-out", "demo");
-    let answers: Vec<Value> = waiting.iter().map(|control| control.answer().unwrap()).collect();
+    let answers: Vec<Value> = waiting.iter_mut().map(|control| control.answer().unwrap()).collect();
     let (told, refused): (Vec<_>, Vec<_>) =
         answers.iter().partition(|answer| answer["events"][0]["kind"] == "drive-override");
     assert_eq!((told.len(), refused.len()), (8, 1), "{answers:?}");
     assert!(refused[0]["error"]["what"].to_string().contains("8 clients wait"), "{refused:?}");
 
     // The dead are noticed when their wait is over.
-    for control in waiting {
+    for mut control in waiting {
         let request = json!({"request": "events", "after": {"demo": 1}, "wait_millis": 50});
-        control.send(request);
+        control.send(&request);
     }
     let mut all = Vec::new();
     for _ in 0..16 {
         // A try may be refused in microseconds, and the dead take 50 ms to be noticed.
         let mut tries = (0..600).map(|_| {
-            let control = Control::connect(&scratch);
-            let answered = control.ask(json!({"request": "status"})).is_some();
+            let mut control = Control::connect(&scratch);
+            let answered = control.try_ask(&json!({"request": "status"})).is_some();
             if !answered {
                 pause();
             }
@@ -188,8 +163,8 @@ fn those_who_wait_are_few_and_keep_nobody_out() {
 fn requests_that_make_no_sense_get_an_error() {
     let scratch = Scratch::new();
     let server = scratch.serve(&POOLS);
-    let control = Control::connect(&scratch);
-    let ask = |request: &Value| control.ask(request.clone()).expect("an answer");
+    let mut control = Control::connect(&scratch);
+    let mut ask = |request: &Value| control.ask(request);
     decide(&scratch, "sit-out", "demo");
     let after = json!({"nosuch": 1, "demo": u64::MAX});
     assert_eq!(ask(&json!({"request": "events", "after": after}))["events"], json!([]));

@@ -7,6 +7,7 @@ mod cases_pool;
 mod create;
 mod drive;
 mod events;
+mod http;
 mod inspect;
 mod list;
 mod modelled;

@@ -5,7 +5,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::drive::until_whole;
-use crate::modelled::{Control, timed};
+use crate::http::Control;
+use crate::modelled::timed;
 use crate::nbd::{Client, FUA};
 use crate::support::Scratch;
 
@@ -124,7 +125,7 @@ fn a_drive_that_hangs_is_failed_and_a_spare_takes_its_place() {
     let mut control = Control::connect(&scratch);
     let fault = json!({"effect": {"hang": {}}});
     let answer =
-        control.ask(json!({"request": "fault", "pool": "tank", "drive": "1", "fault": fault}));
+        control.ask(&json!({"request": "fault", "pool": "tank", "drive": "1", "fault": fault}));
     assert!(answer["done"].is_string(), "{answer}");
     let took = timed(|| client.write(1 << 20, &data(2), FUA));
     assert!(client.read(0, 1 << 20) == data(1) && client.read(1 << 20, 1 << 20) == data(2));

@@ -104,3 +104,17 @@ fn latency_of_drives_is_shown_on_demand_and_buckets_in_json() {
     assert!(drive["spikes"]["threshold_nanos"].as_u64() > Some(0), "{drive}");
     assert_eq!(pool["backlog"]["pressure_permille"], 0);
 }
+
+#[test]
+fn top_shows_what_happened_between_two_looks() {
+    let scratch = Scratch::new();
+    let server = scratch.serve(&["--mem-pool", "demo:4:128M:vm=16M"]);
+    let said = scratch.run(&["top", "--once", "--seconds", "0.1"]).expect(0).out;
+    let first = said.lines().next().unwrap_or_default();
+    assert!(first.starts_with("pool demo  ONLINE  fusion, "), "{said}");
+    assert!(said.contains("\nmem:3 "), "{said}");
+    assert!(said.lines().any(|line| line.starts_with("vm ") && line.contains("16 MiB")), "{said}");
+    scratch.run(&["top", "--seconds", "0"]).expect(2).says("not from 0.1 to 3600");
+    server.stop();
+    scratch.run(&["top", "--once"]).expect(3).says("no server is running here");
+}

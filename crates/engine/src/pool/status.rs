@@ -2,9 +2,11 @@
 
 use io::Env;
 
+use format::StripeId;
+
 use crate::api::{
     BacklogStatus, Counters, DriveOverride, DriveState, DriveStatus, DriveVerbError, MemoryStatus,
-    PoolStatus, SpaceStatus,
+    PoolStatus, SpaceStatus, StripePlaces,
 };
 use crate::pool::{Pool, usable_bytes};
 
@@ -45,6 +47,25 @@ impl<E: Env> Pool<E> {
             redundancy_margin: most.saturating_sub(gone) as u8,
             rebuild: shard.rebuild_status(),
         }
+    }
+
+    /// A stripe of the pool's own class, counted over all zones; `None` beyond the last.
+    pub fn stripe(&self, number: u64) -> Option<StripePlaces> {
+        let shard = self.shard();
+        let state = shard.state.borrow();
+        let class = state.space.class(self.inner.default_class);
+        let mut left = number;
+        let zone = (0..state.space.geometry.zone_count).find(|&zone| {
+            let here = u64::from(class.stripes_in(zone));
+            let found = left < here;
+            left -= if found { 0 } else { here };
+            found
+        })?;
+        let stripe = StripeId { zone, index: left as u32 };
+        let mut drives = class.drives(stripe).into_iter().map(|drive| drive.0);
+        let data = drives.by_ref().take(class.data()).collect();
+        let spare = class.spare(stripe).map(|drive| drive.0);
+        Some(StripePlaces { number, data, parity: drives.collect(), spare })
     }
 
     fn drive_status(&self, index: layout::DriveIndex) -> DriveStatus {

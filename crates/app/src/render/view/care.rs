@@ -1,9 +1,10 @@
 //! What keeps data whole.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The last scrub since the pool was opened.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Scrub {
     /// `never`, `running`, `paused`, `done` or `stopped`.
@@ -24,7 +25,7 @@ pub struct Scrub {
 }
 
 /// How far what lies on fewer drives than it could has moved.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Rebalance {
     /// `idle`, `running`, or `waiting` for room.
@@ -96,7 +97,7 @@ impl From<&schemes::pool::ScrubStatus> for Scrub {
 }
 
 /// How far what lost or leaving drives held has come elsewhere, and what returns.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Rebuild {
     pub paused: bool,
@@ -106,7 +107,7 @@ pub struct Rebuild {
     pub drives: Vec<RebuildDrive>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RebuildDrive {
     pub drive: u16,

@@ -2,6 +2,7 @@
 
 use engine::{PoolEvent, SpikeHandling, Threshold};
 use io::Nanos;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::serve::spikes::Mode;
@@ -15,7 +16,7 @@ mirror! {
     }
 }
 
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct OperationLatencies {
     pub reads: Latencies,
@@ -42,7 +43,7 @@ mirror! {
 }
 
 /// How spikes are handled.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Handling {
     /// `on`, `watch`, `paper`, `off`, or `custom`.
@@ -86,7 +87,7 @@ mirror! {
 }
 
 /// Something that happened to a pool.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Event {
     pub pool: String,
     /// Ascending without gaps from 1, since the pool was opened.

@@ -1,0 +1,212 @@
+//! HTTP on our own executor: the control socket, and a loopback port if asked for.
+//!
+//! ```text
+//! stream ── hyper ── guard ─┬─ assets: the console
+//!                           └─ api::route ─┬─ control ── pools
+//!                                          ├─ metrics
+//!                                          └─ description
+//! ```
+//! What is bounded here is what a broken script of our own user, or a stranger, can take:
+//! connections, bytes of a request, requests a second, time.
+
+mod assets;
+pub mod guard;
+mod stream;
+
+use std::cell::Cell;
+use std::convert::Infallible;
+use std::rc::{Rc, Weak};
+
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{
+    ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue,
+    X_CONTENT_TYPE_OPTIONS,
+};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use io::net::{ByteStream, Stream};
+use io::uring::UringEnv;
+use io::{Env, Nanos};
+
+use self::assets::Asset;
+use self::guard::{Guard, Refusal};
+use self::stream::HttpStream;
+use super::control::Control;
+use super::metrics;
+use crate::api::openapi;
+use crate::api::route::{self, Method, Target, Wrong};
+use crate::control::{Answer, REQUEST_BYTES_MAX};
+use crate::error::Failure;
+
+/// A connection without a request for one to two of these is closed, so that forgotten ones
+/// don't use up the places.
+const IDLE: Nanos = Nanos::from_secs(30);
+/// Longest head of a request: a browser's has a few KiB.
+const HEAD_BYTES_MAX: usize = 16 << 10;
+
+const JSON: &str = "application/json";
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+type Reply = Response<Full<Bytes>>;
+
+/// One socket's server. A handle.
+#[derive(Clone)]
+pub struct Http {
+    env: UringEnv,
+    control: Control,
+    guard: Rc<Guard>,
+    connections: Rc<Cell<usize>>,
+    connections_max: usize,
+}
+
+impl Http {
+    pub(super) fn new(
+        env: UringEnv,
+        control: Control,
+        guard: Guard,
+        connections_max: usize,
+    ) -> Http {
+        let (guard, connections) = (Rc::new(guard), Rc::default());
+        Http { env, control, guard, connections, connections_max }
+    }
+
+    /// Takes one connection over.
+    pub(super) fn take(&self, stream: Stream) {
+        let count = self.connections.get();
+        if count >= self.connections_max {
+            return stream.close();
+        }
+        self.connections.set(count + 1);
+        let (own, stream) = (self.clone(), Rc::new(stream));
+        let served = Rc::new(Served::default());
+        self.env.spawn(close_when_idle(self.env.clone(), Rc::downgrade(&stream), served.clone()));
+        self.env.spawn(async move {
+            let service = service_fn(|request| own.counted(request, &served));
+            let served = http1::Builder::new()
+                .max_buf_size(HEAD_BYTES_MAX)
+                .auto_date_header(false)
+                .serve_connection(HttpStream::new(stream.clone()), service);
+            // A client that breaks off, or speaks something else, has had its answer.
+            let _ = served.await;
+            stream.close();
+            own.connections.set(own.connections.get() - 1);
+        });
+    }
+
+    async fn counted(
+        &self,
+        request: Request<Incoming>,
+        served: &Served,
+    ) -> Result<Reply, Infallible> {
+        served.requests.set(served.requests.get() + 1);
+        let head = request.method() == hyper::Method::HEAD;
+        let mut reply = self.reply(request).await;
+        if head {
+            *reply.body_mut() = Full::default();
+        }
+        served.requests.set(served.requests.get() + 1);
+        Ok(reply)
+    }
+
+    async fn reply(&self, request: Request<Incoming>) -> Reply {
+        let (head, body) = request.into_parts();
+        let method = head.method.as_str();
+        let known = Method::parse(method);
+        if let Err(refusal) = self.guard.check(self.env.now(), known, &head.headers) {
+            return refused(refusal);
+        }
+        let body = match Limited::new(body, REQUEST_BYTES_MAX).collect().await {
+            Ok(body) => body.to_bytes(),
+            Err(error) if error.is::<LengthLimitError>() => {
+                let what = format!("longer than {REQUEST_BYTES_MAX} bytes");
+                return failure(StatusCode::PAYLOAD_TOO_LARGE, Failure::usage("request", what));
+            }
+            Err(error) => {
+                return failure(StatusCode::BAD_REQUEST, Failure::usage("request", error));
+            }
+        };
+        let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
+        if let Some(asset) = assets::find(head.uri.path()).filter(|_| known == Some(Method::Get)) {
+            return page(asset);
+        }
+        match route::read(method, target, &body) {
+            Ok(Target::Request(request)) => match self.control.ask(request).await {
+                Answer::Error(refusal) => refusal_of_pool(refusal),
+                done => document(StatusCode::OK, &done),
+            },
+            Ok(Target::OpenApi) => text(StatusCode::OK, JSON, openapi::document()),
+            Ok(Target::Metrics) => {
+                text(StatusCode::OK, OPENMETRICS, metrics::text(self.control.views()))
+            }
+            Err(Wrong::Path(wrong)) => failure(StatusCode::NOT_FOUND, wrong),
+            Err(Wrong::Content(wrong)) => failure(StatusCode::BAD_REQUEST, wrong),
+            Err(Wrong::Method(wrong)) => {
+                let mut reply = failure(StatusCode::METHOD_NOT_ALLOWED, wrong);
+                let allowed = HeaderValue::from_static("GET, HEAD, POST, PUT, DELETE");
+                reply.headers_mut().insert(ALLOW, allowed);
+                reply
+            }
+        }
+    }
+}
+
+fn page(asset: &'static Asset) -> Reply {
+    let mut reply = text(StatusCode::OK, asset.kind, asset.text.to_owned());
+    let headers = reply.headers_mut();
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(assets::POLICY));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    reply
+}
+
+fn refused(refusal: Refusal) -> Reply {
+    match refusal {
+        Refusal::Forbidden(what) => failure(StatusCode::FORBIDDEN, what),
+        Refusal::NoToken(what) => failure(StatusCode::UNAUTHORIZED, what),
+        Refusal::TooMany(what) => failure(StatusCode::TOO_MANY_REQUESTS, what),
+    }
+}
+
+/// What makes no sense, and what can't be done as things are.
+fn refusal_of_pool(refusal: Failure) -> Reply {
+    let status = if refusal.usage { StatusCode::BAD_REQUEST } else { StatusCode::CONFLICT };
+    failure(status, refusal)
+}
+
+fn failure(status: StatusCode, what: Failure) -> Reply {
+    document(status, &Answer::Error(what))
+}
+
+fn document(status: StatusCode, answer: &Answer) -> Reply {
+    text(status, JSON, answer.to_line())
+}
+
+fn text(status: StatusCode, kind: &'static str, text: String) -> Reply {
+    let mut reply = Response::new(Full::new(Bytes::from(text)));
+    *reply.status_mut() = status;
+    let headers = reply.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    reply
+}
+
+/// What the watcher of a connection sees of it.
+#[derive(Default)]
+struct Served {
+    /// Raised when a request begins and when it has ended: odd while one is being carried out.
+    requests: Cell<u64>,
+}
+
+/// Only ever closes; the receive that waits then ends by itself. Holds the stream weakly: this
+/// task outlives its connection by a while, which must not cost a descriptor.
+async fn close_when_idle(env: UringEnv, stream: Weak<Stream>, served: Rc<Served>) {
+    loop {
+        let before = served.requests.get();
+        env.sleep_until(env.now() + IDLE).await;
+        let Some(stream) = stream.upgrade() else { return };
+        if served.requests.get() == before && before.is_multiple_of(2) {
+            return stream.close();
+        }
+    }
+}

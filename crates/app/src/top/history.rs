@@ -1,0 +1,104 @@
+//! What pools said, and what follows from one answer to the next.
+
+use std::collections::VecDeque;
+
+use super::interval::Interval;
+use crate::render::view::{Drive, Pool, Volume};
+
+/// Intervals kept: as many as a wide terminal has columns.
+pub const KEPT_MAX: usize = 200;
+
+/// One drive or volume, the newest interval last.
+#[derive(Clone, Debug, Default)]
+pub struct Line {
+    pub intervals: VecDeque<Interval>,
+}
+
+impl Line {
+    fn push(&mut self, interval: Interval) {
+        if self.intervals.len() == KEPT_MAX {
+            self.intervals.pop_front();
+        }
+        self.intervals.push_back(interval);
+    }
+
+    pub fn newest(&self) -> Interval {
+        self.intervals.back().cloned().unwrap_or_default()
+    }
+}
+
+/// A pool's lines, in the order of its view.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    pub view: Pool,
+    pub drives: Vec<Line>,
+    pub volumes: Vec<Line>,
+    /// Requests sent round slow drives since the look before.
+    pub around: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    pools: Vec<Kept>,
+}
+
+impl History {
+    pub fn pools(&self) -> &[Kept] {
+        &self.pools
+    }
+
+    pub fn take(&mut self, views: Vec<Pool>) {
+        let mut before = std::mem::take(&mut self.pools);
+        for view in views {
+            let own = before.iter().position(|kept| kept.view.uuid == view.uuid);
+            let own = own.map(|at| before.swap_remove(at));
+            self.pools.push(follow(own, view));
+        }
+    }
+}
+
+fn follow(before: Option<Kept>, view: Pool) -> Kept {
+    let Some(before) = before else {
+        let (drives, volumes) = (view.drives.len(), view.volumes.len());
+        let lines = |count| vec![Line::default(); count];
+        return Kept { drives: lines(drives), volumes: lines(volumes), around: 0, view };
+    };
+    let drives = view.drives.iter().map(|drive| {
+        let at = before.view.drives.iter().position(|own| own.uuid == drive.uuid);
+        at.map_or_else(Line::default, |at| {
+            let mut line = before.drives[at].clone();
+            line.push(of_drive(&before.view.drives[at], drive));
+            line
+        })
+    });
+    let volumes = view.volumes.iter().map(|volume| {
+        let at = before.view.volumes.iter().position(|own| own.name == volume.name);
+        at.map_or_else(Line::default, |at| {
+            let mut line = before.volumes[at].clone();
+            line.push(of_volume(&before.view.volumes[at], volume));
+            line
+        })
+    });
+    let (drives, volumes) = (drives.collect(), volumes.collect());
+    let around = sent_round(&view).saturating_sub(sent_round(&before.view));
+    Kept { drives, volumes, around, view }
+}
+
+fn of_drive(before: &Drive, now: &Drive) -> Interval {
+    let mut interval = Interval::default();
+    interval.add(&before.latency.reads.buckets, &now.latency.reads.buckets);
+    interval.add(&before.latency.writes.buckets, &now.latency.writes.buckets);
+    interval
+}
+
+fn of_volume(before: &Volume, now: &Volume) -> Interval {
+    let mut interval = Interval::default();
+    interval.add(&before.latency.reads.buckets, &now.latency.reads.buckets);
+    interval.add(&before.latency.writes.buckets, &now.latency.writes.buckets);
+    interval
+}
+
+fn sent_round(pool: &Pool) -> u64 {
+    let own = &pool.counters;
+    own.redirected_reads + own.redirected_writes + own.hedged_reads + own.hedged_writes
+}
