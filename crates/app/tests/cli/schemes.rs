@@ -241,8 +241,8 @@ fn schemes_are_documented_by_their_headers() {
     check_page("schemes.md", "schemes", &page);
 }
 
-/// A drive that is slow is led round: it is written to, and read by nobody, until it is said that it
-/// may be again.
+/// A drive that is slow is led round: it is written to, and read by nobody, until it is said that
+/// it may be again.
 #[test]
 fn a_drive_sits_out_whatever_the_scheme() {
     for scheme in ["raid5", "steering", "alternate", "mirror-log"] {
@@ -259,7 +259,8 @@ fn a_drive_sits_out_whatever_the_scheme() {
         assert!(client.read(0, 1 << 20) == pattern(1, 1 << 20), "{scheme}");
         drive(&["online", "tank", "1"]).expect(0).says("is read like any other again");
         assert_eq!(decided()["decided"], "automatic", "{scheme}");
-        drive(&["sit-out", "tank", "d1"]).expect(0);
+        let name = decided()["name"].as_str().expect("a path").to_owned();
+        drive(&["sit-out", "tank", &name]).expect(0);
         drive(&["online", "tank", "1", "d1"]).expect(0).says("is read like any other again");
         drive(&["online", "tank", "1", "d1"]).expect(3).says("it is not lost");
         drive(&["sit-out", "tank", "1"]).expect(0);

@@ -99,8 +99,9 @@ pub struct Kv {
 }
 
 impl Kv {
-    /// A database of so many items, as loading leaves it, so many tables in L0, and the most popular
-    /// items in the cache. Nothing is written for that: the array's space is taken to hold it.
+    /// A database of so many items, as loading leaves it, so many tables in L0, and the most
+    /// popular items in the cache. Nothing is written for that: the array's space is taken to
+    /// hold it.
     pub fn open(
         env: &VirtEnv,
         array: &Rc<dyn Array>,

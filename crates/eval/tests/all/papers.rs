@@ -1,4 +1,5 @@
-//! The list of experiments. Here rather than beside it: whoever can name a cell compiles all arrays.
+//! The list of experiments. Here rather than beside it: whoever can name a cell compiles all
+//! arrays.
 
 use std::collections::BTreeSet;
 

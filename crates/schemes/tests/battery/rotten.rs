@@ -2,7 +2,6 @@
 //! reads are refused, on as many drives as could be lost. Every read is right all the same; a scrub
 //! puts everything right, loses nothing, and leaves nothing to a second one.
 
-use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use classical::Scrubbed;
@@ -117,7 +116,7 @@ fn beside<S: Subject>(world: &mut World<S>, store: &S::Store, victims: &[usize])
                     refused[at] = reads + n;
                     victim.fail_nth_read(n);
                 }
-                false => spoil(victim, &world.blank(victim), world.subject.rots(), 1, &mut rng),
+                false => spoil(victim, &world.blank(victim), 1, &mut rng),
             }
             store.work().await.unwrap_or_else(|error| panic!("work: {error}"));
         }
@@ -145,12 +144,12 @@ fn scrub<S: Subject>(world: &World<S>, store: &S::Store) -> Scrubbed {
 
 /// Changes some bytes of so many pages of a disk that are not as on a blank one; labels are left
 /// alone, or a drive would be lost before anything else.
-fn spoil(disk: &Disk, blank: &Disk, rots: Range<u64>, pages: usize, rng: &mut io::rng::Rng) {
+fn spoil(disk: &Disk, blank: &Disk, pages: usize, rng: &mut io::rng::Rng) {
     let size = disk.geometry().size;
     let page = |disk: &Disk, at: u64| disk.peek(at * PAGE, PAGE as usize);
     let mut written = Vec::new();
-    let mut at = rots.start / PAGE;
-    while at < size.min(rots.end) / PAGE {
+    let mut at = 0;
+    while at < size / PAGE {
         let bytes = page(disk, at);
         if bytes.starts_with(LABEL_MAGIC) {
             at += LABEL_LEN as u64 / PAGE;
@@ -178,8 +177,7 @@ impl<S: Subject> World<S> {
     fn rot(&mut self, victims: &[usize], pages: usize) {
         for &victim in victims {
             let mut rng = io::rng::Rng::new(self.rng.next_u64());
-            let rots = self.subject.rots();
-            spoil(&self.disks[victim], &self.fresh(victim), rots, pages, &mut rng);
+            spoil(&self.disks[victim], &self.fresh(victim), pages, &mut rng);
         }
     }
 }

@@ -5,7 +5,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::rc::Rc;
 
 use futures_util::future::join_all;
@@ -64,11 +63,6 @@ pub trait Subject: Copy {
     /// Whether what rots beside requests is always put right, or only what rots at rest.
     fn heals_beside(&self) -> bool {
         true
-    }
-
-    /// Bytes of drives that rot.
-    fn rots(&self) -> Range<u64> {
-        0..u64::MAX
     }
 }
 

@@ -1,3 +1,5 @@
+//! Every request there and back, and what nobody should ask.
+
 use std::collections::BTreeSet;
 
 use serde_json::json;

@@ -79,8 +79,8 @@ fn less(found: &Found, one: Run, other: Run, traces: &[(&str, &str)], figure: &s
     mean(traces.iter().map(part)) * 100.0
 }
 
-/// Those in which drives that block collect, and keep up: where nothing collects there is nothing to
-/// steer round, and where requests wait for a tenth of all the time the queue only grows.
+/// Those in which drives that block collect, and keep up: where nothing collects there is nothing
+/// to steer round, and where requests wait for a tenth of all the time the queue only grows.
 fn steady(scale: Scale, found: &Found) -> Vec<(&'static str, &'static str)> {
     let most_ms = seconds(scale) as f64 * 1000.0 / 10.0;
     let of = |preset: &str, figure: &str| blocking(0).value(found, preset, figure);

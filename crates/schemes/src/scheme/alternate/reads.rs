@@ -27,8 +27,8 @@ impl<E: Env> Inner<E> {
         readers
     }
 
-    /// Bytes of the replicas. The range is not in the cache: all have it. If each has lost something
-    /// of it, page by page.
+    /// Bytes of the replicas. The range is not in the cache: all have it. If each has lost
+    /// something of it, page by page.
     async fn read_place(&self, offset: u64, len: u64) -> Result<Buf, StoreError> {
         let whole = self.read_one(offset, len).await;
         let lost = matches!(whole, Err(StoreError::Array(ArrayError::PageLost { .. })));

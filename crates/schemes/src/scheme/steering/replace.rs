@@ -99,8 +99,8 @@ impl<E: Env> Steering<E> {
         own.dirty.set(true);
         stage.mending.set(Some(place));
         stage.filling.set(Some(place));
-        // From now on staged writes and heads have as many copies as a whole group needs: also those
-        // that drives of other groups have on this one.
+        // From now on staged writes and heads have as many copies as a whole group needs: also
+        // those that drives of other groups have on this one.
         let group = stage.grid.group_of(place);
         for drive in self.drives().iter().filter(|drive| drive.index != place) {
             let own = stage.grid.group_of(drive.index) == group;
