@@ -103,8 +103,13 @@ async fn race<E: Env>(
             Err(_) => told.failed(None),
         }
     });
-    let deadline = inner.env.now() + patience;
-    select(pin!(race.over(1)), pin!(inner.env.sleep_until(deadline))).await;
+    if (0..inner.grid.width).any(|member| inner.sits_out(stripe, member)) {
+        // The other way is over all others of the stripe, and one of them is to be left alone.
+        race.over(1).await;
+    } else {
+        let deadline = inner.env.now() + patience;
+        select(pin!(race.over(1)), pin!(inner.env.sleep_until(deadline))).await;
+    }
     if race.answer.borrow().is_none() {
         let (own, told) = (inner.clone(), race.clone());
         inner.env.spawn(async move {

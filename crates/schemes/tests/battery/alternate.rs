@@ -1,6 +1,7 @@
 //! `alternate`: windows so short, and a cache so small, that roles change, writers wait and the log
 //! goes round while power fails and drives die. Not in worlds that rot: a page that has rotted on
-//! one replica, and its sum or the log on the other, is lost (`all/alternate_heal.rs` has what heals).
+//! one replica, and its sum or the log on the other, is lost (`all/alternate_heal.rs` has what
+//! heals).
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
