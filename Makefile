@@ -64,6 +64,8 @@ soak: build
 	scripts/tests/real_clients.sh 400
 	scripts/tests/drives_die.sh all
 	scripts/tests/drives_die.sh pairs
+	scripts/tests/console.sh
+	scripts/tests/spread.sh
 
 # One file with more: scripts/coverage.sh 1000 --cuts --lines
 coverage: setup

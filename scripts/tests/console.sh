@@ -40,7 +40,7 @@ ok=
 while IFS= read -r line <&"$look_out"; do
     echo "$line"
     case $line in
-        'please fail a drive') "$steadyraid" drive fail gc 2 --control "$control" >/dev/null ;;
+        'please fail a drive') "$steadyraid" drive fail gc 2 --force --control "$control" >/dev/null ;;
         'please stop the server') kill "$server" ;;
         ok) ok=1 ;;
     esac

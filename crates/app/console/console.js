@@ -5,6 +5,8 @@ import { COLUMNS, HeatMap, prepare, variable } from "./heat.js";
 
 const PERIOD = 1000;
 const EVENTS_MAX = 200;
+/** Shorter spikes than this, in nanoseconds, nobody sees in a second. */
+const NOTICED = 1e6;
 const at = (id) => document.getElementById(id);
 
 const heat = new HeatMap(at("heat"), at("heat-key"), at("heat-cell"));
@@ -39,7 +41,7 @@ function second(before, now) {
       uuid: drive.uuid,
       histogram: before ? together(histograms) : new Map(),
       unresponsive: drive.spikes.unresponsive
-        || (old !== undefined && drive.spikes.spikes > old.spikes.spikes),
+        || (old !== undefined && drive.spikes.spike_nanos - old.spikes.spike_nanos >= NOTICED),
     };
   });
   const volumes = now.volumes.map((volume) => {

@@ -59,7 +59,9 @@ export class HeatMap {
     this.spoken = spoken;
     this.rows = [];
     this.cursor = null;
-    const steps = [1e5, 4e5, 2e6, 1e7, 5e7, 3e8];
+    const count = COLOURS.light.length;
+    // Just above where each colour begins.
+    const steps = COLOURS.light.map((_, at) => 1.001 * LEAST * (MOST / LEAST) ** (at / count));
     this.legend = () => key.replaceChildren(...steps.map((step) => {
       const item = document.createElement("span");
       const swatch = document.createElement("i");

@@ -59,7 +59,7 @@ async function accessible(page) {
     runOnly: ["wcag2a", "wcag2aa", "wcag21aa", "best-practice"],
   }));
   const said = violations.map((one) => `${one.id}: ${one.nodes.map((node) => node.html).join(" | ")}`);
-  assert.deepEqual(said, []);
+  assert.deepEqual(said.map((one) => one.slice(0, 300)), []);
 }
 
 try {
