@@ -11,8 +11,8 @@ use prometheus_client::registry::Registry;
 
 use crate::render::view::{Drive, Latencies, OperationLatencies, Pool, Volume};
 
-/// Bounds of histograms are the same in every scrape, four to an octave: from 16 us, below which
-/// no drive answers, to 34 s, by when one has failed.
+/// Bounds of histograms are the same in every scrape, four to an octave (finer than what the engine
+/// tells, which is by powers of two): from 16 us to 34 s, by when a drive has failed.
 const LEAST_BOUND_LOG2: u32 = 14;
 const MOST_BOUND_LOG2: u32 = 35;
 
