@@ -9,7 +9,7 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, 
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
-use crate::render::view::{Drive, Latencies, OperationLatencies, Pool, Volume};
+use crate::render::view::{Drive, DriveCounters, Latencies, OperationLatencies, Pool, Volume};
 
 /// Bounds of histograms are the same in every scrape, four to an octave (finer than what the engine
 /// tells, which is by powers of two): from 16 us to 34 s, by when a drive has failed.
@@ -294,37 +294,35 @@ impl Pools {
         })
     }
 
+    /// Counters of each drive, by operation.
+    fn drive_counters(
+        &self,
+        to: &mut Writer,
+        name: &str,
+        help: &str,
+        values: impl Fn(&DriveCounters) -> Vec<(&'static str, u64)>,
+    ) -> fmt::Result {
+        to.counter(name, help, |to| {
+            self.every_drive(|labels, drive| {
+                values(&drive.counters).into_iter().try_for_each(|(kind, count)| {
+                    to.counter(&with(labels.clone(), "operation", kind), count as f64)
+                })
+            })
+        })
+    }
+
     fn drives(&self, to: &mut Writer) -> fmt::Result {
-        let of = |drive: &Drive| {
-            let own = &drive.counters;
-            [("read", own.reads), ("write", own.writes), ("flush", own.flushes)]
-        };
-        to.counter("drive_operations", "Operations that the drive was given", |to| {
-            self.every_drive(|labels, drive| {
-                of(drive).into_iter().try_for_each(|(kind, count)| {
-                    to.counter(&with(labels.clone(), "operation", kind), count as f64)
-                })
-            })
+        self.drive_counters(
+            to,
+            "drive_operations",
+            "Operations that the drive was given",
+            |own| vec![("read", own.reads), ("write", own.writes), ("flush", own.flushes)],
+        )?;
+        self.drive_counters(to, "drive_bytes", "Bytes of these", |own| {
+            vec![("read", own.read_bytes), ("write", own.write_bytes)]
         })?;
-        let of = |drive: &Drive| {
-            [("read", drive.counters.read_bytes), ("write", drive.counters.write_bytes)]
-        };
-        to.counter("drive_bytes", "Bytes of these", |to| {
-            self.every_drive(|labels, drive| {
-                of(drive).into_iter().try_for_each(|(kind, count)| {
-                    to.counter(&with(labels.clone(), "operation", kind), count as f64)
-                })
-            })
-        })?;
-        let of = |drive: &Drive| {
-            [("read", drive.counters.read_errors), ("write", drive.counters.write_errors)]
-        };
-        to.counter("drive_errors", "Operations that failed", |to| {
-            self.every_drive(|labels, drive| {
-                of(drive).into_iter().try_for_each(|(kind, count)| {
-                    to.counter(&with(labels.clone(), "operation", kind), count as f64)
-                })
-            })
+        self.drive_counters(to, "drive_errors", "Operations that failed", |own| {
+            vec![("read", own.read_errors), ("write", own.write_errors)]
         })?;
         let help = "How long the drive took";
         to.family("drive_latency_seconds", help, MetricType::Histogram, |to| {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::interval::Interval;
-use crate::render::view::{Drive, Pool, Volume};
+use crate::render::view::{OperationLatencies, Pool};
 
 /// Intervals kept: as many as a wide terminal has columns.
 pub const KEPT_MAX: usize = 200;
@@ -67,7 +67,7 @@ fn follow(before: Option<Kept>, view: Pool) -> Kept {
         let at = before.view.drives.iter().position(|own| own.uuid == drive.uuid);
         at.map_or_else(Line::default, |at| {
             let mut line = before.drives[at].clone();
-            line.push(of_drive(&before.view.drives[at], drive));
+            line.push(between(&before.view.drives[at].latency, &drive.latency));
             line
         })
     });
@@ -75,7 +75,7 @@ fn follow(before: Option<Kept>, view: Pool) -> Kept {
         let at = before.view.volumes.iter().position(|own| own.name == volume.name);
         at.map_or_else(Line::default, |at| {
             let mut line = before.volumes[at].clone();
-            line.push(of_volume(&before.view.volumes[at], volume));
+            line.push(between(&before.view.volumes[at].latency, &volume.latency));
             line
         })
     });
@@ -84,17 +84,10 @@ fn follow(before: Option<Kept>, view: Pool) -> Kept {
     Kept { drives, volumes, around, view }
 }
 
-fn of_drive(before: &Drive, now: &Drive) -> Interval {
+fn between(before: &OperationLatencies, now: &OperationLatencies) -> Interval {
     let mut interval = Interval::default();
-    interval.add(&before.latency.reads.buckets, &now.latency.reads.buckets);
-    interval.add(&before.latency.writes.buckets, &now.latency.writes.buckets);
-    interval
-}
-
-fn of_volume(before: &Volume, now: &Volume) -> Interval {
-    let mut interval = Interval::default();
-    interval.add(&before.latency.reads.buckets, &now.latency.reads.buckets);
-    interval.add(&before.latency.writes.buckets, &now.latency.writes.buckets);
+    interval.add(&before.reads.buckets, &now.reads.buckets);
+    interval.add(&before.writes.buckets, &now.writes.buckets);
     interval
 }
 
