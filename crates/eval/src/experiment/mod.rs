@@ -16,6 +16,7 @@ pub mod costs;
 pub mod folder;
 pub mod page;
 pub mod picture;
+pub mod queue;
 pub mod raster;
 pub mod run;
 pub mod summary;

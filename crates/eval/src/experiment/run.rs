@@ -1,6 +1,6 @@
-//! Runs cells on as many threads as asked for, the longest first, and says how far it is.
+//! Runs cells on as many threads as asked for, and says how far it is.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::thread;
@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 
 use super::folder::{Concluded, Done, Folder, FolderError, Made, Results};
+use super::queue::Queue;
 use super::{Cell, Experiment, Scale};
 
 /// The cells of these experiments, each once, the dearest first.
@@ -78,16 +79,19 @@ pub fn all(
 ) -> Result<usize, FolderError> {
     let made = Made::here();
     let wanted = |cell: &&Cell| fresh || folder.found(cell, &made).is_none();
-    let queue: VecDeque<&Cell> = cells.iter().filter(wanted).collect();
+    let jobs = jobs.max(1);
+    let queue = Queue::new(cells.iter().filter(wanted), jobs);
     let progress = Progress::new(cells.len(), &queue, jobs);
     let (queue, failed) = (Mutex::new(queue), Mutex::new(Ok(0)));
     thread::scope(|scope| {
-        for _ in 0..jobs.max(1) {
-            scope.spawn(|| {
+        for thread in 0..jobs {
+            let (queue, failed) = (&queue, &failed);
+            let (progress, made) = (&progress, &made);
+            scope.spawn(move || {
                 loop {
-                    let next = queue.lock().expect("no panic inside").pop_front();
+                    let next = queue.lock().expect("no panic inside").take(thread);
                     let Some(cell) = next else { break };
-                    let done = one(cell, &made);
+                    let done = one(cell, made);
                     progress.tell(cell, &done);
                     let written = folder.write(&done);
                     let mut failed = failed.lock().expect("no panic inside");
@@ -140,10 +144,10 @@ struct Progress {
 }
 
 impl Progress {
-    fn new(cells: usize, queue: &VecDeque<&Cell>, jobs: usize) -> Progress {
-        let cost: f64 = queue.iter().map(|cell| cell.cost).sum();
+    fn new(cells: usize, queue: &Queue, jobs: usize) -> Progress {
+        let cost = queue.cost();
         let (all, there) = (queue.len(), cells - queue.len());
-        let about = HumanDuration(Duration::from_secs_f64(cost / jobs.max(1) as f64));
+        let about = HumanDuration(Duration::from_secs_f64(cost / jobs as f64));
         let there = if there > 0 { format!(", {there} are there already") } else { String::new() };
         eprintln!("{all} cells to run on {jobs} threads, about {about}{there}");
         let bar = ProgressBar::new((cost * 1e3) as u64);

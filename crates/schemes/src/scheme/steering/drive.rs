@@ -278,6 +278,7 @@ impl<E: Env> Steered<E> {
 
     pub async fn flush_home(&self) -> Result<(), DriveError> {
         let own = &self.stage.targets[self.index];
+        let _turn = own.flush_turn.lock().await;
         if !own.dirty.replace(false) {
             return Ok(());
         }

@@ -160,6 +160,7 @@ async fn new_stage<D: Drive>(
         exempt: RefCell::new(0..0),
         // Whoever used it before may have left something in its cache.
         dirty: Cell::new(true),
+        flush_turn: Turn::new(),
         steered: Cell::new(word & 1 == 1),
         spared: Cell::new(false),
     };

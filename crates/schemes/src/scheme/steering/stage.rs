@@ -116,6 +116,8 @@ pub struct Target {
     pub exempt: RefCell<Range<u64>>,
     /// Written without being made durable.
     pub dirty: Cell<bool>,
+    /// Clearing and requests flush: who comes second is not answered before the first.
+    pub flush_turn: Turn,
     /// A dedicated drive holds writes of it, or is about to.
     pub steered: Cell<bool>,
     /// Its bytes are in the staging space of other drives: its own is lost.
