@@ -140,9 +140,13 @@ fn needed(grid: &Grid, number: usize, lost: &[bool]) -> usize {
     (grid.tolerance() + 1).saturating_sub(gone)
 }
 
-/// Whether what all of these drives hold outlives what the array outlives.
+/// Whether what all of these drives hold outlives what the array outlives. What a lost drive holds
+/// goes when it is replaced, though it may still be written to.
 pub fn is_enough(grid: &Grid, lost: &[bool], holding: &[bool]) -> bool {
-    let held = |number| group(grid, number, holding).iter().filter(|holds| **holds).count();
+    let held = |number| {
+        let both = group(grid, number, holding).iter().zip(group(grid, number, lost));
+        both.filter(|(holds, lost)| **holds && !**lost).count()
+    };
     (0..grid.groups()).any(|number| held(number) >= needed(grid, number, lost))
 }
 
@@ -244,6 +248,11 @@ mod tests {
                 if !survives(&lost) {
                     continue;
                 }
+                let all: Vec<bool> = lost.iter().zip(&later).map(|(a, b)| *a || *b).collect();
+                if is_enough(grid, &lost, &slow) && survives(&all) {
+                    let kept = slow.iter().zip(&all).any(|(holds, lost)| *holds && !*lost);
+                    assert!(kept, "{kind} {seed}: anything may hold it, also what is lost");
+                }
                 let usable: Vec<bool> =
                     lost.iter().zip(&slow).map(|(lost, slow)| !lost && !slow).collect();
                 let choice =
@@ -263,7 +272,6 @@ mod tests {
                 found.iter().for_each(|&drive| holding[drive] = true);
                 assert!(is_enough(grid, &lost, &holding));
                 assert!(!holding[target] && found.iter().all(|&drive| usable[drive]));
-                let all: Vec<bool> = lost.iter().zip(&later).map(|(a, b)| *a || *b).collect();
                 if survives(&all) {
                     assert!(found.iter().any(|&drive| !all[drive]), "{kind} {seed}");
                 }
