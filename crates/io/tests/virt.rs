@@ -212,6 +212,22 @@ fn armed_faults_fire_once_and_name_the_operation() {
 }
 
 #[test]
+fn two_faults_due_at_once_meet_one_operation_each() {
+    let env = VirtEnv::new(1);
+    let disk = Disk::new("disk:0", MIB, 4096, 1);
+    let drive = attach(&env, &disk);
+    disk.fail_nth_read(2);
+    disk.fail_nth_read(2);
+    env.block_on(async {
+        assert!(drive.read(0, 4096).await.is_ok());
+        assert!(drive.read(0, 4096).await.is_err());
+        assert!(drive.write(0, page(1), Durability::Cached).await.is_ok(), "not its operation");
+        assert!(drive.read(0, 4096).await.is_err());
+        assert!(drive.read(0, 4096).await.is_ok());
+    });
+}
+
+#[test]
 fn a_failed_write_is_old_new_or_torn() {
     let mut sectors_done = [0; 9];
     for seed in 0..400 {

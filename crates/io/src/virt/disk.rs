@@ -229,10 +229,12 @@ impl Disk {
             Operation::Flush => counters.flushes += 1,
             Operation::Discard => counters.discards += 1,
         }
-        state.faults.iter_mut().filter(|fault| fault.operation == operation).for_each(|fault| {
-            fault.countdown -= 1;
+        // Two may be due at one operation: the second meets the next of its kind.
+        let meets = |fault: &Fault| fault.operation == operation;
+        state.faults.iter_mut().filter(|fault| meets(fault)).for_each(|fault| {
+            fault.countdown = fault.countdown.saturating_sub(1);
         });
-        let due = state.faults.iter().position(|fault| fault.countdown == 0)?;
+        let due = state.faults.iter().position(|fault| meets(fault) && fault.countdown == 0)?;
         Some(state.faults.swap_remove(due).kind)
     }
 
