@@ -1,7 +1,7 @@
 //! GC-Steering: redirecting, reclaiming, crashes and losses meet, as drives become busy and idle
 //! again all the time.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
 use classical::{Redundancy, WriteHole};
@@ -47,6 +47,9 @@ thread_local! {
     /// Places of which something is missing though their drives are there: what was staged of them
     /// was lost with the dedicated drive, which was replaced since.
     static MISSING: RefCell<Vec<usize>> = RefCell::default();
+    /// When the array was opened last a drive was lost that may be rebuilt: what of it is, in the
+    /// staging space or on a new drive, does not count before it is whole.
+    static FILLING: Cell<bool> = const { Cell::new(false) };
 }
 
 /// What a drive has beside the staging space: a few dozen rows, so that a session can rebuild all.
@@ -116,6 +119,7 @@ impl Subject for Steered {
         NEW.with_borrow_mut(BTreeMap::clear);
         HEALED.with_borrow_mut(Vec::clear);
         MISSING.with_borrow_mut(Vec::clear);
+        FILLING.set(false);
         let Steered { redundancy, width, staging, .. } = *self;
         let spec =
             Spec { name: "tank".into(), redundancy, width, chunk: CHUNK, staging, checksums: true };
@@ -143,6 +147,8 @@ impl Subject for Steered {
         let whole = new.iter().map(|(at, _)| *at).filter(|at| !lost.contains(at));
         HEALED.set(whole.chain(store.spared()).collect());
         let missing = lost.iter().copied().filter(|at| store.spared() != Some(*at));
+        let rebuilds = self.replaces || self.staging == ROOM;
+        FILLING.set(rebuilds && missing.clone().next().is_some());
         MISSING.set(if self.replaces { missing.collect() } else { Vec::new() });
         toggle(env, &store, self.drives(), self.replaces);
         Ok(store)
@@ -160,6 +166,10 @@ impl Subject for Steered {
 
     fn by_parity(&self) -> bool {
         matches!(self.redundancy, Redundancy::Parity(1..))
+    }
+
+    fn was_filling(&self) -> bool {
+        FILLING.get()
     }
 
     /// A redirected write is read from any of its copies, and a rotten one is one page more of its
