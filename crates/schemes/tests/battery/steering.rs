@@ -208,10 +208,17 @@ fn steering_raid5_in_parallel() {
 /// The same, and new drives come.
 #[test]
 fn steering_raid6_in_parallel() {
-    let (redundancy, staging, replaces) = (Redundancy::Parity(2), ROOM, true);
-    let name = "steering raid6, in parallel";
-    battery_variant(Steered { name, redundancy, width: 6, groups: 1, staging, replaces });
+    battery_variant(PARALLEL_RAID6);
 }
+
+const PARALLEL_RAID6: Steered = Steered {
+    name: "steering raid6, in parallel",
+    redundancy: Redundancy::Parity(2),
+    width: 6,
+    groups: 1,
+    staging: ROOM,
+    replaces: true,
+};
 
 #[test]
 fn steering_raid5_reserved() {
@@ -306,10 +313,12 @@ fn steering_raid50_reserved() {
 }
 
 /// Beyond those that are run every time. 355: a head that only a drive half filled had was gone
-/// when that was replaced again.
+/// when that was replaced again. 144: so were writes redirected to one that was given what the
+/// staging space had.
 #[test]
 fn steering_worlds_that_failed_once() {
     one(RAID50, 355);
+    one(PARALLEL_RAID6, 144);
 }
 
 const RESERVED_RAID5: Steered = Steered {

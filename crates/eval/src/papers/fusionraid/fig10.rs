@@ -80,7 +80,7 @@ fn cells(scale: Scale) -> Vec<Cell> {
 }
 
 fn cell(scale: Scale, label: &'static str, mix: [usize; 4]) -> Cell {
-    let (bed, system): (_, System) = (bed(Fill::Aged), super::mix::system(label));
+    let (bed, system): (_, System) = (bed(scale, Fill::Aged), super::mix::system(label));
     let span = span(scale.pick(1, 5), scale.pick(3, 25));
     let own = json!({ "traces": mix.map(|at| TRACES[at]), "load_seed": SEED });
     let given = parameters(&bed, system, span, own);

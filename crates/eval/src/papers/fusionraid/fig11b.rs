@@ -44,13 +44,13 @@ fn cells(scale: Scale) -> Vec<Cell> {
     let mut cells = Vec::new();
     for (_, preset) in TRACES {
         for gb in sizes(scale) {
-            let bed = bed(Fill::Aged);
+            let bed = bed(scale, Fill::Aged);
             let bytes = bed.drive_bytes * bed.drives as u64 * gb / POOL_GB;
             let bed = Bed { nvram_bytes: Some(bytes), ..bed };
             cells.push(cell(scale, buffered(gb, preset), System::NvRaid, bed, preset));
         }
         for (_, system) in FUSION {
-            let bed = bed(Fill::Aged);
+            let bed = bed(scale, Fill::Aged);
             cells.push(cell(scale, direct(system, preset), mix::system(system), bed, preset));
         }
     }

@@ -61,7 +61,7 @@ fn cells(scale: Scale) -> Vec<Cell> {
 fn cell(scale: Scale, name_of: &'static str, converting: bool, at: usize) -> Cell {
     let ((trace, preset), system): (_, System) = (MIX[at], super::mix::system(name_of));
     let conversion = if converting { ConversionPolicy::Eager } else { ConversionPolicy::Lazy };
-    let aged = bed(Fill::Aged);
+    let aged = bed(scale, Fill::Aged);
     let shape = Shape { conversion, replicated_percent: 50, filled: false, ..aged.shape.clone() };
     let bed = Bed { shape, ..aged };
     let span = span(0, scale.pick(4, 30));

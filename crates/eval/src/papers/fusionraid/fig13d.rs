@@ -34,7 +34,7 @@ fn name(t: f64, enter: u32) -> String {
 }
 
 fn cells(scale: Scale) -> Vec<Cell> {
-    let bed = bed(Fill::Aged);
+    let bed = bed(scale, Fill::Aged);
     let given: &[f64] = scale.pick(&T[1..3], &T);
     let grid = given.iter().flat_map(|&t| ENTER.map(|enter| (t, enter)));
     let mut cells = vec![cell(scale, OFF.to_owned(), &bed, SpikeHandling::WATCH, "off")];

@@ -40,7 +40,7 @@ pub fn seconds(scale: Scale) -> Span {
 
 /// The mix on one system.
 pub fn cell(scale: Scale, name: &str, fill: Fill) -> Cell {
-    let (bed, system) = (bed(fill), system(name));
+    let (bed, system) = (bed(scale, fill), system(name));
     let span = seconds(scale);
     let traces = json!({ "traces": MIX.map(|own| own.1), "load_seed": bed.seed });
     let given = parameters(&bed, system, span, traces);

@@ -18,8 +18,8 @@ use model::presets::Preset;
 use model::ssd::Fill;
 
 use crate::array::fusion::Shape;
-use crate::experiment::Experiment;
 use crate::experiment::bed::Bed;
+use crate::experiment::{Experiment, Scale};
 
 pub fn all() -> Vec<Experiment> {
     vec![
@@ -43,10 +43,12 @@ pub fn all() -> Vec<Experiment> {
 
 /// The paper's pool (§5.1): 29 SSDs of a data centre, stripes of 6+1; other schemes have four
 /// groups of seven and a spare. A fifth of it is filled: the paper's data sets are some hundred
-/// gigabytes of seven terabytes.
-pub(super) fn bed(fill: Fill) -> Bed {
+/// gigabytes of seven terabytes. Filling it is most of a quick run, so that takes smaller drives.
+pub(super) fn bed(scale: Scale, fill: Fill) -> Bed {
     const DRIVES: usize = 29;
     const WIDTH: u16 = 7;
     let shape = Shape { volume_percent: 20, ..Shape::new(WIDTH) };
-    Bed { fill, shape, ..Bed::new(Preset::DcSata, DRIVES, WIDTH) }
+    let bed = Bed::new(Preset::DcSata, DRIVES, WIDTH);
+    let drive_bytes = scale.pick(bed.preset.sizes().0, bed.drive_bytes);
+    Bed { fill, shape, drive_bytes, ..bed }
 }

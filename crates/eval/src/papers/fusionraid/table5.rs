@@ -67,7 +67,7 @@ fn cells(scale: Scale) -> Vec<Cell> {
 }
 
 fn cell(scale: Scale, label: &'static str, mix: Mix) -> Cell {
-    let (bed, system): (_, System) = (bed(Fill::Aged), mix::system(label));
+    let (bed, system): (_, System) = (bed(scale, Fill::Aged), mix::system(label));
     let span = span(scale.pick(0, 2), scale.pick(2, 6));
     let own = json!({ "workload": mix.name, "clients": CLIENTS });
     let given = parameters(&bed, system, span, own);

@@ -53,16 +53,17 @@ impl Made {
         self.system.parse().expect("a system we know")
     }
 
-    pub fn bed(&self) -> Bed {
+    pub fn bed(&self, scale: Scale) -> Bed {
         let variant = Variant { chunk: Some(UNIT), ..Variant::default() };
         let width = self.drives as u16;
-        let shape = Shape { volume_percent: 50, filled: !self.blank, ..Shape::new(width) };
+        let shape =
+            Shape { volume_percent: scale.pick(20, 50), filled: !self.blank, ..Shape::new(width) };
         let drive_bytes = Preset::DcSata.sizes().0;
         Bed { variant, shape, drive_bytes, ..Bed::new(Preset::DcSata, self.drives, width) }
     }
 
     pub fn cell(self, scale: Scale, (label, preset): (&'static str, &'static str)) -> Cell {
-        let (system, bed) = (self.system(), self.bed());
+        let (system, bed) = (self.system(), self.bed(scale));
         let span = span(scale.pick(1, 5), scale.pick(3, 20));
         let reads = label.ends_with("reads");
         let own = json!({ "workload": preset, "depth": DEPTH, "read_heavy": reads });

@@ -38,8 +38,8 @@ fn name(label: &str, preset: &str) -> String {
 
 fn cell(scale: Scale, at: usize, preset: &'static str) -> Cell {
     let (system, bed) = match ARRAYS[at] {
-        Some(made) => (made.system(), made.bed()),
-        None => (System::Single, Bed { drives: 1, ..RAIS5_4.bed() }),
+        Some(made) => (made.system(), made.bed(scale)),
+        None => (System::Single, Bed { drives: 1, ..RAIS5_4.bed(scale) }),
     };
     let span = span(scale.pick(5, 30), scale.pick(40, 600));
     let given = parameters(&bed, system, span, json!({ "trace": preset }));

@@ -44,7 +44,7 @@ fn name(made: &Made, preset: &str, busy: bool) -> String {
 }
 
 fn cell(scale: Scale, made: Made, preset: &'static str, busy: bool) -> Cell {
-    let (system, bed) = (made.system(), made.bed());
+    let (system, bed) = (made.system(), made.bed(scale));
     let bed = Bed { drives: made.drives + 1, spares: 1, ..bed };
     // Nothing takes an hour. The quick scale says how long it would take at the pace so far, which
     // is less in the beginning, where room is made for a drive's sums.

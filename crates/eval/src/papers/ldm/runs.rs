@@ -53,8 +53,8 @@ impl Made {
         self.system.parse().expect("a system we know")
     }
 
-    pub fn bed(&self) -> Bed {
-        let shape = Shape { volume_percent: 50, ..Shape::new(5) };
+    pub fn bed(&self, scale: Scale) -> Bed {
+        let shape = Shape { volume_percent: scale.pick(20, 50), ..Shape::new(5) };
         let drive_bytes = Preset::ConsumerSata.sizes().0;
         let bed = Bed::new(Preset::ConsumerSata, self.drives, 5);
         Bed { disks: self.disks, disk_cache: self.disk_cache, drive_bytes, shape, ..bed }
@@ -65,7 +65,7 @@ impl Made {
     }
 
     pub fn cell(self, scale: Scale, preset: &'static str) -> Cell {
-        let (system, bed) = (self.system(), self.bed());
+        let (system, bed) = (self.system(), self.bed(scale));
         let span = span(scale.pick(5, 30), scale.pick(40, 600));
         let given = parameters(&bed, system, span, json!({ "trace": preset }));
         Cell::new(self.name(preset), scale.pick(2.0, 10.0), given, move || {

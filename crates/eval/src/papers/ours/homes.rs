@@ -46,21 +46,22 @@ impl Home {
         }
     }
 
-    pub fn bed(self) -> Bed {
+    pub fn bed(self, scale: Scale) -> Bed {
         /// GC-Steering §IV, HybRAID §4.1 (3+2).
         const FIVE: usize = 5;
         /// LDM §4.1: four SSDs of the array and two drives of its log.
         const SIX: usize = 6;
+        let half = scale.pick(20, 50);
         match self {
-            Home::FusionRaid => fusionraid::bed(Fill::Aged),
+            Home::FusionRaid => fusionraid::bed(scale, Fill::Aged),
             // "We fill the entire space on each SSD with valid data."
             Home::Steering => five_or_six(Preset::DcSata, FIVE, 90),
             Home::Hybraid => {
                 // §4.1: a stripe unit of 4 KB.
                 let variant = Variant { chunk: Some(4 << 10), ..Variant::default() };
-                Bed { variant, ..five_or_six(Preset::DcSata, FIVE, 50) }
+                Bed { variant, ..five_or_six(Preset::DcSata, FIVE, half) }
             }
-            Home::Separation | Home::Ldm => five_or_six(Preset::ConsumerSata, SIX, 50),
+            Home::Separation | Home::Ldm => five_or_six(Preset::ConsumerSata, SIX, half),
         }
     }
 
@@ -124,7 +125,7 @@ impl Home {
         if self == Home::FusionRaid {
             return fusionraid::mix::cell(scale, &row.system.to_string(), row.fill);
         }
-        let bed = Bed { disks: row.disks, fill: row.fill, ..self.bed() };
+        let bed = Bed { disks: row.disks, fill: row.fill, ..self.bed(scale) };
         let (system, span) = (row.system, self.span(scale));
         let given = parameters(&bed, system, span, json!({ "home": self.name() }));
         // Of it, filling is all but a second of the quick one.
@@ -134,7 +135,7 @@ impl Home {
     }
 
     fn bound(self, scale: Scale) -> Cell {
-        let (bed, span) = (self.bed(), self.span(scale));
+        let (bed, span) = (self.bed(scale), self.span(scale));
         let given = json!({
             "home": self.name(),
             "preset": bed.preset.to_string(),

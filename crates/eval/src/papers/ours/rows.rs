@@ -9,6 +9,7 @@ use schemes::scheme::Scheme;
 use super::homes::Home;
 use crate::array::System;
 use crate::array::layout::{is_grouped, lay_out};
+use crate::experiment::Scale;
 use crate::experiment::bed::Bed;
 
 #[derive(Clone, Debug)]
@@ -40,7 +41,7 @@ pub fn rows(home: Home) -> Rows {
 }
 
 fn of(home: Home) -> Rows {
-    let bed = home.bed();
+    let bed = home.bed(Scale::Full);
     let raid0 = System::Scheme(Scheme::Raid0, classical::WriteHole::Closed);
     // What no redundancy and no garbage leave: queues of the clients' own.
     let new = Row { label: "raid0, new drives".to_owned(), fill: Fill::Fresh, ..Row::of(raid0) };

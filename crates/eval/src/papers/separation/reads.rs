@@ -9,6 +9,7 @@ use model::presets::Preset;
 use serde_json::json;
 
 use crate::array::System;
+use crate::array::fusion::Shape;
 use crate::array::load::{Arrivals, Sizes, Stream, closed};
 use crate::array::tally::Tally;
 use crate::experiment::bed::{Bed, latencies, parameters, span};
@@ -29,16 +30,17 @@ pub fn cell_name(system: &str, size: &str, writes: bool) -> String {
     format!("separation/{system}/{size}/{writes}")
 }
 
-fn bed() -> Bed {
+fn bed(scale: Scale) -> Bed {
     /// Of a pool of ours, which is not made here.
     const WIDTH: u16 = 3;
     let drive_bytes = Preset::ConsumerSata.sizes().0;
-    Bed { drive_bytes, ..Bed::new(Preset::ConsumerSata, 2, WIDTH) }
+    let shape = Shape { volume_percent: scale.pick(20, 50), ..Shape::new(WIDTH) };
+    Bed { drive_bytes, shape, ..Bed::new(Preset::ConsumerSata, 2, WIDTH) }
 }
 
 /// A system under requests of one size, with or without writes beside the reads.
 pub fn cell(scale: Scale, name: &'static str, size: (&'static str, u64), writes: bool) -> Cell {
-    let (bed, system): (Bed, System) = (bed(), name.parse().expect("a system we know"));
+    let (bed, system): (Bed, System) = (bed(scale), name.parse().expect("a system we know"));
     let span = span(scale.pick(1, 5), scale.pick(6, 30));
     let own = json!({ "bytes": size.1, "depth": DEPTH, "writes": writes });
     let given = parameters(&bed, system, span, own);

@@ -131,7 +131,9 @@ impl<E: Env> Steered<E> {
             return takes.then(|| vec![dedicated]);
         }
         let usable: Vec<bool> = (0..lost.len())
-            .map(|at| !lost[at] && !stage.is_busy(at) && self.has_room(at, bytes))
+            .map(|at| {
+                !lost[at] && stage.keeps(at) && !stage.is_busy(at) && self.has_room(at, bytes)
+            })
             .collect();
         let (grid, target, turn) = (&stage.grid, self.index, stage.next_turn());
         holders(&Choice { grid, target, lost: &lost, usable: &usable, turn })

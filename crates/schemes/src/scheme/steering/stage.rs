@@ -229,6 +229,13 @@ impl<D: Drive> Stage<D> {
         (0..self.targets.len()).map(|target| self.is_dead(target)).collect()
     }
 
+    /// What is written to this drive for others stays there. What a new one has that is given a
+    /// lost drive's bytes may go with it at any time: they are in the staging space, so that the
+    /// array does not count it.
+    pub fn keeps(&self, holder: usize) -> bool {
+        self.targets.get(holder).is_none_or(|target| !target.spared.get())
+    }
+
     pub fn next_turn(&self) -> usize {
         self.turn.replace(self.turn.get().wrapping_add(1))
     }
@@ -267,7 +274,7 @@ impl<D: Drive> Stage<D> {
                 self.holders[at].head.write(at_byte, page.clone(), Durability::Durable)
             });
             for (at, done) in due.iter().zip(join_all(writes).await) {
-                holding[*at] = done.is_ok();
+                holding[*at] = done.is_ok() && self.keeps(*at);
             }
             let array = &holding[..self.targets.len()];
             if is_enough(&self.grid, &self.lost(), array) {
