@@ -27,7 +27,7 @@ use clap::Parser;
 // Tests of small parts needn't wait until all of the product is compiled.
 #[cfg(not(test))]
 fn main() -> ExitCode {
-    let exit = cli::Cli::parse().run().unwrap_or_else(|failure| {
+    let exit = <cli::Cli>::parse().run().unwrap_or_else(|failure| {
         eprintln!("{failure}");
         failure.exit()
     });

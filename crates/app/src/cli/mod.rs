@@ -3,6 +3,7 @@
 pub mod create;
 pub mod drive;
 pub mod events;
+pub mod generate;
 pub mod inspect;
 pub mod list;
 pub mod reach;
@@ -40,13 +41,22 @@ Examples:
 /// A RAID engine in user space: pools of drives, redundant volumes, served as NBD.
 #[derive(Parser, Debug)]
 #[command(name = "steadyraid", version, max_term_width = 100, after_help = EXIT_CODES)]
-pub struct Cli {
+pub struct Cli<V: Subcommand = Any> {
     #[command(subcommand)]
-    verb: Verb,
+    verb: V,
+}
+
+/// What is understood: the verbs, and what only packaging asks for.
+#[derive(Subcommand, Debug)]
+pub enum Any {
+    #[command(flatten)]
+    Verb(Verb),
+    #[command(hide = true)]
+    Generate(generate::Args),
 }
 
 #[derive(Subcommand, Debug)]
-enum Verb {
+pub enum Verb {
     Create(create::Args),
     #[command(subcommand)]
     Volume(volume::Verb),
@@ -70,6 +80,15 @@ enum Verb {
 impl Cli {
     pub fn run(self) -> Outcome<Exit> {
         match self.verb {
+            Any::Verb(verb) => verb.run(),
+            Any::Generate(args) => generate::run(&args),
+        }
+    }
+}
+
+impl Verb {
+    fn run(self) -> Outcome<Exit> {
+        match self {
             Verb::Create(args) => create::run(&args),
             Verb::Volume(verb) => volume::run(&verb),
             Verb::Serve(args) => serve::run(args),
@@ -101,6 +120,6 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        super::Cli::command().debug_assert();
+        <super::Cli>::command().debug_assert();
     }
 }

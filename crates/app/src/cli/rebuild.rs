@@ -18,8 +18,11 @@ Examples:
   steadyraid rebuild pause tank
   steadyraid rebuild resume tank")]
 pub enum Verb {
-    /// Until 'rebuild resume', or the server is started again
+    /// Hold it up until 'rebuild resume', or the server is started again
+    #[command(after_help = "Example:\n  steadyraid rebuild pause tank")]
     Pause(Args),
+    /// Go on with what 'rebuild pause' holds up
+    #[command(after_help = "Example:\n  steadyraid rebuild resume tank")]
     Resume(Args),
 }
 

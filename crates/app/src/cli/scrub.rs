@@ -22,12 +22,16 @@ Examples:
   steadyraid scrub status tank")]
 pub enum Verb {
     /// Begin, or go on with one that is paused
+    #[command(after_help = "Example:\n  steadyraid scrub start tank")]
     Start(Args),
     /// Stand still until 'scrub start'
+    #[command(after_help = "Example:\n  steadyraid scrub pause tank")]
     Pause(Args),
     /// End it; the next one begins anew
+    #[command(after_help = "Example:\n  steadyraid scrub stop tank")]
     Stop(Args),
     /// Show how far it is, and what it has found; exit code 1 if pages are lost
+    #[command(after_help = "Example:\n  steadyraid scrub status tank")]
     Status(StatusArgs),
 }
 
