@@ -8,7 +8,7 @@ export RUSTUP_TOOLCHAIN
 export PATH := $(PATH):$(HOME)/.cargo/bin
 CARGO := cargo
 
-.PHONY: help setup build demo test lint fmt bench soak coverage clean
+.PHONY: help setup build demo test lint fmt bench soak coverage clean deb static book
 
 help:
 	@echo 'make demo   a pool, a server, a kill, a proof; a slow drive; tables of latencies (3 minutes)'
@@ -16,6 +16,8 @@ help:
 	@echo 'make bench  latency and throughput beside the ceiling of the transport'
 	@echo 'make soak   the long versions of the crash tests (an hour or more)'
 	@echo 'make coverage  which lines of the engine the simulated worlds run (about 10 minutes)'
+	@echo 'make deb    the Debian package            make static  a program that needs no libraries'
+	@echo 'make book   docs as a book of web pages'
 	@echo 'make lint   formatting, clippy, tidy        make fmt    formats the sources'
 	@echo 'make build  the release binary              make clean  removes what was built'
 
@@ -51,6 +53,7 @@ test: lint
 	scripts/tests/real_clients.sh
 	scripts/tests/filesystem.sh
 	scripts/tests/crash_kill.sh
+	scripts/tests/docs.sh
 
 bench: build
 	scripts/bench.sh
@@ -66,6 +69,16 @@ soak: build
 	scripts/tests/drives_die.sh pairs
 	scripts/tests/console.sh
 	scripts/tests/spread.sh
+	scripts/tests/package.sh
+
+deb:
+	scripts/package.sh
+
+static:
+	scripts/static.sh
+
+book:
+	scripts/book.sh
 
 # One file with more: scripts/coverage.sh 1000 --cuts --lines
 coverage: setup

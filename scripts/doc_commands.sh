@@ -5,7 +5,8 @@
 #
 # Blocks marked ```sh are commands. In blocks marked ```console those follow `$ `, go on after `> `,
 # and what they print is below them: `...` stands for anything, also for whole lines, and blanks
-# in a row are as good as one. All blocks run in one shell, which ends at the first one that fails
+# in a row are as good as one. What a hand has to do is <!-- by hand: WHAT -->: the command
+# `doc_by_hand WHAT`, which the test has. All blocks run in one shell, which ends at the first one that fails
 # or prints something else. Blocks marked ```text are not run, and must not be commands.
 set -euo pipefail
 
@@ -75,6 +76,12 @@ awk '
             block = ""
         }
         next
+    }
+    block == "" && /^<!-- by hand: .* -->$/ {
+        command_begins()
+        state = "command"
+        print "doc_by_hand " substr($0, 15, length($0) - 18)
+        ends()
     }
     block == "sh" { print }
     block == "console" && /^\$ / { ends(); command_begins(); state = "command"; print substr($0, 3); next }

@@ -38,7 +38,7 @@ put() { # MODE FILE WHERE
 fill() {
     put 755 "$STEADYRAID" usr/bin/steadyraid
     strip --strip-debug "$tree/usr/bin/steadyraid"
-    for unit in packaging/systemd/*; do
+    for unit in packaging/systemd/*.service; do
         put 644 "$unit" "usr/lib/systemd/system/$(basename "$unit")"
     done
     put 644 packaging/sysusers.conf usr/lib/sysusers.d/steadyraid.conf
