@@ -14,7 +14,7 @@ if [ -z "${STEADYRAID_BOUNDED:-}" ]; then
 fi
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-package=$(realpath -m "${1:-}")
+package=${1:+$(realpath -m "$1")}
 PATH=$PATH:/usr/sbin:/sbin
 
 step() {
@@ -189,7 +189,14 @@ cd /
 exec env -i HOME=/root DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 \
     ${http_proxy:+http_proxy="$http_proxy"} \
     PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-    chroot "$clean" /bin/bash -c 'cd /install && exec bash pages.sh'
+    chroot "$clean" /bin/bash -c 'cd /install
+    bash pages.sh && exit
+    echo "--- the server, its pool, its events, what the webhook got:"
+    tail -20 /var/log/server.out
+    steadyraid status | head -40
+    steadyraid events | tail -20
+    tail -5 alerts.log
+    exit 1' >&2
 END
 
 # --- Checks ------------------------------------------------------------------------------------

@@ -147,6 +147,7 @@ impl<E: Env> Shard<E> {
             since: now.saturating_sub(ladder.since),
             sit_out: ladder.sit_out,
             good_probes: ladder.good_probes,
+            failed_probes: ladder.failed_probes,
             relapses: ladder.relapses,
             may_avoid: gone + out < parity,
             may_fail: gone < parity,
@@ -173,6 +174,9 @@ impl<E: Env> Shard<E> {
             Reason::Answered => "what was overdue has been answered".to_owned(),
             Reason::Recovered => {
                 format!("{} probes in a row were quick", facts.good_probes)
+            }
+            Reason::Errors => {
+                format!("{} probes in a row were answered with an error", facts.failed_probes)
             }
         };
         match next {
@@ -209,7 +213,9 @@ impl<E: Env> Shard<E> {
             let mut watch = shard.array.monitor.watch(index).borrow_mut();
             watch.ladder.probing = false;
             let quick = answered && took <= watch.quick_upto();
-            watch.ladder.good_probes = if quick { watch.ladder.good_probes + 1 } else { 0 };
+            let ladder = &mut watch.ladder;
+            ladder.good_probes = if quick { ladder.good_probes + 1 } else { 0 };
+            ladder.failed_probes = if answered { 0 } else { ladder.failed_probes + 1 };
         });
     }
 
@@ -297,6 +303,7 @@ impl Watch {
             Rung::Suspect | Rung::Failed => self.health = DriveHealth::Suspect,
         }
         self.ladder.good_probes = 0;
+        self.ladder.failed_probes = 0;
         self.ladder.since = now;
     }
 }

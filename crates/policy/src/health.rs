@@ -8,6 +8,9 @@
 //!    └─ sat out, probes are quick ┘ └── nothing overdue ───┘
 //! ```
 //!
+//! A drive that is gone round and answers every probe with an error is failed as well: nobody else
+//! would find out that it is not there any more.
+//!
 //! Never more drives are gone round than the pool can do without, and none is failed that it
 //! can't do without. What an operator decided stands above all of it.
 
@@ -24,6 +27,9 @@ pub const SIT_OUT: u64 = 2_000_000_000;
 pub const SIT_OUT_MAX: u64 = 600_000_000_000;
 /// Quick probes in a row before a drive is used again.
 pub const PROBES_GOOD: u32 = 20;
+/// Probes in a row that were answered with an error before a drive is failed: of pages drawn at
+/// random, so that it is the drive and not a place on it, and over a second.
+pub const PROBES_FAILED: u32 = 20;
 /// Relapses that make a drive suspect.
 pub const RELAPSES_SUSPECT: u32 = 6;
 
@@ -53,6 +59,8 @@ pub enum Reason {
     Answered,
     /// Sat out, and probes are quick again.
     Recovered,
+    /// Probes are answered with errors only.
+    Errors,
 }
 
 /// What is known of a drive.
@@ -66,6 +74,8 @@ pub struct Facts {
     /// How long it has to sit out.
     pub sit_out: u64,
     pub good_probes: u32,
+    /// In a row, until now.
+    pub failed_probes: u32,
     pub relapses: u32,
     /// The pool can go round one drive more, and can do without one drive more.
     pub may_avoid: bool,
@@ -79,6 +89,9 @@ pub fn step(rung: Rung, facts: &Facts) -> Option<(Rung, Reason)> {
         Rung::Good if facts.oldest >= AVOID_AFTER => Some((Rung::Avoided, Reason::Overdue)),
         Rung::Good if facts.outlier => Some((Rung::Avoided, Reason::Outlier)),
         Rung::Good => None,
+        Rung::Avoided | Rung::Suspect if facts.failed_probes >= PROBES_FAILED && facts.may_fail => {
+            Some((Rung::Failed, Reason::Errors))
+        }
         Rung::Avoided if facts.oldest >= SUSPECT_AFTER => Some((Rung::Suspect, Reason::Overdue)),
         Rung::Avoided if facts.relapses >= RELAPSES_SUSPECT => {
             Some((Rung::Suspect, Reason::Relapses))
@@ -132,6 +145,7 @@ mod tests {
         since: 0,
         sit_out: SIT_OUT,
         good_probes: 0,
+        failed_probes: 0,
         relapses: 0,
         may_avoid: true,
         may_fail: true,
@@ -166,6 +180,18 @@ mod tests {
         assert_eq!(step(Rung::Avoided, &slow), None);
         assert_eq!(step(Rung::Avoided, &Facts { oldest: AVOID_AFTER, ..rested }), None);
         assert_eq!(step(Rung::Suspect, &CALM), Some((Rung::Avoided, Reason::Answered)));
+    }
+
+    #[test]
+    fn errors_alone_fail_a_drive_that_is_gone_round() {
+        let gone = Facts { failed_probes: PROBES_FAILED, ..CALM };
+        let failed = Some((Rung::Failed, Reason::Errors));
+        assert_eq!(step(Rung::Avoided, &gone), failed);
+        assert_eq!(step(Rung::Suspect, &gone), failed);
+        let one_less = Facts { failed_probes: PROBES_FAILED - 1, ..CALM };
+        assert_eq!(step(Rung::Avoided, &one_less), None);
+        assert_eq!(step(Rung::Avoided, &Facts { may_fail: false, ..gone }), None, "it is needed");
+        assert_eq!(step(Rung::Good, &gone), None, "requests find out");
     }
 
     #[test]

@@ -52,6 +52,7 @@ pub struct Ladder {
     pub sit_out: u64,
     pub relapses: u32,
     pub good_probes: u32,
+    pub failed_probes: u32,
     pub probing: bool,
     pub next_probe: u64,
 }

@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use io::faulty::{Delay, Effect, Fault, Faults, Faulty};
 use io::rng::Rng;
 use io::virt::VirtEnv;
-use io::{AnyDrive, Env, Nanos};
+use io::{AnyDrive, DriveErrorKind, Env, Nanos};
 
 use crate::common::{MIB, Mirror, Virtual, World, check_all, make_pool, sleep};
 
@@ -220,6 +220,29 @@ fn a_slow_drive_sits_out_and_comes_back() {
             assert_eq!(kinds(&pool, at), Vec::new(), "drive {at}: {:?}", pool.events(0));
         }
         check_all(&volume, &mirror, "after all").await;
+        drop(volume);
+        pool.close().await.expect("closes");
+    });
+}
+
+/// A drive was pulled that was being gone round: nobody sent it anything but probes, which failed
+/// for ever, and the pool called itself online with one drive fewer than it counted.
+#[test]
+fn a_drive_that_is_pulled_while_it_is_gone_round_is_failed() {
+    let bench = Bench::new(8, 11);
+    let mut mirror = Mirror::new(VOLUME);
+    bench.world.block_on(async {
+        let (pool, volume) = bench.pool(1, SpikeHandling::default()).await;
+        load(bench.env(), &volume, &mut mirror, 1, 1000).await;
+        bench.arm(4, Effect::Delay(Delay::Constant(Nanos::from_millis(5))), None);
+        load(bench.env(), &volume, &mut mirror, 2, 3000).await;
+        assert_eq!(health(&pool, 4), DriveHealth::Avoided);
+        bench.faults[4].release_all();
+        bench.arm(4, Effect::Error(DriveErrorKind::Removed), None);
+        sleep(bench.env(), 3000).await;
+        assert_eq!(pool.status().drives[4].state, DriveState::Failed);
+        assert_eq!(kinds(&pool, 4), [EventKind::DriveAvoided, EventKind::DriveFailed].to_vec());
+        check_all(&volume, &mirror, "without it").await;
         drop(volume);
         pool.close().await.expect("closes");
     });
