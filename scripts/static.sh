@@ -16,6 +16,8 @@ RUSTFLAGS="${RUSTFLAGS:-} -C target-feature=+crt-static" cargo build --locked \
 install -D "$target/$host/$profile/steadyraid" "$target/static/steadyraid"
 
 program=$target/static/steadyraid
+# As in the package: the names of functions stay, for backtraces.
+strip --strip-debug "$program"
 said=$(ldd "$program" 2>&1 || true)
 case $said in
 *'not a dynamic executable'* | *'statically linked'*) ;;
