@@ -69,7 +69,7 @@ impl<'a> Queue<'a> {
         Queue { left, threads: vec![None; threads] }
     }
 
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.left.values().map(Vec::len).sum()
     }
 
@@ -141,7 +141,7 @@ mod tests {
             cell("b2", "b", "x", 2.0),
         ];
         let mut queue = Queue::new(&cells, 2);
-        assert_eq!((queue.len(), queue.cost()), (5, 16.0));
+        assert_eq!((queue.count(), queue.cost()), (5, 16.0));
         let mut take = |thread| queue.take(thread).map(|cell| cell.name.as_str());
         // The dearest bed first, the dearest of it first; the other thread takes the other bed.
         assert_eq!((take(0), take(1)), (Some("a1"), Some("b1")));

@@ -146,7 +146,7 @@ struct Progress {
 impl Progress {
     fn new(cells: usize, queue: &Queue, jobs: usize) -> Progress {
         let cost = queue.cost();
-        let (all, there) = (queue.len(), cells - queue.len());
+        let (all, there) = (queue.count(), cells - queue.count());
         let about = HumanDuration(Duration::from_secs_f64(cost / jobs as f64));
         let there = if there > 0 { format!(", {there} are there already") } else { String::new() };
         eprintln!("{all} cells to run on {jobs} threads, about {about}{there}");
