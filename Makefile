@@ -51,6 +51,7 @@ test: lint
 	target/release/steadyraid-sim world --seeds 850000..850200 --jobs 2
 	target/release/steadyraid-sim world --seeds 900000..900120 --jobs 2
 	scripts/tests/real_clients.sh
+	scripts/tests/nbd_tls.sh
 	scripts/tests/filesystem.sh
 	scripts/tests/crash_kill.sh
 	scripts/tests/docs.sh

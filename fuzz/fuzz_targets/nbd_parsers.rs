@@ -1,7 +1,7 @@
 //! The NBD option and request parsers, and the handshake behind them.
 #![no_main]
 
-use export::nbd::handshake::Handshake;
+use export::nbd::handshake::{Encryption, Handshake};
 use export::nbd::proto::{options, request};
 use export::ram::{RamExports, RamVolume};
 use libfuzzer_sys::fuzz_target;
@@ -12,7 +12,11 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let client = options::ClientFlags { fixed: true, no_zeroes: true };
     let exports = RamExports::new([("disk", RamVolume::new(1 << 20))]);
-    let mut handshake = Handshake::new(exports, client);
+    let encryption = match bytes.first() {
+        Some(first) if first % 2 == 1 => Encryption::Awaited,
+        _ => Encryption::NotOffered,
+    };
+    let mut handshake = Handshake::new(exports, client, encryption);
     let mut rest = bytes;
     let mut replies = Vec::new();
     // Options as (code, length, data): magic numbers would only cost the fuzzer time.

@@ -27,6 +27,12 @@ pub const INBOX_BYTES: usize = 256 << 10;
 /// behind them in the same system call.
 pub const DIRECT_BYTES_MIN: usize = 32 << 10;
 
+/// Encrypted bytes received at once: four records, the longest that TLS has.
+pub const TLS_IN_BYTES: usize = 64 << 10;
+
+/// Encrypted bytes that wait to be sent: one send for many small replies, and a long one in parts.
+pub const TLS_OUT_BYTES: usize = 256 << 10;
+
 /// Extents in one block status reply. A client asks again for what is left; the reply stays
 /// within two pages.
 pub const EXTENTS_MAX: usize = 1024;
@@ -41,7 +47,8 @@ pub const FAREWELL: Nanos = Nanos::from_millis(100);
 /// Bounds an administrator or a test may want different.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections at once. Each has a receive buffer of [`INBOX_BYTES`]: 64 MiB together.
+    /// Connections at once. Each has a receive buffer of [`INBOX_BYTES`], 64 MiB together, and
+    /// with TLS [`TLS_IN_BYTES`] and [`TLS_OUT_BYTES`] besides.
     pub connections: usize,
     /// Requests of one connection between their arrival and the end of sending their reply.
     /// Deeper queues only add latency: 128 small requests already keep a shard busy.

@@ -9,6 +9,7 @@ use crate::drives::name::DriveName;
 use crate::error::{Failure, Outcome};
 use crate::exit::Exit;
 use crate::runtime_dir;
+use crate::serve::access::AccessOptions;
 use crate::serve::address::{HttpAddress, NbdAddress};
 use crate::serve::config::Config;
 use crate::serve::hole::HoleMode;
@@ -32,10 +33,13 @@ Examples:
   steadyraid serve --mem-pool slow:6:model:dc-sata,size=8G,fill=aged:vm=16G
   steadyraid serve --config /etc/steadyraid.toml")]
 pub struct Args {
-    /// Where NBD clients connect: unix:PATH or tcp:IP:PORT, loopback only. May be given
-    /// several times [default: unix:nbd.sock in the runtime directory]
+    /// Where NBD clients connect: unix:PATH or tcp:IP:PORT; other than loopback needs --tls-cert,
+    /// --tls-key, --tls-client-ca and --allow. May be given several times [default: unix:nbd.sock
+    /// in the runtime directory]
     #[arg(long, value_name = "ADDRESS")]
     nbd: Vec<NbdAddress>,
+    #[command(flatten)]
+    access: AccessOptions,
     /// Where the API and metrics are for browsers and Prometheus: IP:PORT, loopback only
     /// [default: only on the control socket]
     #[arg(long, value_name = "ADDRESS")]
@@ -95,12 +99,14 @@ fn options(args: Args) -> Outcome<Options> {
     let config = args.config.as_deref().map_or(Ok(Config::default()), Config::read)?;
     let spikes = args.spikes.or(config.spikes());
     spikes.handling(Mode::On)?;
+    let access = args.access.or(config.access());
     let write_hole = args.write_hole.or(config.write_hole);
     let control = args.control.control.or(config.control);
     let mut options = Options {
         drives: or(args.drives, config.drives),
         mem_pools: or(args.mem_pool, config.mem_pools),
         nbd: or(args.nbd, config.nbd),
+        access,
         control: control.clone().unwrap_or_else(runtime_dir::control_socket),
         http: args.http.or(config.http),
         token: TokenFile(args.token_file.or(config.token_file)),

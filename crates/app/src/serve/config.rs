@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use super::access::{AccessOptions, Network};
 use super::address::{HttpAddress, NbdAddress};
 use super::alerts::Alert;
 use super::hole::HoleMode;
@@ -20,6 +21,10 @@ use crate::error::{Failure, Outcome};
 pub struct Config {
     pub drives: Vec<DriveName>,
     pub nbd: Vec<NbdAddress>,
+    pub tls_cert: Option<PathBuf>,
+    pub tls_key: Option<PathBuf>,
+    pub tls_client_ca: Option<PathBuf>,
+    pub allow: Vec<Network>,
     pub control: Option<PathBuf>,
     pub http: Option<HttpAddress>,
     pub token_file: Option<PathBuf>,
@@ -43,6 +48,15 @@ impl Config {
             Failure::usage(path.display(), what)
                 .hint("docs/cli.md lists the keys: each is an option of 'serve'")
         })
+    }
+
+    pub fn access(&self) -> AccessOptions {
+        AccessOptions {
+            tls_cert: self.tls_cert.clone(),
+            tls_key: self.tls_key.clone(),
+            tls_client_ca: self.tls_client_ca.clone(),
+            allow: self.allow.clone(),
+        }
     }
 
     pub fn spikes(&self) -> SpikeOptions {
@@ -83,6 +97,7 @@ mod tests {
              token-file = '/etc/token'\nmem-pools = ['demo:4:64M']\nspikes = 'watch'\n\
              straggler-threshold = '2ms'\nstragglers-enter = 5\nspike-slots = 20\n\
              write-hole = 'open'\nrebuild-after = 'never'\n\
+             tls-cert = 'c'\ntls-key = 'k'\ntls-client-ca = 'a'\nallow = ['10.0.0.0/8']\n\
              syslog = true\n[[alert]]\nprogram = ['/bin/page']\n\
              [[alert]]\nwebhook = 'http://127.0.0.1:1/'\nseverity = 'info'\n",
         );
@@ -92,6 +107,9 @@ mod tests {
         assert_eq!(config.write_hole, Some(HoleMode::Open));
         assert_eq!(config.rebuild_after.map(RebuildAfter::time), Some(None));
         assert_eq!((config.syslog, config.alert.len()), (true, 2));
+        let access = config.access();
+        assert!(access.tls_cert.is_some() && access.tls_key.is_some());
+        assert!(access.tls_client_ca.is_some() && access.allow.len() == 1);
         assert!(config.http.is_some() && config.token_file.is_some());
         assert_eq!(Config::parse(""), Ok(Config::default()));
     }
@@ -100,7 +118,8 @@ mod tests {
     fn mistakes_are_refused_with_their_line() {
         let cases = [
             ("drives = []\nnbds = []\n", "line 2: unknown field `nbds`"),
-            ("\n\nnbd = ['tcp:0.0.0.0:1']", "line 3: 0.0.0.0 is not a loopback address"),
+            ("\n\nnbd = ['tcp:here:1']", "line 3: 'here:1' is not an IP address"),
+            ("allow = ['10.0.0.0/33']", "line 1: '10.0.0.0/33' is not a network"),
             ("http = '10.0.0.1:80'", "line 1: 10.0.0.1 is not a loopback address"),
             ("drives = 5", "line 1: invalid type"),
             ("drives = [\n", "line "),

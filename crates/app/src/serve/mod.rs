@@ -8,6 +8,7 @@
 //! because that is the cheaper thing to find impossible; and pools are closed only when no
 //! request can reach them any more.
 
+pub mod access;
 mod add;
 pub mod address;
 pub mod alerts;
@@ -26,6 +27,7 @@ pub mod rebuild_after;
 mod replace;
 mod sink;
 pub mod spikes;
+mod tls;
 mod wrap;
 
 use std::cell::{Cell, RefCell};
@@ -42,6 +44,7 @@ use io::sync::Event;
 use io::uring::UringEnv;
 use io::{Env, Nanos};
 
+use self::access::{AccessOptions, Doorkeeper};
 use self::address::{HttpAddress, NbdAddress};
 use self::alerts::{Alert, Alerts};
 use self::control::Control;
@@ -76,6 +79,8 @@ pub struct Options {
     pub drives: Vec<DriveName>,
     pub mem_pools: Vec<MemPool>,
     pub nbd: Vec<NbdAddress>,
+    /// Who may come over TCP.
+    pub access: AccessOptions,
     pub control: PathBuf,
     /// The API and metrics over TCP.
     pub http: Option<HttpAddress>,
@@ -95,6 +100,7 @@ pub struct Options {
 
 pub async fn run(env: &UringEnv, options: &Options) -> Outcome<Exit> {
     let signals = Signals::new(env).map_err(|error| Failure::new("signals", error))?;
+    let door = Doorkeeper::new(options.access.read(&options.nbd)?);
     let mut nbd = Vec::new();
     for address in &options.nbd {
         nbd.push(bind(env, &address.0).await?);
@@ -122,8 +128,8 @@ pub async fn run(env: &UringEnv, options: &Options) -> Outcome<Exit> {
     }
     let control = Control::new(env.clone(), catalogue.clone(), wrapper.clone(), followers);
     for listener in nbd {
-        let (task, server) = (env.clone(), server.clone());
-        let take = move |stream| serve_client(&task, &server, stream);
+        let (task, server, door) = (env.clone(), server.clone(), door.clone());
+        let take = move |stream| serve_client(&task, &server, &door, stream);
         env.spawn(accept(env.clone(), listener, stop.clone(), take));
     }
     let talk = Http::new(env.clone(), control.clone(), Guard::owner(), CONTROL_CONNECTIONS_MAX);
@@ -203,11 +209,29 @@ fn refused(error: NetError) -> Failure {
     }
 }
 
-fn serve_client(env: &UringEnv, server: &Server<UringEnv, Catalogue>, stream: Stream) {
+fn serve_client(
+    env: &UringEnv,
+    server: &Server<UringEnv, Catalogue>,
+    door: &Doorkeeper,
+    stream: Stream,
+) {
+    // Somebody on this machine, let in by the mode of the socket, needs no encryption.
+    let (who, tls) = match stream.peer() {
+        Ok(None) => ("NBD client".to_owned(), None),
+        Ok(Some(peer)) => match door.admit(peer) {
+            Some(tls) => (format!("NBD client {peer}"), tls),
+            None => {
+                let what = "refused: in none of the networks allowed";
+                return eprintln!("warning: NBD client {peer}: {what}");
+            }
+        },
+        // It left before it came, so to speak.
+        Err(error) => return eprintln!("warning: NBD client: {error}"),
+    };
     let server = server.clone();
     env.spawn(async move {
-        if let Err(error) = server.serve(stream).await {
-            eprintln!("warning: NBD client: {error}");
+        if let Err(error) = server.serve_with(stream, tls).await {
+            eprintln!("warning: {who}: {error}");
         }
     });
 }

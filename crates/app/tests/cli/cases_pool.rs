@@ -434,11 +434,38 @@ pub const CASES: &[Case] = &[
     },
     Case {
         name: "tcp-beyond-loopback",
-        why: "NBD as spoken here has neither encryption nor passwords.",
+        why: "NBD has no passwords: other machines need TLS, certificates and a list of networks.",
         world: pool,
         command: &["serve", "--nbd", "tcp:0.0.0.0:10809", "."],
         exit: 2,
-        says: "0.0.0.0 is not a loopback address",
+        says: "give --tls-cert and --tls-key, --tls-client-ca, --allow too",
+        ..CASE
+    },
+    Case {
+        name: "tcp-beyond-loopback-in-part",
+        why: "A list of networks alone keeps nobody from pretending to be in one.",
+        world: pool,
+        command: &["serve", "--nbd", "tcp:[::]:10809", "--allow", "10.1.0.0/16", "."],
+        exit: 2,
+        says: "give --tls-cert and --tls-key, --tls-client-ca too",
+        ..CASE
+    },
+    Case {
+        name: "network-with-host-bits",
+        why: "It could mean the network or the one address.",
+        world: pool,
+        command: &["serve", "--allow", "10.1.2.3/16", "."],
+        exit: 2,
+        says: "'10.1.2.3/16' has bits beyond its prefix",
+        ..CASE
+    },
+    Case {
+        name: "no-certificate",
+        why: "The files of TLS are read before anything is opened.",
+        world: pool,
+        command: &["serve", "--tls-cert", "d0", "--tls-key", "d1", "."],
+        exit: 2,
+        says: "d0: longer than 1048576 bytes, no PEM file",
         ..CASE
     },
     Case {
@@ -447,7 +474,7 @@ pub const CASES: &[Case] = &[
         world: pool,
         command: &["serve", "--nbd", "localhost:10809", "."],
         exit: 2,
-        says: "is neither unix:PATH nor tcp:127.0.0.1:PORT",
+        says: "is neither unix:PATH nor tcp:IP:PORT",
         ..CASE
     },
     Case {

@@ -19,11 +19,23 @@ pub struct Agreement<V> {
 pub enum Step<V> {
     NextOption,
     Close,
+    StartTls,
     Transmit(Agreement<V>),
+}
+
+/// Whether the connection is encrypted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encryption {
+    /// And will not be.
+    NotOffered,
+    /// It has to be before anything is told.
+    Awaited,
+    On,
 }
 
 pub struct Handshake<X> {
     exports: X,
+    encryption: Encryption,
     client: ClientFlags,
     shutting_down: bool,
     options: u32,
@@ -33,9 +45,10 @@ pub struct Handshake<X> {
 }
 
 impl<X: Exports> Handshake<X> {
-    pub fn new(exports: X, client: ClientFlags) -> Handshake<X> {
+    pub fn new(exports: X, client: ClientFlags, encryption: Encryption) -> Handshake<X> {
         Handshake {
             exports,
+            encryption,
             client,
             shutting_down: false,
             options: 0,
@@ -65,6 +78,9 @@ impl<X: Exports> Handshake<X> {
         }
         let mut replies = Replies { out, code: header.code };
         match options::parse(header.code, data) {
+            _ if header.code == options::EXPORT_NAME && self.encryption == Encryption::Awaited => {
+                Err(ProtocolError::TlsRequired)
+            }
             ClientOption::ExportName(name) => self.export_name(name, replies.out),
             // Only EXPORT_NAME's reply has no place for an error.
             ClientOption::Malformed if header.code == options::EXPORT_NAME => {
@@ -80,6 +96,13 @@ impl<X: Exports> Handshake<X> {
                 to.ack();
                 return Step::Close;
             }
+            ClientOption::StartTls => return self.start_tls(to),
+            ClientOption::Malformed if to.code == options::START_TLS => {
+                to.error(ReplyKind::Invalid, "malformed option");
+            }
+            _ if self.encryption == Encryption::Awaited => {
+                to.error(ReplyKind::TlsRequired, "use TLS; nothing is told in clear text");
+            }
             _ if self.shutting_down => to.error(ReplyKind::Shutdown, "the server is stopping"),
             ClientOption::Go(request) => return self.go(&request, to),
             ClientOption::Info(request) => drop(self.info(&request, to)),
@@ -90,10 +113,22 @@ impl<X: Exports> Handshake<X> {
             }
             ClientOption::ListMetaContext(request) => self.list_contexts(&request, to),
             ClientOption::SetMetaContext(request) => self.set_contexts(&request, to),
-            ClientOption::StartTls => to.error(ReplyKind::Policy, "TLS is not offered"),
             ClientOption::Malformed => to.error(ReplyKind::Invalid, "malformed option"),
             ClientOption::Unknown | ClientOption::ExportName(_) => {
                 to.error(ReplyKind::Unsupported, "unknown option");
+            }
+        }
+        Step::NextOption
+    }
+
+    fn start_tls(&mut self, to: &mut Replies<'_>) -> Step<X::Volume> {
+        match self.encryption {
+            Encryption::NotOffered => to.error(ReplyKind::Policy, "TLS is not offered"),
+            Encryption::On => to.error(ReplyKind::Invalid, "TLS is in use already"),
+            Encryption::Awaited => {
+                self.encryption = Encryption::On;
+                to.ack();
+                return Step::StartTls;
             }
         }
         Step::NextOption

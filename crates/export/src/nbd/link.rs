@@ -3,12 +3,17 @@
 //! Nothing here has a timer: a watcher looks from time to time whether the same debt is still
 //! open, so the usual case pays for two counters only.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::ops::Range;
+use std::rc::Rc;
+use std::sync::Arc;
 
 use io::net::ByteStream;
 use io::sync::Semaphore;
 use io::{Buf, BufMut};
+use rustls::ServerConfig;
+
+use super::tls::Tls;
 
 /// Why we closed a connection that the client would have kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +49,9 @@ impl Debt {
 }
 
 pub struct Link<S> {
-    stream: S,
+    stream: Rc<S>,
+    /// Once the client has asked for it.
+    tls: OnceCell<Tls<S>>,
     /// The rest of a message that has begun.
     pub message: Debt,
     /// Taking the bytes we send.
@@ -67,7 +74,8 @@ pub struct Debts {
 impl<S: ByteStream> Link<S> {
     pub fn new(stream: S, requests_max: usize) -> Link<S> {
         Link {
-            stream,
+            stream: Rc::new(stream),
+            tls: OnceCell::new(),
             message: Debt::default(),
             uptake: Debt::default(),
             requests: Semaphore::new(requests_max),
@@ -79,14 +87,27 @@ impl<S: ByteStream> Link<S> {
     }
 
     pub async fn recv(&self, buf: BufMut, range: Range<usize>) -> (BufMut, std::io::Result<usize>) {
-        self.stream.recv(buf, range).await
+        match self.tls.get() {
+            Some(tls) => tls.recv(buf, range).await,
+            None => self.stream.recv(buf, range).await,
+        }
     }
 
     pub async fn send(&self, pieces: Vec<Buf>) -> std::io::Result<()> {
         self.uptake.begin();
-        let sent = self.stream.send(pieces).await;
+        let sent = match self.tls.get() {
+            Some(tls) => tls.send(pieces).await,
+            None => self.stream.send(pieces).await,
+        };
         self.uptake.end();
         sent
+    }
+
+    /// From now on what is sent and received is encrypted.
+    pub async fn start_tls(&self, config: Arc<ServerConfig>) -> std::io::Result<()> {
+        let tls = Tls::accept(self.stream.clone(), config).await?;
+        assert!(self.tls.set(tls).is_ok(), "the handshake lets it begin once");
+        Ok(())
     }
 
     /// Ends every receive and send, also those under way.

@@ -4,7 +4,7 @@
 //! fuzzed alone, and so is [`handshake`]. The others move the bytes:
 //!
 //! ```text
-//! socket ─ link ─ inbox ─ proto::request ─ session ─ proto::reply ─ outbox ─ link ─ socket
+//! socket ─ link (tls) ─ inbox ─ proto::request ─ session ─ proto::reply ─ outbox ─ link (tls) ─ socket
 //!                                             │
 //!                                          Volume
 //! ```
@@ -17,3 +17,4 @@ mod outbox;
 pub mod proto;
 pub mod server;
 mod session;
+mod tls;

@@ -3,13 +3,15 @@
 use std::cell::Cell;
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use futures_util::future::select;
 use io::net::ByteStream;
 use io::sync::{Event, Semaphore};
 use io::{Buf, Env};
+use rustls::ServerConfig;
 
-use super::handshake::{Agreement, Handshake, Step};
+use super::handshake::{Agreement, Encryption, Handshake, Step};
 use super::inbox::Inbox;
 use super::link::{Closed, Link};
 use super::proto::{ProtocolError, options};
@@ -23,6 +25,8 @@ pub enum ConnectionError {
     Protocol(#[from] ProtocolError),
     #[error(transparent)]
     Io(#[from] std::io::Error),
+    #[error("TLS: {0}")]
+    Tls(std::io::Error),
     #[error("there are {0} connections already")]
     TooMany(usize),
     #[error("the server is shutting down")]
@@ -97,6 +101,15 @@ impl<E: Env, X: Exports> Server<E, X> {
 
     /// Serves one client until it leaves or must go. All of its requests have ended then.
     pub async fn serve<S: ByteStream>(&self, stream: S) -> Result<(), ConnectionError> {
+        self.serve_with(stream, None).await
+    }
+
+    /// The same for a client that has to encrypt, if `tls` is there.
+    pub async fn serve_with<S: ByteStream>(
+        &self,
+        stream: S,
+        tls: Option<Arc<ServerConfig>>,
+    ) -> Result<(), ConnectionError> {
         let shared = &self.shared;
         let refusal = if shared.stopping() {
             Some(ConnectionError::ShuttingDown)
@@ -112,7 +125,7 @@ impl<E: Env, X: Exports> Server<E, X> {
         shared.connections.set(self.connections() + 1);
         let link = Rc::new(Link::new(stream, shared.limits.requests));
         self.env.spawn(watch(self.env.clone(), shared.clone(), link.clone()));
-        let outcome = self.converse(&link).await;
+        let outcome = self.converse(&link, tls).await;
         link.close();
         link.ended.set(true);
         shared.connections.set(self.connections() - 1);
@@ -120,9 +133,15 @@ impl<E: Env, X: Exports> Server<E, X> {
         explain(outcome, link.closed())
     }
 
-    async fn converse<S: ByteStream>(&self, link: &Rc<Link<S>>) -> Result<(), ConnectionError> {
+    async fn converse<S: ByteStream>(
+        &self,
+        link: &Rc<Link<S>>,
+        tls: Option<Arc<ServerConfig>>,
+    ) -> Result<(), ConnectionError> {
         let mut inbox = Inbox::new();
-        let Some(agreement) = self.shake_hands(link, &mut inbox).await? else { return Ok(()) };
+        let Some(agreement) = self.shake_hands(link, tls, &mut inbox).await? else {
+            return Ok(());
+        };
         link.in_handshake.set(false);
         let (env, shared) = (self.env.clone(), self.shared.clone());
         Session::new(env, shared, link.clone(), agreement).run(inbox).await
@@ -132,12 +151,14 @@ impl<E: Env, X: Exports> Server<E, X> {
     async fn shake_hands<S: ByteStream>(
         &self,
         link: &Link<S>,
+        tls: Option<Arc<ServerConfig>>,
         inbox: &mut Inbox,
     ) -> Result<Option<Agreement<X::Volume>>, ConnectionError> {
         link.send(vec![Buf::from_slice(&options::greeting())]).await?;
         let Some(flags) = inbox.array(link).await? else { return Ok(None) };
         let client = options::parse_client_flags(flags)?;
-        let mut handshake = Handshake::new(self.exports.clone(), client);
+        let encryption = if tls.is_some() { Encryption::Awaited } else { Encryption::NotOffered };
+        let mut handshake = Handshake::new(self.exports.clone(), client, encryption);
         let mut replies = Vec::new();
         while let Some(header) = inbox.array(link).await? {
             let header = options::parse_header(&header)?;
@@ -155,11 +176,26 @@ impl<E: Env, X: Exports> Server<E, X> {
             match step {
                 Step::NextOption => {}
                 Step::Close => return Ok(None),
+                Step::StartTls => encrypt(link, inbox, tls.as_ref()).await?,
                 Step::Transmit(agreement) => return Ok(Some(agreement)),
             }
         }
         Ok(None)
     }
+}
+
+/// Encrypts what follows. A client waits for our answer before it begins: what is there already
+/// was sent by somebody else, for us to take it as the client's.
+async fn encrypt<S: ByteStream>(
+    link: &Link<S>,
+    inbox: &Inbox,
+    tls: Option<&Arc<ServerConfig>>,
+) -> Result<(), ConnectionError> {
+    if !inbox.bytes().is_empty() {
+        return Err(ProtocolError::ClearText.into());
+    }
+    let config = tls.expect("the handshake offers it only then");
+    link.start_tls(config.clone()).await.map_err(ConnectionError::Tls)
 }
 
 /// Our reason for closing explains whatever error the closing then caused. A client that was

@@ -85,10 +85,19 @@ pub fn ram_server(env: &VirtEnv) -> (Server<VirtEnv, RamExports>, RamVolume) {
 }
 
 pub fn connect<X: Exports>(env: &VirtEnv, server: &Server<VirtEnv, X>) -> (Client, End) {
+    connect_with(env, server, |server, stream| async move { server.serve(stream).await })
+}
+
+/// The same, where `serve` says how the server takes the connection.
+pub fn connect_with<X: Exports, F: Future<Output = Result<(), ConnectionError>> + 'static>(
+    env: &VirtEnv,
+    server: &Server<VirtEnv, X>,
+    serve: impl FnOnce(Server<VirtEnv, X>, DuplexEnd) -> F + 'static,
+) -> (Client, End) {
     let (ours, theirs) = duplex(SOCKET_BYTES);
     let (done, end) = oneshot();
     let server = server.clone();
-    env.spawn(async move { done.send(server.serve(theirs).await) });
+    env.spawn(async move { done.send(serve(server, theirs).await) });
     (Client { stream: ours }, end)
 }
 
@@ -182,6 +191,10 @@ impl Client {
     /// True if the server has closed and nothing more comes.
     pub async fn is_closed(&self) -> bool {
         self.recv_some(1).await.is_empty()
+    }
+
+    pub fn into_stream(self) -> DuplexEnd {
+        self.stream
     }
 
     pub fn close(&self) {

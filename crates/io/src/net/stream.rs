@@ -2,7 +2,7 @@
 
 use std::io;
 use std::mem;
-use std::net::Shutdown;
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -63,6 +63,17 @@ impl Stream {
             )
         };
         if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// Who is at the other end; `None` if it is not TCP.
+    pub fn peer(&self) -> io::Result<Option<SocketAddr>> {
+        let socket = TcpStream::from(self.socket.try_clone()?);
+        match socket.peer_addr() {
+            Ok(address) => Ok(Some(address)),
+            // A socket of another family: the standard library can't say its address.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Ends one or both directions.

@@ -30,6 +30,10 @@ pub enum ProtocolError {
     TooManyOptions,
     #[error("option {0} needs the fixed newstyle handshake")]
     NotFixed(u32),
+    #[error("the client did not ask for TLS, without which nothing is served here")]
+    TlsRequired,
+    #[error("the client sent something in clear text behind its request for TLS")]
+    ClearText,
     #[error("the client asked for an export that isn't there")]
     NoSuchExport,
     #[error("a request doesn't begin with its magic number")]

@@ -42,6 +42,7 @@ pub enum ReplyKind {
     Unsupported = 1 << 31 | 1,
     Policy = 1 << 31 | 2,
     Invalid = 1 << 31 | 3,
+    TlsRequired = 1 << 31 | 5,
     UnknownExport = 1 << 31 | 6,
     Shutdown = 1 << 31 | 7,
 }
@@ -125,6 +126,7 @@ pub struct ContextRequest<'a> {
 }
 
 pub const EXPORT_NAME: u32 = 1;
+pub const START_TLS: u32 = 5;
 
 pub fn parse(code: u32, data: &[u8]) -> ClientOption<'_> {
     let empty = |option| data.is_empty().then_some(option);
@@ -132,7 +134,7 @@ pub fn parse(code: u32, data: &[u8]) -> ClientOption<'_> {
         EXPORT_NAME => parse_name(data).map(ClientOption::ExportName),
         2 => Some(ClientOption::Abort),
         3 => empty(ClientOption::List),
-        5 => empty(ClientOption::StartTls),
+        START_TLS => empty(ClientOption::StartTls),
         6 => parse_info(data).map(ClientOption::Info),
         7 => parse_info(data).map(ClientOption::Go),
         8 => empty(ClientOption::StructuredReply),
