@@ -195,6 +195,49 @@ END
     echo ok
 }
 
+slowly() { # FILE
+    head -c 1M "$1"
+    wait_until 60 test -e "$work/go"
+    tail -c +$(((1 << 20) + 1)) "$1"
+}
+
+has_begun() { # FILE
+    nbdcopy "$uri" "$work/seen.raw"
+    cmp -s -n 4096 "$1" "$work/seen.raw"
+}
+
+is_reloaded() {
+    [ "$(grep -c '^reloaded: ' "$work/server.out")" = "$1" ]
+}
+
+check_reload() {
+    step "SIGHUP: certificates of another authority, while a client of the first is at work"
+    dd if=/dev/urandom of="$work/image2.raw" bs=1M count=$volume_mib status=none
+    local pid
+    slowly "$work/image2.raw" | nbdcopy --flush - "$(tls_uri ours)" &
+    pid=$!
+    wait_until 20 has_begun "$work/image2.raw" || fail "nothing was written"
+    configure theirs 127.0.0.0/8 tcp:0.0.0.0:0
+    kill -HUP "$server"
+    wait_until 20 is_reloaded 1 || fail "the server did not read its file again"
+    touch "$work/go"
+    wait "$pid" || fail "a client that was there before the reload"
+    nbdcopy "$(tls_uri theirs)" "$work/back4.raw"
+    cmp "$work/image2.raw" "$work/back4.raw"
+    refused "a client of the authority before" nbdinfo "$(tls_uri ours)"
+    # In place of its key the certificate: nothing changes.
+    cp "$work/theirs/server-cert.pem" "$work/theirs/server-key.pem"
+    kill -HUP "$server"
+    logged 'server-key.pem: has no private key'
+    nbdinfo --size "$(tls_uri theirs)" >/dev/null || fail "a bad key was taken over"
+    ! is_reloaded 2 || fail "a reload that failed is said to have been one"
+    sign theirs server serverAuth
+    kill -HUP "$server"
+    wait_until 20 is_reloaded 2 || fail "the server did not read its file again"
+    nbdinfo --size "$(tls_uri theirs)" >/dev/null || fail "the renewed certificate"
+    echo ok
+}
+
 make_pool 5 160M "${volume_mib}M"
 for authority in ours theirs; do
     make_authority "$authority"
@@ -208,6 +251,7 @@ port=$(tcp_port)
 check_clients
 check_strangers
 check_hostile
+check_reload
 stop_server
 
 step "refused: a client whose address is in no network allowed"

@@ -1,4 +1,4 @@
-//! SIGTERM and SIGINT as events instead of sudden death.
+//! SIGTERM, SIGINT and SIGHUP as events instead of sudden death.
 
 use std::io;
 use std::mem;
@@ -18,9 +18,11 @@ pub enum Signal {
     Terminate,
     /// SIGINT: somebody pressed Ctrl-C.
     Interrupt,
+    /// SIGHUP: somebody wants the configuration read again, or closed the terminal.
+    Hangup,
 }
 
-/// While this lives, the two signals are delivered here. Afterwards they kill again.
+/// While this lives, the three signals are delivered here. Afterwards they kill again.
 ///
 /// A signal goes to any thread that does not block it, and threads inherit what is blocked:
 /// make this before starting any other thread.
@@ -65,6 +67,7 @@ fn signal(record: &[u8]) -> Signal {
     let number = u32::from_ne_bytes([record[0], record[1], record[2], record[3]]);
     match number as libc::c_int {
         libc::SIGTERM => Signal::Terminate,
+        libc::SIGHUP => Signal::Hangup,
         _ => Signal::Interrupt,
     }
 }
@@ -77,12 +80,13 @@ impl Drop for Signals {
 }
 
 fn wanted() -> libc::sigset_t {
-    // SAFETY: `sigemptyset` makes the zeroed set valid; both signals exist.
+    // SAFETY: `sigemptyset` makes the zeroed set valid; the signals exist.
     unsafe {
         let mut set = mem::zeroed();
         libc::sigemptyset(&raw mut set);
         libc::sigaddset(&raw mut set, libc::SIGTERM);
         libc::sigaddset(&raw mut set, libc::SIGINT);
+        libc::sigaddset(&raw mut set, libc::SIGHUP);
         set
     }
 }

@@ -11,6 +11,7 @@ use crate::exit::Exit;
 use crate::runtime_dir;
 use crate::serve::access::AccessOptions;
 use crate::serve::address::{HttpAddress, NbdAddress};
+use crate::serve::alerts::Severity;
 use crate::serve::config::Config;
 use crate::serve::hole::HoleMode;
 use crate::serve::http::guard::TokenFile;
@@ -23,8 +24,8 @@ use crate::serve::{self, Options};
 ///
 /// Finds the pools on the drives given, opens them (degraded, if no more drives are missing
 /// than a pool can do without) and says 'ready'. SIGTERM or SIGINT stop it: requests that have
-/// arrived are carried out, then pools are closed.
-#[derive(clap::Args, Debug)]
+/// arrived are carried out, then pools are closed. With --config, SIGHUP has the file read again.
+#[derive(clap::Args, Clone, Debug)]
 #[command(after_help = "\
 Examples:
   steadyraid serve /dev/nvme0n1 /dev/nvme1n1 /dev/nvme2n1 /dev/nvme3n1
@@ -69,6 +70,9 @@ pub struct Args {
     /// does)
     #[arg(long)]
     syslog: bool,
+    /// Events below this are not written to the log: info, warning or error [default: info]
+    #[arg(long, value_name = "SEVERITY", value_enum, hide_possible_values = true)]
+    log_level: Option<Severity>,
     /// Let the control socket make drives fail, hang and lie: for tests only (docs/testing.md)
     #[arg(long, hide = true)]
     test_faults: bool,
@@ -86,10 +90,12 @@ pub struct Args {
 const SPIN_MICROS: u64 = 40;
 
 pub fn run(args: Args) -> Outcome<Exit> {
+    let again = args.config.is_some().then(|| args.clone());
     let options = options(args)?;
     let env = super::environment()?;
     env.set_spin(SPIN_MICROS);
-    let exit = env.block_on(serve::run(&env, &options));
+    let reread = again.map(|args| move || self::options(args.clone()));
+    let exit = env.block_on(serve::run(&env, options, reread));
     // Background tasks of pools hold drives, and would keep their claims.
     env.drop_tasks();
     exit
@@ -115,6 +121,7 @@ fn options(args: Args) -> Outcome<Options> {
         rebuild_after: args.rebuild_after.or(config.rebuild_after).unwrap_or_default(),
         alerts: config.alert,
         syslog: args.syslog || config.syslog,
+        log_level: args.log_level.or(config.log_level).unwrap_or(Severity::Info),
         test_faults: args.test_faults,
     };
     if options.drives.is_empty() && options.mem_pools.is_empty() {

@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
+use clap::ValueEnum;
 use serde::Deserialize;
 
 use self::webhook::Webhook;
@@ -29,12 +30,15 @@ const WAITING_MAX: usize = 256;
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// How bad an event must be to be told.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
+    /// Everything
     Info,
+    /// What somebody should look at
     #[default]
     Warning,
+    /// What is failing
     Error,
 }
 
@@ -114,7 +118,7 @@ impl Target {
 
 /// One target: where events for it are put, and whether its thread is still there.
 struct Line {
-    severity: Severity,
+    alert: Alert,
     events: SyncSender<Event>,
     missed: Cell<u64>,
     over: Receiver<()>,
@@ -128,18 +132,37 @@ pub struct Alerts {
 
 impl Alerts {
     pub fn start(alerts: &[Alert]) -> Outcome<Alerts> {
+        Alerts::check(alerts)?;
+        Ok(Alerts { lines: RefCell::new(alerts.iter().cloned().map(Line::start).collect()) })
+    }
+
+    pub fn check(alerts: &[Alert]) -> Outcome<()> {
         if alerts.len() > TARGETS_MAX {
             let what = format!("{} alerts, and {TARGETS_MAX} is the most", alerts.len());
             return Err(Failure::usage("[[alert]]", what));
         }
-        Ok(Alerts { lines: RefCell::new(alerts.iter().cloned().map(Line::start).collect()) })
+        Ok(())
+    }
+
+    /// From now on these are told. Those who were already keep their place; those who are not any
+    /// more still get what is on its way.
+    pub fn change(&self, alerts: &[Alert]) {
+        let mut before = self.lines.take();
+        let line = |alert: &Alert| match before.iter().position(|line| line.alert == *alert) {
+            Some(at) => before.swap_remove(at),
+            None => Line::start(alert.clone()),
+        };
+        self.lines.replace(alerts.iter().map(line).collect());
     }
 
     /// Never waits.
     pub fn tell(&self, event: &Event) {
         let severity = Severity::named(&event.severity);
         let lines = self.lines.borrow();
-        lines.iter().filter(|line| severity >= line.severity).for_each(|line| line.put(event));
+        lines
+            .iter()
+            .filter(|line| severity >= line.alert.severity)
+            .for_each(|line| line.put(event));
     }
 
     /// Waits a little for what is on its way. Nothing is told from now on.
@@ -157,7 +180,7 @@ impl Line {
     fn start(alert: Alert) -> Line {
         let (events, taken) = sync_channel(WAITING_MAX);
         let (alive, over) = sync_channel(1);
-        let target = alert.target;
+        let target = alert.target.clone();
         #[expect(
             clippy::disallowed_methods,
             reason = "it owns nothing of any shard, and may block"
@@ -166,7 +189,7 @@ impl Line {
             let _alive: SyncSender<()> = alive;
             serve(&target, &taken);
         });
-        Line { severity: alert.severity, events, missed: Cell::new(0), over }
+        Line { alert, events, missed: Cell::new(0), over }
     }
 
     fn put(&self, event: &Event) {

@@ -4,6 +4,7 @@
 use io::uring::UringEnv;
 
 use super::Options;
+use super::mem_pool::MemPool;
 use super::spikes::Mode;
 use super::wrap::Wrapper;
 use crate::drives::scan::{self, Group};
@@ -25,22 +26,45 @@ pub async fn pools(
             ));
     }
     for group in &groups {
-        let opened = match name_is_free(&pools, &group.name) {
-            Ok(()) => open(env, group, options, wrapper).await,
-            Err(failure) => Err(failure),
-        };
-        match opened {
+        match pool(env, &pools, group, options, wrapper).await {
             Ok(pool) => pools.push(pool),
-            Err(failure) => eprintln!("{}", of_pool(&group.name, failure)),
+            Err(failure) => eprintln!("{failure}"),
         }
     }
     let mut drives = 0;
     for mem_pool in &options.mem_pools {
-        name_is_free(&pools, mem_pool.name())?;
-        pools.push(mem_pool.make(env, drives, wrapper, opening(options, Mode::On)?).await?);
+        pools.push(pool_in_memory(env, &pools, mem_pool, drives, options, wrapper).await?);
         drives += mem_pool.drives();
     }
     Ok((!pools.is_empty()).then_some(pools))
+}
+
+/// One more beside those that are served.
+pub async fn pool(
+    env: &UringEnv,
+    served: &[Pool],
+    group: &Group,
+    options: &Options,
+    wrapper: &Wrapper,
+) -> Outcome<Pool> {
+    let opened = match name_is_free(served, &group.name) {
+        Ok(()) => open(env, group, options, wrapper).await,
+        Err(failure) => Err(failure),
+    };
+    opened.map_err(|failure| of_pool(&group.name, failure))
+}
+
+/// The same in memory, where so many `drives` are already.
+pub async fn pool_in_memory(
+    env: &UringEnv,
+    served: &[Pool],
+    mem_pool: &MemPool,
+    drives: u16,
+    options: &Options,
+    wrapper: &Wrapper,
+) -> Outcome<Pool> {
+    name_is_free(served, mem_pool.name())?;
+    mem_pool.make(env, drives, wrapper, opening(options, Mode::On)?).await
 }
 
 async fn open(

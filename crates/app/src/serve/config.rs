@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::access::{AccessOptions, Network};
 use super::address::{HttpAddress, NbdAddress};
-use super::alerts::Alert;
+use super::alerts::{Alert, Severity};
 use super::hole::HoleMode;
 use super::mem_pool::MemPool;
 use super::rebuild_after::RebuildAfter;
@@ -38,6 +38,7 @@ pub struct Config {
     pub rebuild_after: Option<RebuildAfter>,
     pub alert: Vec<Alert>,
     pub syslog: bool,
+    pub log_level: Option<Severity>,
 }
 
 impl Config {
@@ -98,7 +99,7 @@ mod tests {
              straggler-threshold = '2ms'\nstragglers-enter = 5\nspike-slots = 20\n\
              write-hole = 'open'\nrebuild-after = 'never'\n\
              tls-cert = 'c'\ntls-key = 'k'\ntls-client-ca = 'a'\nallow = ['10.0.0.0/8']\n\
-             syslog = true\n[[alert]]\nprogram = ['/bin/page']\n\
+             syslog = true\nlog-level = 'warning'\n[[alert]]\nprogram = ['/bin/page']\n\
              [[alert]]\nwebhook = 'http://127.0.0.1:1/'\nseverity = 'info'\n",
         );
         let config = config.expect("well-formed");
@@ -107,6 +108,7 @@ mod tests {
         assert_eq!(config.write_hole, Some(HoleMode::Open));
         assert_eq!(config.rebuild_after.map(RebuildAfter::time), Some(None));
         assert_eq!((config.syslog, config.alert.len()), (true, 2));
+        assert_eq!(config.log_level, Some(Severity::Warning));
         let access = config.access();
         assert!(access.tls_cert.is_some() && access.tls_key.is_some());
         assert!(access.tls_client_ca.is_some() && access.allow.len() == 1);

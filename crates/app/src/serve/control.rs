@@ -98,17 +98,17 @@ impl Control {
     async fn carry_out(&self, request: &Request) -> Outcome<Answer> {
         let pools = match request.pool() {
             None => self.catalogue.pools(),
-            Some(name) => std::slice::from_ref(self.catalogue.pool(name).ok_or_else(|| {
+            Some(name) => vec![self.catalogue.pool(name).ok_or_else(|| {
                 Failure::new(name, "no such pool is served here")
                     .hint("'steadyraid list' shows what is")
-            })?),
+            })?],
         };
-        match (request, pools) {
+        match (request, &pools[..]) {
             (Request::Status { .. }, _) => {
                 Ok(Answer::Pools(pools.iter().map(Pool::view).collect()))
             }
             (Request::Events { after, wait_millis, .. }, _) => {
-                self.followers.events(pools, after, *wait_millis).await
+                self.followers.events(&pools, after, *wait_millis).await
             }
             (_, [pool]) => self.change(pool, request).await,
             _ => Err(Failure::usage("request", "is about one pool, and names none")),

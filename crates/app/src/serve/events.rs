@@ -29,19 +29,20 @@ const FOLLOWERS_MAX: usize = 8;
 pub struct Followers {
     env: UringEnv,
     /// Of each pool, by its name: those that it was opened with.
-    drive_names: Rc<BTreeMap<String, Vec<String>>>,
+    drive_names: Rc<RefCell<BTreeMap<String, Vec<String>>>>,
     waiting: Rc<Cell<usize>>,
     stop: Stop,
 }
 
 impl Followers {
-    pub fn new(env: UringEnv, pools: &[Pool], stop: Stop) -> Followers {
-        let drive_names = |pool: &Pool| {
-            let names = pool.view().drives.into_iter().map(|drive| drive.name);
-            (pool.name(), names.collect())
-        };
-        let drive_names = Rc::new(pools.iter().map(drive_names).collect());
-        Followers { env, drive_names, waiting: Rc::default(), stop }
+    pub fn new(env: UringEnv, stop: Stop) -> Followers {
+        Followers { env, drive_names: Rc::default(), waiting: Rc::default(), stop }
+    }
+
+    /// A pool that events are asked of from now on.
+    pub fn add(&self, pool: &Pool) {
+        let names = pool.view().drives.into_iter().map(|drive| drive.name);
+        self.drive_names.borrow_mut().insert(pool.name(), names.collect());
     }
 
     /// Events of these pools after those numbers; if there is none, the first to come within
@@ -105,7 +106,8 @@ impl Followers {
     }
 
     fn drive_name(&self, pool: &str, index: u16) -> Option<String> {
-        let name = self.drive_names.get(pool)?.get(usize::from(index))?;
+        let names = self.drive_names.borrow();
+        let name = names.get(pool)?.get(usize::from(index))?;
         (!name.is_empty()).then(|| name.clone())
     }
 }

@@ -1,6 +1,7 @@
 //! The pools' volumes as exports named `POOL/VOL`. Looked up afresh for every client, so that
 //! volumes made and deleted while serving come and go at once.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use engine::RequestError;
@@ -17,21 +18,26 @@ use crate::size::Size;
 /// All pools being served. A handle.
 #[derive(Clone)]
 pub struct Catalogue {
-    pools: Rc<Vec<Pool>>,
+    pools: Rc<RefCell<Vec<Pool>>>,
 }
 
 impl Catalogue {
     pub fn new(pools: Vec<Pool>) -> Catalogue {
-        Catalogue { pools: Rc::new(pools) }
+        Catalogue { pools: Rc::new(RefCell::new(pools)) }
     }
 
-    pub fn pools(&self) -> &[Pool] {
-        &self.pools
+    /// Handles on all of them.
+    pub fn pools(&self) -> Vec<Pool> {
+        self.pools.borrow().clone()
+    }
+
+    pub fn add(&self, pool: Pool) {
+        self.pools.borrow_mut().push(pool);
     }
 
     /// By name or UUID.
-    pub fn pool(&self, name: &str) -> Option<&Pool> {
-        self.pools.iter().find(|pool| pool.name() == name || pool.uuid() == name)
+    pub fn pool(&self, name: &str) -> Option<Pool> {
+        self.pools().into_iter().find(|pool| pool.name() == name || pool.uuid() == name)
     }
 }
 
@@ -39,25 +45,25 @@ impl Exports for Catalogue {
     type Volume = Exported;
 
     fn list(&self) -> Vec<Listing> {
-        let of_pool = |pool: &Pool| {
-            let view = pool.view();
-            let listing = |volume: &view::Volume| Listing {
-                name: format!("{}/{}", view.name, volume.name),
-                description: describe(&view, volume),
-            };
-            view.volumes.iter().map(listing).collect::<Vec<_>>()
-        };
-        self.pools.iter().flat_map(of_pool).collect()
+        self.pools().iter().flat_map(|pool| of_pool(&pool.view())).collect()
     }
 
     fn open(&self, name: &str) -> Option<Exported> {
         let (pool, volume) = name.split_once('/')?;
-        let pool = self.pools.iter().find(|candidate| candidate.name() == pool)?;
+        let pool = self.pools().into_iter().find(|candidate| candidate.name() == pool)?;
         Some(match pool.volume(volume)? {
             any::Volume::Fusion(volume) => Exported::Fusion(Fusion(volume)),
             any::Volume::Other(volume) => Exported::Other(Other(volume)),
         })
     }
+}
+
+pub fn of_pool(pool: &view::Pool) -> Vec<Listing> {
+    let listing = |volume: &view::Volume| Listing {
+        name: format!("{}/{}", pool.name, volume.name),
+        description: describe(pool, volume),
+    };
+    pool.volumes.iter().map(listing).collect()
 }
 
 fn describe(pool: &view::Pool, volume: &view::Volume) -> String {

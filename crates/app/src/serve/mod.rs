@@ -24,6 +24,7 @@ pub mod mem_pool;
 mod metrics;
 mod notify;
 pub mod rebuild_after;
+mod reload;
 mod replace;
 mod sink;
 pub mod spikes;
@@ -39,14 +40,14 @@ use classical::WriteHole;
 use export::{Limits, Server};
 use futures_util::future::{Either, select};
 use io::net::{Address, Listener, NetError, Stream};
-use io::signal::Signals;
+use io::signal::{Signal, Signals};
 use io::sync::Event;
 use io::uring::UringEnv;
 use io::{Env, Nanos};
 
 use self::access::{AccessOptions, Doorkeeper};
 use self::address::{HttpAddress, NbdAddress};
-use self::alerts::{Alert, Alerts};
+use self::alerts::{Alert, Alerts, Severity};
 use self::control::Control;
 use self::events::Followers;
 use self::exports::Catalogue;
@@ -54,6 +55,7 @@ use self::http::Http;
 use self::http::guard::{Guard, TokenFile};
 use self::mem_pool::MemPool;
 use self::rebuild_after::RebuildAfter;
+use self::reload::Reload;
 use self::sink::Sink;
 use self::spikes::SpikeOptions;
 use self::wrap::Wrapper;
@@ -61,6 +63,7 @@ use crate::drives::name::DriveName;
 use crate::drives::{PATIENCE, RETRY};
 use crate::error::{Failure, Outcome};
 use crate::exit::Exit;
+use crate::pools::Pool;
 use crate::render::print;
 use crate::render::view::{Health, Pool as PoolView};
 use crate::size::Size;
@@ -75,6 +78,7 @@ const CONTROL_CONNECTIONS_MAX: usize = 16;
 const HTTP_CONNECTIONS_MAX: usize = 32;
 
 /// What is to be served, and where.
+#[derive(Clone)]
 pub struct Options {
     pub drives: Vec<DriveName>,
     pub mem_pools: Vec<MemPool>,
@@ -94,11 +98,18 @@ pub struct Options {
     pub alerts: Vec<Alert>,
     /// The log goes to syslog as well.
     pub syslog: bool,
+    /// What is less than this stays out of the log.
+    pub log_level: Severity,
     /// The control socket takes faults for drives.
     pub test_faults: bool,
 }
 
-pub async fn run(env: &UringEnv, options: &Options) -> Outcome<Exit> {
+/// `reread` has the options as they are now, after SIGHUP; without it that signal ends the server.
+pub async fn run(
+    env: &UringEnv,
+    options: Options,
+    reread: Option<impl Fn() -> Outcome<Options>>,
+) -> Outcome<Exit> {
     let signals = Signals::new(env).map_err(|error| Failure::new("signals", error))?;
     let door = Doorkeeper::new(options.access.read(&options.nbd)?);
     let mut nbd = Vec::new();
@@ -111,31 +122,40 @@ pub async fn run(env: &UringEnv, options: &Options) -> Outcome<Exit> {
         None => None,
         Some(HttpAddress(address)) => Some(bind(env, &Address::Tcp(*address)).await?),
     };
-    let sink = Rc::new(RefCell::new(Sink::new(options.syslog)?));
+    let sink = Rc::new(RefCell::new(Sink::new(options.syslog, options.log_level)?));
     let alerts = Rc::new(Alerts::start(&options.alerts)?);
     let wrapper = Wrapper::new(env, options.test_faults);
-    let pools = assemble::pools(env, options, &wrapper).await?;
+    let pools = assemble::pools(env, &options, &wrapper).await?;
     let Some(pools) = pools else { return Ok(Exit::Failed) };
 
     let catalogue = Catalogue::new(pools);
     let server = Server::new(env.clone(), catalogue.clone(), Limits::default());
     let stop = Stop::default();
-    let followers = Followers::new(env.clone(), catalogue.pools(), stop.clone());
+    let followers = Followers::new(env.clone(), stop.clone());
     announce(&catalogue, &nbd, &control_socket, http_socket.as_ref());
-    for pool in catalogue.pools() {
-        let (sink, alerts) = (sink.clone(), alerts.clone());
-        env.spawn(events::report(followers.clone(), pool.clone(), sink, alerts));
-    }
+    let guard = Rc::new(Guard::anybody(token, env.now()));
+    let mut reload = Reload {
+        env: env.clone(),
+        options,
+        door: door.clone(),
+        guard: guard.clone(),
+        sink,
+        alerts: alerts.clone(),
+        catalogue: catalogue.clone(),
+        followers: followers.clone(),
+        wrapper: wrapper.clone(),
+    };
+    catalogue.pools().iter().for_each(|pool| reload.follow(pool));
     let control = Control::new(env.clone(), catalogue.clone(), wrapper.clone(), followers);
     for listener in nbd {
         let (task, server, door) = (env.clone(), server.clone(), door.clone());
         let take = move |stream| serve_client(&task, &server, &door, stream);
         env.spawn(accept(env.clone(), listener, stop.clone(), take));
     }
-    let talk = Http::new(env.clone(), control.clone(), Guard::owner(), CONTROL_CONNECTIONS_MAX);
+    let talk =
+        Http::new(env.clone(), control.clone(), Rc::new(Guard::owner()), CONTROL_CONNECTIONS_MAX);
     env.spawn(accept(env.clone(), control_socket, stop.clone(), move |stream| talk.take(stream)));
     if let Some(socket) = http_socket {
-        let guard = Guard::anybody(token, env.now());
         let talk = Http::new(env.clone(), control.clone(), guard, HTTP_CONNECTIONS_MAX);
         env.spawn(accept(env.clone(), socket, stop.clone(), move |stream| talk.take(stream)));
     }
@@ -143,7 +163,11 @@ pub async fn run(env: &UringEnv, options: &Options) -> Outcome<Exit> {
     notify::send("READY=1");
     env.spawn(notify::keep_alive(env.clone()));
 
-    signals.next().await;
+    while signals.next().await == Signal::Hangup
+        && let Some(reread) = &reread
+    {
+        reload.again(reread).await;
+    }
     notify::send("STOPPING=1");
     stop.now();
     server.shut_down();
@@ -152,7 +176,7 @@ pub async fn run(env: &UringEnv, options: &Options) -> Outcome<Exit> {
         control.idle().await;
         close(&catalogue).await
     };
-    match select(pin!(wind_up), pin!(signals.next())).await {
+    match select(pin!(wind_up), pin!(told_twice(&signals))).await {
         Either::Left((exit, _)) => {
             alerts.end();
             print(&wrapper.report());
@@ -164,6 +188,11 @@ pub async fn run(env: &UringEnv, options: &Options) -> Outcome<Exit> {
                 .hint("nothing that was flushed is lost; the next start takes longer"))
         }
     }
+}
+
+/// Whoever wants the configuration read again doesn't want us to hurry.
+async fn told_twice(signals: &Signals) {
+    while signals.next().await == Signal::Hangup {}
 }
 
 /// Checkpoints every pool and marks it clean.
@@ -276,26 +305,28 @@ impl Stop {
 
 /// One line for each pool, export and address. Trouble goes to standard error as well.
 fn announce(catalogue: &Catalogue, nbd: &[Listener], control: &Listener, http: Option<&Listener>) {
-    for pool in catalogue.pools() {
-        let view = pool.view();
-        let usable = Size(view.space.usable);
-        let spares = view.drives.iter().filter(|drive| drive.state == "spare").count();
-        let (state, drives) = (view.state.name(), view.drives.len() - spares);
-        let spares = if spares > 0 { format!("{spares} spares, ") } else { String::new() };
-        print(&format!("pool {}: {state}, {drives} drives, {spares}{usable} usable\n", view.name));
-        if view.state != Health::Online {
-            say_loudly(&view);
-        }
-    }
-    for listing in export::Exports::list(catalogue) {
-        print(&format!("export {}: {}\n", listing.name, listing.description));
-    }
+    catalogue.pools().iter().for_each(announce_pool);
     for listener in nbd {
         print(&format!("nbd {}\n", NbdAddress(listener.address().clone())));
     }
     print(&format!("control {}\n", control.address()));
     if let Some(http) = http {
         print(&format!("http {}\n", http.address()));
+    }
+}
+
+fn announce_pool(pool: &Pool) {
+    let view = pool.view();
+    let usable = Size(view.space.usable);
+    let spares = view.drives.iter().filter(|drive| drive.state == "spare").count();
+    let (state, drives) = (view.state.name(), view.drives.len() - spares);
+    let spares = if spares > 0 { format!("{spares} spares, ") } else { String::new() };
+    print(&format!("pool {}: {state}, {drives} drives, {spares}{usable} usable\n", view.name));
+    if view.state != Health::Online {
+        say_loudly(&view);
+    }
+    for listing in exports::of_pool(&view) {
+        print(&format!("export {}: {}\n", listing.name, listing.description));
     }
 }
 

@@ -6,6 +6,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 use io::uring::UringEnv;
 use io::{Env, Nanos};
+use rustix::time::{ClockId, clock_gettime};
 
 /// Sends `state` (`READY=1`, `STOPPING=1`) if a service manager asked for it. Serving doesn't
 /// depend on it, so a failure is only said.
@@ -20,6 +21,14 @@ pub fn send(state: &str) {
     if let Err(error) = sent {
         eprintln!("warning: NOTIFY_SOCKET: {error}");
     }
+}
+
+/// Says that the configuration is being read again; `READY=1` ends it. systemd wants to know when
+/// it began, by the clock that all processes share.
+pub fn reloading() {
+    let now = clock_gettime(ClockId::Monotonic);
+    let micros = now.tv_sec * 1_000_000 + now.tv_nsec / 1000;
+    send(&format!("RELOADING=1\nMONOTONIC_USEC={micros}"));
 }
 
 /// Says that the loop turns, if systemd wants to know (`WatchdogSec=`), three times as often as it

@@ -6,6 +6,7 @@ use log::{Level, Record};
 use syslog::{Facility, Formatter3164, Logger, LoggerBackend};
 use systemd_journal_logger::{JournalLog, connected_to_journal};
 
+use super::alerts::Severity;
 use crate::error::{Failure, Outcome};
 use crate::render::table::printable;
 use crate::render::view::Event;
@@ -16,18 +17,23 @@ const NAME: &str = "steadyraid";
 pub struct Sink {
     journal: Option<JournalLog>,
     syslog: Option<Logger<LoggerBackend, Formatter3164>>,
+    /// What is less than this is not written.
+    level: Severity,
 }
 
 impl Sink {
-    pub fn new(syslog: bool) -> Outcome<Sink> {
+    pub fn new(syslog: bool, level: Severity) -> Outcome<Sink> {
         let journal = connected_to_journal().then(JournalLog::new).transpose();
         let journal = journal.map_err(|error| Failure::new("the journal", error))?;
         let journal = journal.map(|journal| journal.with_syslog_identifier(NAME.to_owned()));
         let syslog = if syslog { Some(open_syslog()?) } else { None };
-        Ok(Sink { journal, syslog })
+        Ok(Sink { journal, syslog, level })
     }
 
     pub fn put(&mut self, event: &Event) {
+        if Severity::named(&event.severity) < self.level {
+            return;
+        }
         // Names of drives and pools may hold anything.
         let text = format!("pool {}: {}", event.pool, printable(&event.text));
         let told = self.journal.as_ref().is_some_and(|journal| in_journal(journal, event, &text));

@@ -131,7 +131,7 @@ fn answer(from: &mut impl BufRead) -> Option<(u16, String)> {
 
 /// One request over TCP.
 #[track_caller]
-fn tcp(address: &str, method: &str, target: &str, headers: &str, body: &str) -> (u16, String) {
+pub fn tcp(address: &str, method: &str, target: &str, headers: &str, body: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).expect("it listens");
     assert!(write(&mut stream, method, target, headers, body));
     answer(&mut BufReader::new(stream)).expect("an answer")

@@ -13,6 +13,7 @@ mod list;
 mod modelled;
 mod nbd;
 mod reference;
+mod reload;
 mod schemes;
 mod serve;
 mod spares;

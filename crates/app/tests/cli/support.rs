@@ -185,8 +185,22 @@ impl Server {
         out
     }
 
+    /// SIGHUP.
+    pub fn hang_up(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::HUP).expect("the server is there");
+    }
+
+    /// What it still says until it ends by itself.
+    pub fn ended(mut self) -> String {
+        let mut out = String::new();
+        self.stdout.read_to_string(&mut out).expect("text");
+        assert!(self.child.wait().expect("ended").success());
+        out
+    }
+
+    /// SIGTERM, then what it still said.
     #[track_caller]
-    fn end(mut self) -> (String, String) {
+    pub fn end(mut self) -> (String, String) {
         kill_process(Pid::from_child(&self.child), Signal::TERM).expect("the server is there");
         let mut out = String::new();
         self.stdout.read_to_string(&mut out).expect("text");

@@ -149,7 +149,7 @@ fn a_signal_becomes_an_event() {
         assert!(found, "the child never said {text:?}");
     };
     wait_for("ready");
-    for (name, text) in [("-INT", "Interrupt"), ("-TERM", "Terminate")] {
+    for (name, text) in [("-INT", "Interrupt"), ("-HUP", "Hangup"), ("-TERM", "Terminate")] {
         let id = child.id().to_string();
         assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
         wait_for(text);

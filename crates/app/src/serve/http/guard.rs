@@ -1,7 +1,7 @@
 //! Who may ask what: the owner of the control socket anything; whoever reaches the TCP port may
 //! look, and change something only with the token.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::fs;
 use std::net::IpAddr;
@@ -100,7 +100,7 @@ pub enum Refusal {
 
 pub struct Guard {
     trust: Trust,
-    token: Option<Token>,
+    token: RefCell<Option<Token>>,
     /// Requests that may come at once now, in nanoseconds of the rate.
     credit: Cell<u64>,
     counted: Cell<Nanos>,
@@ -119,7 +119,12 @@ impl Guard {
     }
 
     fn new(trust: Trust, token: Option<Token>, now: Nanos) -> Guard {
+        let token = RefCell::new(token);
         Guard { trust, token, credit: Cell::new(CREDIT_MAX), counted: Cell::new(now) }
+    }
+
+    pub fn change_token(&self, token: Option<Token>) {
+        self.token.replace(token);
     }
 
     pub fn check(
@@ -145,7 +150,8 @@ impl Guard {
     }
 
     fn check_token(&self, headers: &HeaderMap) -> Result<(), Refusal> {
-        let Some(token) = &self.token else {
+        let token = self.token.borrow();
+        let Some(token) = &*token else {
             return Err(Refusal::Forbidden(
                 Failure::new("request", "changes are not taken here: the server has no token")
                     .hint("serve with --token-file, or use the control socket"),

@@ -65,10 +65,10 @@ impl Http {
     pub(super) fn new(
         env: UringEnv,
         control: Control,
-        guard: Guard,
+        guard: Rc<Guard>,
         connections_max: usize,
     ) -> Http {
-        let (guard, connections) = (Rc::new(guard), Rc::default());
+        let connections = Rc::default();
         Http { env, control, guard, connections, connections_max }
     }
 

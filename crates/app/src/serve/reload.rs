@@ -1,0 +1,182 @@
+//! The configuration read again while pools are served (SIGHUP, `systemctl reload`).
+//!
+//! What can fail comes first, so that a file with a mistake changes nothing. What is bound to
+//! sockets or to open pools needs a restart, and is named.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use io::Env;
+use io::uring::UringEnv;
+
+use super::access::Doorkeeper;
+use super::alerts::Alerts;
+use super::events::Followers;
+use super::exports::Catalogue;
+use super::http::guard::Guard;
+use super::mem_pool::MemPool;
+use super::sink::Sink;
+use super::wrap::Wrapper;
+use super::{Options, announce_pool, assemble, events, notify};
+use crate::drives::scan::{self, Group};
+use crate::error::Outcome;
+use crate::pools::Pool;
+use crate::render::print;
+
+/// Everything that can be changed, and what it is now.
+pub struct Reload {
+    pub env: UringEnv,
+    /// In force.
+    pub options: Options,
+    pub door: Doorkeeper,
+    pub guard: Rc<Guard>,
+    pub sink: Rc<RefCell<Sink>>,
+    pub alerts: Rc<Alerts>,
+    pub catalogue: Catalogue,
+    pub followers: Followers,
+    pub wrapper: Wrapper,
+}
+
+impl Reload {
+    /// Has the events of a pool told to all who want to know.
+    pub fn follow(&self, pool: &Pool) {
+        self.followers.add(pool);
+        let (sink, alerts) = (self.sink.clone(), self.alerts.clone());
+        self.env.spawn(events::report(self.followers.clone(), pool.clone(), sink, alerts));
+    }
+
+    /// Does what the options say now, or says what is wrong with them.
+    pub async fn again(&mut self, reread: &impl Fn() -> Outcome<Options>) {
+        notify::reloading();
+        if let Err(failure) = self.apply(reread).await {
+            eprintln!("{failure}");
+            eprintln!("warning: reload: nothing was changed; what was read before stays in force");
+        }
+        notify::send("READY=1");
+    }
+
+    async fn apply(&mut self, reread: &impl Fn() -> Outcome<Options>) -> Outcome<()> {
+        let new = reread()?;
+        // Where we listen does not change, so that is what has to be guarded.
+        let access = new.access.read(&self.options.nbd)?;
+        let token = new.token.read()?;
+        Alerts::check(&new.alerts)?;
+        let log = (new.syslog, new.log_level);
+        let sink = match log == (self.options.syslog, self.options.log_level) {
+            true => None,
+            false => Some(Sink::new(new.syslog, new.log_level)?),
+        };
+        let groups = scan::groups(&self.env, &new.drives).await?;
+
+        self.door.change(access);
+        self.guard.change_token(token);
+        self.alerts.change(&new.alerts);
+        if let Some(sink) = sink {
+            self.sink.replace(sink);
+        }
+        let (changed, left) = (changed(&self.options, &new), left(&self.options, &new));
+        let changed = if changed.is_empty() { "no key".to_owned() } else { changed.join(", ") };
+        print(&format!("reloaded: {changed} changed; token and certificates read again\n"));
+        if !left.is_empty() {
+            eprintln!("warning: reload: {} changed: restart the server for that", left.join(", "));
+        }
+        self.open(&groups, &new.mem_pools).await;
+        self.keep(new);
+        Ok(())
+    }
+
+    /// Opens what is not served yet. A pool that can't be opened is said, and tried again with
+    /// the next reload.
+    async fn open(&self, groups: &[Group], mem_pools: &[MemPool]) {
+        let (env, options, wrapper) = (&self.env, &self.options, &self.wrapper);
+        for group in groups {
+            if self.catalogue.pool(&group.pool.to_string()).is_none() {
+                let served = self.catalogue.pools();
+                self.take(assemble::pool(env, &served, group, options, wrapper).await);
+            }
+        }
+        let mut drives = options.mem_pools.iter().map(MemPool::drives).sum();
+        for mem_pool in mem_pools.iter().filter(|pool| !options.mem_pools.contains(pool)) {
+            let served = self.catalogue.pools();
+            let made =
+                assemble::pool_in_memory(env, &served, mem_pool, drives, options, wrapper).await;
+            self.take(made);
+            drives += mem_pool.drives();
+        }
+    }
+
+    fn take(&self, opened: Outcome<Pool>) {
+        match opened {
+            Ok(pool) => {
+                announce_pool(&pool);
+                self.follow(&pool);
+                self.catalogue.add(pool);
+            }
+            Err(failure) => eprintln!("{failure}"),
+        }
+    }
+
+    /// What was not done stays as it was, so that it is named again the next time.
+    fn keep(&mut self, new: Options) {
+        let old = &mut self.options;
+        old.access = new.access;
+        old.token = new.token;
+        old.alerts = new.alerts;
+        old.syslog = new.syslog;
+        old.log_level = new.log_level;
+        join(&mut old.drives, new.drives);
+        join(&mut old.mem_pools, new.mem_pools);
+    }
+}
+
+fn join<T: PartialEq>(to: &mut Vec<T>, from: Vec<T>) {
+    for item in from {
+        if !to.contains(&item) {
+            to.push(item);
+        }
+    }
+}
+
+fn lacks<T: PartialEq>(list: &[T], items: &[T]) -> bool {
+    items.iter().any(|item| !list.contains(item))
+}
+
+/// Keys that are done as they are changed.
+fn changed(old: &Options, new: &Options) -> Vec<&'static str> {
+    let (was, is) = (&old.access, &new.access);
+    named([
+        ("tls-cert", was.tls_cert != is.tls_cert),
+        ("tls-key", was.tls_key != is.tls_key),
+        ("tls-client-ca", was.tls_client_ca != is.tls_client_ca),
+        ("allow", was.allow != is.allow),
+        ("token-file", old.token != new.token),
+        ("alert", old.alerts != new.alerts),
+        ("syslog", old.syslog != new.syslog),
+        ("log-level", old.log_level != new.log_level),
+        ("drives", lacks(&old.drives, &new.drives)),
+        ("mem-pools", lacks(&old.mem_pools, &new.mem_pools)),
+    ])
+}
+
+/// Keys that need a restart.
+fn left(old: &Options, new: &Options) -> Vec<&'static str> {
+    let (was, is) = (&old.spikes, &new.spikes);
+    named([
+        ("nbd", old.nbd != new.nbd),
+        ("control", old.control != new.control),
+        ("http", old.http != new.http),
+        ("spikes", was.spikes != is.spikes),
+        ("straggler-threshold", was.straggler_threshold != is.straggler_threshold),
+        ("stragglers-enter", was.stragglers_enter != is.stragglers_enter),
+        ("stragglers-leave", was.stragglers_leave != is.stragglers_leave),
+        ("spike-slots", was.spike_slots != is.spike_slots),
+        ("write-hole", old.write_hole != new.write_hole),
+        ("rebuild-after", old.rebuild_after != new.rebuild_after),
+        ("drives (some taken out)", lacks(&new.drives, &old.drives)),
+        ("mem-pools (some taken out)", lacks(&new.mem_pools, &old.mem_pools)),
+    ])
+}
+
+fn named<const N: usize>(keys: [(&'static str, bool); N]) -> Vec<&'static str> {
+    keys.into_iter().filter_map(|(key, differs)| differs.then_some(key)).collect()
+}
