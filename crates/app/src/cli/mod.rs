@@ -48,6 +48,7 @@ pub struct Cli<V: Subcommand = Any> {
 
 /// What is understood: the verbs, and what only packaging asks for.
 #[derive(Subcommand, Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one, for as long as the program runs")]
 pub enum Any {
     #[command(flatten)]
     Verb(Verb),

@@ -27,6 +27,7 @@ pub mod rebuild_after;
 mod reload;
 mod replace;
 mod sink;
+mod sockets;
 pub mod spikes;
 mod tls;
 mod wrap;
@@ -39,11 +40,11 @@ use std::rc::Rc;
 use classical::WriteHole;
 use export::{Limits, Server};
 use futures_util::future::{Either, select};
-use io::net::{Address, Listener, NetError, Stream};
+use io::Env;
+use io::net::Stream;
 use io::signal::{Signal, Signals};
 use io::sync::Event;
 use io::uring::UringEnv;
-use io::{Env, Nanos};
 
 use self::access::{AccessOptions, Doorkeeper};
 use self::address::{HttpAddress, NbdAddress};
@@ -57,20 +58,16 @@ use self::mem_pool::MemPool;
 use self::rebuild_after::RebuildAfter;
 use self::reload::Reload;
 use self::sink::Sink;
+use self::sockets::Sockets;
 use self::spikes::SpikeOptions;
 use self::wrap::Wrapper;
 use crate::drives::name::DriveName;
-use crate::drives::{PATIENCE, RETRY};
 use crate::error::{Failure, Outcome};
 use crate::exit::Exit;
 use crate::pools::Pool;
 use crate::render::print;
 use crate::render::view::{Health, Pool as PoolView};
 use crate::size::Size;
-
-/// Pause after a failed accept. It fails for lack of descriptors or memory: trying again at
-/// once would only burn the processor that others need to finish.
-const ACCEPT_PAUSE: Nanos = Nanos::from_millis(100);
 
 /// Control connections at once. People and scripts ask one thing at a time.
 const CONTROL_CONNECTIONS_MAX: usize = 16;
@@ -112,16 +109,8 @@ pub async fn run(
 ) -> Outcome<Exit> {
     let signals = Signals::new(env).map_err(|error| Failure::new("signals", error))?;
     let door = Doorkeeper::new(options.access.read(&options.nbd)?);
-    let mut nbd = Vec::new();
-    for address in &options.nbd {
-        nbd.push(bind(env, &address.0).await?);
-    }
-    let control_socket = bind(env, &Address::Unix(options.control.clone())).await?;
     let token = options.token.read()?;
-    let http_socket = match &options.http {
-        None => None,
-        Some(HttpAddress(address)) => Some(bind(env, &Address::Tcp(*address)).await?),
-    };
+    let sockets = Sockets::bind(env, &options).await?;
     let sink = Rc::new(RefCell::new(Sink::new(options.syslog, options.log_level)?));
     let alerts = Rc::new(Alerts::start(&options.alerts)?);
     let wrapper = Wrapper::new(env, options.test_faults);
@@ -132,9 +121,10 @@ pub async fn run(
     let server = Server::new(env.clone(), catalogue.clone(), Limits::default());
     let stop = Stop::default();
     let followers = Followers::new(env.clone(), stop.clone());
-    announce(&catalogue, &nbd, &control_socket, http_socket.as_ref());
+    catalogue.pools().iter().for_each(announce_pool);
+    sockets.announce();
     let guard = Rc::new(Guard::anybody(token, env.now()));
-    let mut reload = Reload {
+    let reload = Reload {
         env: env.clone(),
         options,
         door: door.clone(),
@@ -147,27 +137,20 @@ pub async fn run(
     };
     catalogue.pools().iter().for_each(|pool| reload.follow(pool));
     let control = Control::new(env.clone(), catalogue.clone(), wrapper.clone(), followers);
-    for listener in nbd {
-        let (task, server, door) = (env.clone(), server.clone(), door.clone());
-        let take = move |stream| serve_client(&task, &server, &door, stream);
-        env.spawn(accept(env.clone(), listener, stop.clone(), take));
-    }
-    let talk =
-        Http::new(env.clone(), control.clone(), Rc::new(Guard::owner()), CONTROL_CONNECTIONS_MAX);
-    env.spawn(accept(env.clone(), control_socket, stop.clone(), move |stream| talk.take(stream)));
-    if let Some(socket) = http_socket {
-        let talk = Http::new(env.clone(), control.clone(), guard, HTTP_CONNECTIONS_MAX);
-        env.spawn(accept(env.clone(), socket, stop.clone(), move |stream| talk.take(stream)));
-    }
+    let (task, clients) = (env.clone(), server.clone());
+    let http = |guard, max| Http::new(env.clone(), control.clone(), guard, max);
+    sockets.listen(
+        env,
+        &stop,
+        move |stream| serve_client(&task, &clients, &door, stream),
+        &http(Rc::new(Guard::owner()), CONTROL_CONNECTIONS_MAX),
+        &http(guard, HTTP_CONNECTIONS_MAX),
+    );
     print("ready\n");
     notify::send("READY=1");
     env.spawn(notify::keep_alive(env.clone()));
 
-    while signals.next().await == Signal::Hangup
-        && let Some(reread) = &reread
-    {
-        reload.again(reread).await;
-    }
+    reload.until_told_to_stop(&signals, reread).await;
     notify::send("STOPPING=1");
     stop.now();
     server.shut_down();
@@ -207,37 +190,6 @@ async fn close(catalogue: &Catalogue) -> Exit {
     exit
 }
 
-/// Listens; waits for the last breath of a server that did.
-async fn bind(env: &UringEnv, address: &Address) -> Outcome<Listener> {
-    let deadline = env.now() + PATIENCE;
-    loop {
-        match Listener::bind(env, address) {
-            Err(NetError::InUse { .. }) if env.now() < deadline => {
-                env.sleep_until(env.now() + RETRY).await;
-            }
-            result => return result.map_err(refused),
-        }
-    }
-}
-
-fn refused(error: NetError) -> Failure {
-    match error {
-        NetError::InUse { address } => Failure::new(address, "another process listens there").hint(
-            "if that is a server of yours, use or stop it; or choose with --nbd and --control",
-        ),
-        NetError::NotASocket { path } => Failure::new(path.display(), "exists and is not a socket")
-            .hint("choose another path for the socket"),
-        NetError::PathTooLong { path, max } => Failure::usage(
-            path.display(),
-            format!("is longer than the {max} bytes a socket path may have"),
-        ),
-        NetError::NobodyThere { address } => Failure::new(address, "nobody listens there"),
-        NetError::Os { address, action, source } => {
-            Failure::new(address, format!("can't {action} it: {source}"))
-        }
-    }
-}
-
 fn serve_client(
     env: &UringEnv,
     server: &Server<UringEnv, Catalogue>,
@@ -265,20 +217,6 @@ fn serve_client(
     });
 }
 
-/// Hands every connection to `take` until told to stop; the socket goes with the listener.
-async fn accept(env: UringEnv, listener: Listener, stop: Stop, take: impl Fn(Stream)) {
-    loop {
-        match select(pin!(listener.accept()), pin!(stop.told())).await {
-            Either::Left((Ok(stream), _)) => take(stream),
-            Either::Left((Err(error), _)) => {
-                eprintln!("warning: {}: can't accept a connection: {error}", listener.address());
-                env.sleep_until(env.now() + ACCEPT_PAUSE).await;
-            }
-            Either::Right(_) => return,
-        }
-    }
-}
-
 /// Tells the accepting tasks, and those who wait for events, that it is over.
 #[derive(Clone, Default)]
 struct Stop {
@@ -303,18 +241,7 @@ impl Stop {
     }
 }
 
-/// One line for each pool, export and address. Trouble goes to standard error as well.
-fn announce(catalogue: &Catalogue, nbd: &[Listener], control: &Listener, http: Option<&Listener>) {
-    catalogue.pools().iter().for_each(announce_pool);
-    for listener in nbd {
-        print(&format!("nbd {}\n", NbdAddress(listener.address().clone())));
-    }
-    print(&format!("control {}\n", control.address()));
-    if let Some(http) = http {
-        print(&format!("http {}\n", http.address()));
-    }
-}
-
+/// One line for the pool and each of its exports. Trouble goes to standard error as well.
 fn announce_pool(pool: &Pool) {
     let view = pool.view();
     let usable = Size(view.space.usable);

@@ -7,6 +7,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use io::Env;
+use io::signal::{Signal, Signals};
 use io::uring::UringEnv;
 
 use super::access::Doorkeeper;
@@ -45,8 +46,21 @@ impl Reload {
         self.env.spawn(events::report(self.followers.clone(), pool.clone(), sink, alerts));
     }
 
+    /// Returns with the first signal that does not ask for another reading.
+    pub async fn until_told_to_stop(
+        mut self,
+        signals: &Signals,
+        reread: Option<impl Fn() -> Outcome<Options>>,
+    ) {
+        while signals.next().await == Signal::Hangup
+            && let Some(reread) = &reread
+        {
+            self.again(reread).await;
+        }
+    }
+
     /// Does what the options say now, or says what is wrong with them.
-    pub async fn again(&mut self, reread: &impl Fn() -> Outcome<Options>) {
+    async fn again(&mut self, reread: &impl Fn() -> Outcome<Options>) {
         notify::reloading();
         if let Err(failure) = self.apply(reread).await {
             eprintln!("{failure}");

@@ -4,9 +4,9 @@
 //! fuzzed alone, and so is [`handshake`]. The others move the bytes:
 //!
 //! ```text
-//! socket ─ link (tls) ─ inbox ─ proto::request ─ session ─ proto::reply ─ outbox ─ link (tls) ─ socket
-//!                                             │
-//!                                          Volume
+//! socket ─ link ─ inbox ─ proto::request ─ session ─ proto::reply ─ outbox ─ link ─ socket
+//!           │                                 │                                │
+//!          tls                             Volume                             tls
 //! ```
 
 mod answer;
