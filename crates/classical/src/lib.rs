@@ -18,6 +18,7 @@
 pub mod array;
 mod audit;
 pub mod grid;
+pub mod hostile;
 mod intents;
 pub mod label;
 pub mod limits;

@@ -12,6 +12,7 @@ pub mod arrays;
 pub mod care;
 pub mod extents;
 pub mod header;
+pub mod hostile;
 pub mod key_locks;
 pub mod locks;
 pub mod log;

@@ -45,7 +45,7 @@ pub fn region_bytes(entries: u64) -> u64 {
     entries.div_ceil(ENTRIES as u64) * PAIR
 }
 
-fn encode(pool: &Uuid, number: u32, sequence: u64, entries: &[u32]) -> [u8; PAGE] {
+pub(crate) fn encode(pool: &Uuid, number: u32, sequence: u64, entries: &[u32]) -> [u8; PAGE] {
     let mut page = [0; PAGE];
     page[..8].copy_from_slice(MAGIC);
     page[12..16].copy_from_slice(&number.to_le_bytes());
@@ -65,7 +65,7 @@ fn word(bytes: &[u8], at: usize) -> u32 {
 }
 
 /// Sequence and entries, if this is a whole version of that page.
-fn decode(pool: &Uuid, number: u32, count: usize, page: &[u8]) -> Option<(u64, Vec<u32>)> {
+pub(crate) fn decode(pool: &Uuid, number: u32, count: usize, page: &[u8]) -> Option<(u64, Vec<u32>)> {
     let ours = page.len() == PAGE && page.starts_with(MAGIC) && page[16..32] == pool.0;
     let whole = ours && word(page, AT_CRC) == crc32c::crc32c(&page[AT_CRC + 4..]);
     if !whole || word(page, 12) != number || word(page, 40) as usize != count {

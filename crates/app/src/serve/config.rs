@@ -70,7 +70,7 @@ impl Config {
         }
     }
 
-    fn parse(text: &str) -> Result<Config, String> {
+    pub fn parse(text: &str) -> Result<Config, String> {
         toml::from_str(text).map_err(|error| {
             let message = error.message().trim_end();
             match error.span() {

@@ -52,7 +52,7 @@ pub mod page;
 mod reads;
 mod recover;
 mod replace;
-mod replica;
+pub(crate) mod replica;
 pub mod roles;
 mod turns;
 

@@ -40,7 +40,7 @@ mod home;
 mod hot;
 mod open;
 mod reclaim;
-mod record;
+pub(crate) mod record;
 mod recover;
 mod replace;
 mod space;

@@ -10,7 +10,7 @@
 
 pub mod grains;
 mod request;
-mod table;
+pub(crate) mod table;
 mod verbs;
 
 use std::cell::{Cell, RefCell};

@@ -59,7 +59,7 @@ impl Token {
         Token::new(text.trim()).map_err(refused)
     }
 
-    fn new(text: &str) -> Result<Token, String> {
+    pub fn new(text: &str) -> Result<Token, String> {
         if text.len() < TOKEN_BYTES_MIN {
             return Err(format!("the token has less than {TOKEN_BYTES_MIN} characters"));
         }

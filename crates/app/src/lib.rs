@@ -1,0 +1,36 @@
+//! `steadyraid`: pools of drives, redundant volumes, served over NBD.
+
+#![cfg_attr(any(test, fuzzing), allow(dead_code))]
+
+mod api;
+mod cli;
+mod control;
+mod drives;
+mod error;
+mod exit;
+mod explain;
+pub mod hostile;
+mod inspect;
+mod pools;
+mod render;
+mod runtime_dir;
+mod serve;
+mod size;
+mod top;
+mod wall_clock;
+
+#[cfg(not(any(test, fuzzing)))]
+use std::process::ExitCode;
+
+#[cfg(not(any(test, fuzzing)))]
+use clap::Parser;
+
+// Tests of small parts, and fuzzing, needn't wait until all of the product is compiled.
+#[cfg(not(any(test, fuzzing)))]
+pub fn main() -> ExitCode {
+    let exit = <cli::Cli>::parse().run().unwrap_or_else(|failure| {
+        eprintln!("{failure}");
+        failure.exit()
+    });
+    exit.into()
+}

@@ -1,0 +1,37 @@
+//! Every decoder of what in-place arrays keep on drives, for the fuzzer: nothing else uses this.
+
+use format::Uuid;
+
+use crate::grid::Piece;
+use crate::{intents, log, sums};
+
+/// Of the log's slots.
+const CHUNK: u64 = 64 << 10;
+const REGIONS: usize = 1000;
+
+/// Whether any decoder takes these bytes for its own.
+pub fn take(pool: &Uuid, bytes: &[u8]) -> bool {
+    let record = log::decode(pool, bytes, CHUNK);
+    if let Some((record, partial)) = &record {
+        assert!(log::decode(pool, &log::encode(pool, record, partial), CHUNK).is_some());
+    }
+    let marks = intents::decode(pool, bytes, REGIONS);
+    let sums = sums::decode(pool, bytes);
+    if sums.is_some() {
+        assert_eq!(sums::sums_in(bytes).count() as u64, sums::PER_PAGE);
+    }
+    record.is_some() || marks.is_some() || sums.is_some()
+}
+
+/// Something for each of them.
+pub fn samples(pool: &Uuid) -> Vec<Vec<u8>> {
+    let pieces = vec![Piece { position: 1, start: 512, end: 1024 }];
+    let record = log::Record { epoch: 2, sequence: 3, stripe: 4, start: 512, end: 1024, pieces };
+    let header = sums::Header { drive: 1, number: 2, age: (3, 4) };
+    vec![
+        log::encode(pool, &record, &[7; 512]),
+        log::encode(pool, &record, &[]),
+        intents::encode(pool, 5, &[true, false, true]),
+        sums::encode(pool, &header, &[sums::LOST, 77]),
+    ]
+}

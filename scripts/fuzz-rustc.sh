@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# Cargo calls this instead of rustc for our own crates: libFuzzer is to see their branches and
+# comparisons. The flags are stable ones, so no other compiler is needed; third-party crates are
+# compiled as always and shared with other builds.
+set -euo pipefail
+exec "$@" --cfg fuzzing -C passes=sancov-module \
+    -C llvm-args=-sanitizer-coverage-level=4 \
+    -C llvm-args=-sanitizer-coverage-inline-8bit-counters \
+    -C llvm-args=-sanitizer-coverage-pc-table \
+    -C llvm-args=-sanitizer-coverage-trace-compares
