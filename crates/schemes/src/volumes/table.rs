@@ -60,7 +60,8 @@ fn seal(mut bytes: Vec<u8>) -> Vec<u8> {
 }
 
 fn is_sealed(bytes: &[u8], magic: &[u8; 8]) -> bool {
-    bytes.starts_with(magic) && u32_at(bytes, AT_CRC) == Some(crc32c::crc32c(&bytes[AT_BODY..]))
+    let body = bytes.get(AT_BODY..).map(crc32c::crc32c);
+    bytes.starts_with(magic) && body.is_some() && u32_at(bytes, AT_CRC) == body
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
