@@ -8,7 +8,7 @@ export RUSTUP_TOOLCHAIN
 export PATH := $(PATH):$(HOME)/.cargo/bin
 CARGO := cargo
 
-.PHONY: help setup build demo test lint fmt bench soak coverage clean deb static book
+.PHONY: help setup build demo test lint fmt bench soak coverage fuzz clean deb static book
 
 help:
 	@echo 'make demo   a pool, a server, a kill, a proof; a slow drive; tables of latencies (3 minutes)'
@@ -18,6 +18,7 @@ help:
 	@echo 'make coverage  which lines of the engine the simulated worlds run (about 10 minutes)'
 	@echo 'make deb    the Debian package            make static  a program that needs no libraries'
 	@echo 'make book   docs as a book of web pages'
+	@echo 'make fuzz   fuzzes every parser of foreign bytes, 10 minutes each'
 	@echo 'make lint   formatting, clippy, tidy        make fmt    formats the sources'
 	@echo 'make build  the release binary              make clean  removes what was built'
 
@@ -80,6 +81,9 @@ static:
 
 book:
 	scripts/book.sh
+
+fuzz: setup
+	scripts/fuzz.sh 600
 
 # One file with more: scripts/coverage.sh 1000 --cuts --lines
 coverage: setup

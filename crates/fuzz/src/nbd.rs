@@ -3,7 +3,7 @@
 //! First byte 0: requests and options, parsed; else a connection, which begins in transmission if
 //! the byte is odd, and comes in pieces as long as its other bits say.
 
-use export::nbd::handshake::Handshake;
+use export::nbd::handshake::{Encryption, Handshake};
 use export::nbd::proto::{options, request};
 use export::ram::{RamExports, RamVolume};
 
@@ -34,7 +34,12 @@ fn parse(bytes: &[u8]) -> bool {
     }
     let client = options::ClientFlags { fixed: true, no_zeroes: true };
     let exports = RamExports::new([("disk", RamVolume::new(1 << 20))]);
-    let mut handshake = Handshake::new(exports, client);
+    let encryption = match bytes.first() {
+        // Of a listing, among others: only TLS, or an end, is taken there.
+        Some(first) if first % 2 == 1 => Encryption::Awaited,
+        _ => Encryption::NotOffered,
+    };
+    let mut handshake = Handshake::new(exports, client, encryption);
     let (mut rest, mut replies) = (bytes, Vec::new());
     while let Some(([code, high, low], tail)) = rest.split_first_chunk() {
         let len = usize::from(u16::from_be_bytes([*high, *low])).min(tail.len());

@@ -65,7 +65,12 @@ fn word(bytes: &[u8], at: usize) -> u32 {
 }
 
 /// Sequence and entries, if this is a whole version of that page.
-pub(crate) fn decode(pool: &Uuid, number: u32, count: usize, page: &[u8]) -> Option<(u64, Vec<u32>)> {
+pub(crate) fn decode(
+    pool: &Uuid,
+    number: u32,
+    count: usize,
+    page: &[u8],
+) -> Option<(u64, Vec<u32>)> {
     let ours = page.len() == PAGE && page.starts_with(MAGIC) && page[16..32] == pool.0;
     let whole = ours && word(page, AT_CRC) == crc32c::crc32c(&page[AT_CRC + 4..]);
     if !whole || word(page, 12) != number || word(page, 40) as usize != count {

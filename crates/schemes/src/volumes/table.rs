@@ -134,7 +134,11 @@ impl Table {
             volumes: Vec::new(),
         };
         let mut at = AT_VOLUMES;
-        for _ in 0..u32_at(bytes, 56)? {
+        let count = u32_at(bytes, 56)?;
+        if count as usize > VOLUMES_MAX {
+            return None;
+        }
+        for _ in 0..count {
             let len = u32_at(bytes, at + 4)? as usize;
             let name = bytes.get(at + 16..(at + 16).checked_add(len)?)?;
             let name = String::from_utf8(name.to_vec()).ok()?;
@@ -145,8 +149,11 @@ impl Table {
             table.volumes.push(Volume { number, name, size });
             at += 16 + len;
         }
-        let sense = table.grain > 0 && table.grain.is_multiple_of(PAGE_BYTES);
-        sense.then_some(table)
+        let whole = table.grain > 0 && table.grain.is_multiple_of(PAGE_BYTES);
+        let grains = u64::from(table.grains).checked_mul(table.grain);
+        // Checked first: whoever reads the table adds these up.
+        let ends = whole && grains?.checked_add(table.begin()).is_some();
+        ends.then_some(table)
     }
 }
 
@@ -212,6 +219,16 @@ mod tests {
         let mut liar = bytes.clone();
         liar[56] = 200;
         assert_eq!(Table::decode(&seal(liar)), None, "more volumes than there is room for names");
+        let volume = Volume { number: 1, name: "a".into(), size: 512 };
+        let full = Table { volumes: vec![volume.clone(); VOLUMES_MAX], ..table() };
+        assert_eq!(Table::decode(&full.encode()), Some(full.clone()));
+        let mut more = full.encode();
+        more[56..60].copy_from_slice(&(VOLUMES_MAX as u32 + 1).to_le_bytes());
+        let at = AT_VOLUMES + VOLUMES_MAX * 17;
+        more[at..at + 17].copy_from_slice(&full.encode()[AT_VOLUMES..AT_VOLUMES + 17]);
+        assert_eq!(Table::decode(&seal(more)), None, "more volumes than could be written again");
+        let vast = Table { grain: 1 << 62, ..table() };
+        assert_eq!(Table::decode(&vast.encode()), None, "grains beyond any store");
     }
 
     #[test]

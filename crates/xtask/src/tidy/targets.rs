@@ -9,7 +9,7 @@ use super::{Complaint, File};
 pub fn check(workspace: &Workspace, files: &[File]) -> Vec<Complaint> {
     let targets: BTreeSet<&str> =
         workspace.packages.values().flat_map(|p| &p.targets).map(String::as_str).collect();
-    // Outside of `crates` (the fuzz targets) there are workspaces of their own.
+    // Outside of `crates` nothing is ours to build.
     let ours = files.iter().filter(|file| file.crate_name().is_some());
     let rust = ours.filter(|file| file.path.ends_with(".rs"));
     let sources: Vec<(&File, String)> = rust.map(|file| (file, code_only(&file.text))).collect();
