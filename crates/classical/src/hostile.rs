@@ -25,11 +25,11 @@ pub fn take(pool: &Uuid, bytes: &[u8]) -> bool {
 
 /// Something for each of them.
 pub fn samples(pool: &Uuid) -> Vec<Vec<u8>> {
-    let pieces = vec![Piece { position: 1, start: 512, end: 1024 }];
-    let record = log::Record { epoch: 2, sequence: 3, stripe: 4, start: 512, end: 1024, pieces };
+    let pieces = vec![Piece { position: 1, start: 512, end: 4608 }];
+    let record = log::Record { epoch: 2, sequence: 3, stripe: 4, start: 512, end: 4608, pieces };
     let header = sums::Header { drive: 1, number: 2, age: (3, 4) };
     vec![
-        log::encode(pool, &record, &[7; 512]),
+        log::encode(pool, &record, &[7; 4096]),
         log::encode(pool, &record, &[]),
         intents::encode(pool, 5, &[true, false, true]),
         sums::encode(pool, &header, &[sums::LOST, 77]),

@@ -88,7 +88,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     gpt.extend(piece(446, b"\0\0\0\0\xee\0\0\0\x01\0\0\0\xff\xff\0\0"));
     gpt.extend(piece(512, b"EFI PART\0\0\x01\0\x5c\0\0\0"));
     let pieces = [
-        piece(1080, b"\x53\xef"),
+        [piece(1028, b"\x09"), piece(1080, b"\x53\xef"), piece(1116, b"\x04")].concat(),
         piece(0, b"XFSB\0\0\x10\0"),
         piece(65600, b"_BHRfS_M"),
         piece(512, b"LABELONE\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0LVM2 001"),

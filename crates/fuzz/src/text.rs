@@ -57,7 +57,7 @@ pub fn config_seeds() -> Vec<Vec<u8>> {
         "drives = ['/dev/a', '/srv/pool']\nnbd = ['tcp:127.0.0.1:10809', 'unix:/run/n.sock']\n",
         "control = '/run/c.sock'\nhttp = '[::1]:9464'\ntoken-file = '/etc/token'\n",
         "mem-pools = ['demo:4:64M', 'gc:4:model:consumer-sata,size=16G,fill=aged,seed=3:v=20G']\n",
-        "mem-pools = ['r5:6:128M:scheme=raid5:v=20M']\n",
+        "mem-pools = ['two:4:model:dc-nvme,size=5G:1:model:consumer-sata,size=5G:v=2G']\n",
         "drives = ['model:dc-nvme,size=8G,fill=fresh,file=/srv/d0']\n",
         "spikes = 'watch'\nstraggler-threshold = '2ms'\nstragglers-enter = 5\n",
         "stragglers-leave = 2\nspike-slots = 20\nwrite-hole = 'open'\nrebuild-after = 'never'\n",
