@@ -278,7 +278,7 @@ impl<S: Store> Log<S> {
         };
         let pin = self.pin(place);
         if leads {
-            self.inner.write_next(place.record).await?;
+            self.inner.write_next().await?;
         }
         self.inner.wait_for(place.record, durable).await?;
         Ok(Some(Appended { place, _pin: pin }))

@@ -1,5 +1,5 @@
-//! Entries become records: who comes first writes the record, who comes while it waits for its turn
-//! joins.
+//! Entries become records: who comes first sees to it that a record is written, who comes before it
+//! is begun joins.
 
 use io::{Buf, BufMut};
 
@@ -64,7 +64,7 @@ impl State {
 }
 
 impl<S: Store> Inner<S> {
-    /// Gives the entry its place. True: the caller is the first of the record, and writes it.
+    /// Gives the entry its place. True: the caller is the first of the record, and has one written.
     pub fn join(&self, entry: Entry, durable: bool, space: Space) -> Option<(Place, bool)> {
         let data = entry.data.len() as u64;
         assert!(data <= ENTRY_MAX && data.is_multiple_of(512), "an entry of {data} bytes");
@@ -115,14 +115,14 @@ impl<S: Store> Inner<S> {
         Some((Place { record: start, at: start + HEADER + before }, leads))
     }
 
-    /// Writes the record that begins here when it has its turn; until then others join.
-    pub async fn write_next(&self, start: u64) -> Result<(), StoreError> {
+    /// Writes the record that waits longest, when there is a turn; until then others join. It need
+    /// not be the caller's: of two who were given turns at once, the later may run first.
+    pub async fn write_next(&self) -> Result<(), StoreError> {
         let _turn = self.turns.acquire(1).await;
-        let (bytes, durable) = {
+        let (start, bytes, durable) = {
             let mut state = self.state.borrow_mut();
-            let record = state.gathering.pop_front().expect("who leads has a record");
-            assert_eq!(record.start, start, "turns come in the order of positions");
-            (record.encode(state.epoch, &self.pool), record.durable)
+            let record = state.gathering.pop_front().expect("there is one for everyone who leads");
+            (record.start, record.encode(state.epoch, &self.pool), record.durable)
         };
         let done = self.put(start, bytes, durable).await;
         match &done {
