@@ -231,13 +231,15 @@ mod tests {
         let alert = parse("webhook = 'http://127.0.0.1:9000/hook?key=1'").expect("a webhook");
         assert_eq!(alert.severity, Severity::Warning);
         assert_eq!(alert.target.name(), "alert webhook http://127.0.0.1:9000");
+        let alert = parse("webhook = 'https://user:word@example.org/hook'").expect("a webhook");
+        assert_eq!(alert.target.name(), "alert webhook https://example.org");
         let refused = [
             ("severity = 'error'", "an alert has either"),
             ("program = ['/a']\nwebhook = 'http://x/'", "an alert has either"),
             ("program = []", "'program' names no program"),
             ("program = ['page']", "program 'page' is not an absolute path"),
-            ("webhook = 'ftp://x/'", "'ftp://x/' is not an http:// address"),
-            ("webhook = 'https://x/'", "https is not spoken"),
+            ("webhook = 'ftp://x/'", "'ftp://x/' is not an http:// or https:// address"),
+            ("webhook = 'https:///x'", "'https:///x' is not an http:// or https:// address"),
             ("webhook = 'http://x/'\nseverity = 'bad'", "unknown variant `bad`"),
             ("webhook = 'http://x/'\nwhen = 'now'", "unknown field `when`"),
         ];

@@ -19,6 +19,7 @@ mod serve;
 mod spares;
 mod status;
 mod support;
+mod user;
 mod volume;
 
 /// A test file that nobody names here would silently not run.

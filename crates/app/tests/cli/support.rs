@@ -1,12 +1,13 @@
 //! Running the binary: a directory of its own, drives in it, servers that end with the test.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{BufRead, BufReader, Read};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, geteuid, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -14,6 +15,12 @@ use tempfile::TempDir;
 pub const DRIVE_BYTES: u64 = 128 << 20;
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_steadyraid");
+
+/// The binary in the directory of another user.
+const COPY: &str = "./steadyraid";
+
+/// Has no rights anywhere.
+const NOBODY: u32 = 65534;
 
 /// Patience with a command, far beyond what any of them takes.
 const TIMEOUT_SECS: &str = "60";
@@ -52,11 +59,32 @@ impl Done {
 /// A directory in which commands run; removed with everything in it.
 pub struct Scratch {
     directory: TempDir,
+    /// Whose commands these are, if not ours.
+    user: Option<u32>,
 }
 
 impl Scratch {
     pub fn new() -> Scratch {
-        Scratch { directory: TempDir::new().expect("a directory for the test") }
+        Scratch { directory: TempDir::new().expect("a directory for the test"), user: None }
+    }
+
+    /// Of a user who is not root: another one, if we are.
+    pub fn of_a_user() -> Scratch {
+        let mut scratch = Scratch::new();
+        if geteuid().is_root() {
+            scratch.user = Some(NOBODY);
+            // The directory that it was built in may be root's alone.
+            fs::copy(BINARY, scratch.path(COPY)).expect("copied");
+            scratch.give("");
+        }
+        scratch
+    }
+
+    /// Makes a file the user's own.
+    pub fn give(&self, name: &str) {
+        if self.user.is_some() {
+            chown(self.path(name), self.user, self.user).expect("ours to give");
+        }
     }
 
     /// With drives d0, d1, ... in it.
@@ -84,6 +112,10 @@ impl Scratch {
         file.set_len(size).expect("of that size");
     }
 
+    pub fn read_only(&self, name: &str) {
+        fs::set_permissions(self.path(name), Permissions::from_mode(0o444)).expect("ours");
+    }
+
     pub fn copy(&self, from: &str, to: &str) {
         fs::copy(self.path(from), self.path(to)).expect("copied");
     }
@@ -106,6 +138,9 @@ impl Scratch {
     }
 
     fn prepare(&self, mut command: Command, arguments: &[&str]) -> Command {
+        if let Some(user) = self.user {
+            command.uid(user).gid(user);
+        }
         command
             .args(arguments)
             .current_dir(self.directory.path())
@@ -115,8 +150,15 @@ impl Scratch {
         command
     }
 
+    fn binary(&self) -> &'static str {
+        match self.user {
+            Some(_) => COPY,
+            None => BINARY,
+        }
+    }
+
     pub fn run(&self, arguments: &[&str]) -> Done {
-        run(self.command(&[&[BINARY], arguments].concat()))
+        run(self.command(&[&[self.binary()], arguments].concat()))
     }
 
     /// Starts `serve` and waits until it says that it is ready.
@@ -132,7 +174,7 @@ impl Scratch {
     }
 
     fn server(&self, arguments: &[&str]) -> Command {
-        let mut command = self.prepare(Command::new(BINARY), &["serve"]);
+        let mut command = self.prepare(Command::new(self.binary()), &["serve"]);
         command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }

@@ -68,28 +68,38 @@ fn of_scale(scale: Scale) -> Vec<[usize; 4]> {
     mixes(scale.pick(3, MIXES))
 }
 
-fn name(system: &str, mix: [usize; 4]) -> String {
-    format!("fusionraid-fig10/{system}/{}", mix.map(|at| TRACES[at]).join("+"))
+/// The sensitivity: the first mix with so many times the requests, on those of the systems that
+/// keep up with it as it is.
+const TIMES: [u32; 3] = [1, 2, 3];
+const BUSY: [usize; 4] = [0, 1, 3, FUSION];
+
+fn name(system: &str, mix: [usize; 4], times: u32) -> String {
+    let busy = if times == 1 { String::new() } else { format!("/x{times}") };
+    format!("fusionraid-fig10/{system}/{}{busy}", mix.map(|at| TRACES[at]).join("+"))
 }
 
 fn cells(scale: Scale) -> Vec<Cell> {
     let each = SYSTEMS
         .iter()
         .flat_map(|&(_, system, ..)| of_scale(scale).into_iter().map(move |mix| (system, mix)));
-    each.map(|(system, mix)| cell(scale, system, mix)).collect()
+    let busy = BUSY.iter().flat_map(|&at| TIMES[1..].iter().map(move |&times| (at, times)));
+    let busy = busy.map(|(at, times)| cell(scale, SYSTEMS[at].1, mixes(1)[0], times));
+    each.map(|(system, mix)| cell(scale, system, mix, 1)).chain(busy).collect()
 }
 
-fn cell(scale: Scale, label: &'static str, mix: [usize; 4]) -> Cell {
+fn cell(scale: Scale, label: &'static str, mix: [usize; 4], times: u32) -> Cell {
     let (bed, system): (_, System) = (bed(scale, Fill::Aged), super::mix::system(label));
     let span = span(scale.pick(1, 5), scale.pick(3, 25));
-    let own = json!({ "traces": mix.map(|at| TRACES[at]), "load_seed": SEED });
+    let own = json!({ "traces": mix.map(|at| TRACES[at]), "load_seed": SEED, "times": times });
     let given = parameters(&bed, system, span, own);
-    Cell::new(name(label, mix), scale.pick(8.0, 40.0), given, move || {
+    Cell::new(name(label, mix, times), scale.pick(8.0, 40.0), given, move || {
         bed.measure(system, span, bed.seed, |size| {
             let part = (size / 4) >> 20 << 20;
             let placed = |(at, trace): (u64, usize)| {
-                let place = (part * at, part);
-                (TRACES[trace].to_owned(), traced::of(TRACES[trace], place, SEED + at))
+                let mut workload = traced::preset(TRACES[trace]);
+                workload.arrivals.scale(f64::from(times));
+                let load = traced::placed(workload, (part * at, part), SEED + at);
+                (TRACES[trace].to_owned(), load)
             };
             (0..).zip(mix).map(placed).collect()
         })
@@ -100,12 +110,18 @@ fn cell(scale: Scale, label: &'static str, mix: [usize; 4]) -> Cell {
 fn each(scale: Scale, found: &Found, system: usize, trace: usize, figure: &str) -> Vec<f64> {
     let with = of_scale(scale).into_iter().filter(|mix| mix.contains(&trace));
     let value =
-        |mix| found.value(&name(SYSTEMS[system].1, mix), &format!("{}/{figure}", TRACES[trace]));
+        |mix| found.value(&name(SYSTEMS[system].1, mix, 1), &format!("{}/{figure}", TRACES[trace]));
     with.map(value).filter(|value| value.is_finite()).collect()
 }
 
 fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// How many times FusionRAID's p99 another system's is, of all requests of the first mix.
+fn when_busy(found: &Found, at: usize, times: u32) -> f64 {
+    let tail = |at: usize| found.value(&name(SYSTEMS[at].1, mixes(1)[0], times), "all/p99_ms");
+    tail(at) / tail(FUSION)
 }
 
 fn conclude(scale: Scale, found: &Found) -> Conclusion {
@@ -129,6 +145,16 @@ fn conclude(scale: Scale, found: &Found) -> Conclusion {
             let median = Check::new(format!("median, {label} below {other}"), "%", median, below);
             let tail = Check::new(format!("p99, {other} over {label}"), "x", tail, times);
             checks.extend([median, tail.because(why)]);
+        }
+    }
+    for &at in &BUSY[..BUSY.len() - 1] {
+        for times in TIMES {
+            let what =
+                format!("p99, {} over FusionRAID, one mix, {times}x the rate", SYSTEMS[at].0);
+            let check = Check::new(what, "x", SYSTEMS[at].3, when_busy(found, at, times));
+            checks.push(
+                check.because("the sensitivity: how near the drives are to what they can do"),
+            );
         }
     }
     let columns: Vec<&str> = ["workload"].into_iter().chain(SYSTEMS.map(|own| own.0)).collect();

@@ -28,6 +28,8 @@ pub struct Made {
     drives: usize,
     /// Nothing is written before it is measured.
     blank: bool,
+    /// Requests under way.
+    depth: usize,
 }
 
 pub const HYBRID: Made = made("HybRAID (3+2)", "hybrid", 5);
@@ -35,18 +37,26 @@ pub const RAID5: Made = made("RAID5 (3+1)", "raid5", 4);
 pub const RAID10: Made = made("RAID10 (2+2)", "raid10", 4);
 /// With three usable drives, and the one that mirrors its cache.
 pub const CRAIS5: Made = made("CRAIS5", "cached-raid5", 5);
-/// Stripes get their tier by their first write, not by what filled them.
-pub const HYBRID_BLANK: Made = Made { label: "HybRAID, blank", blank: true, ..HYBRID };
 pub const ARRAYS: [Made; 4] = [HYBRID, RAID5, RAID10, CRAIS5];
 
 const fn made(label: &'static str, system: &'static str, drives: usize) -> Made {
-    Made { label, system, drives, blank: false }
+    Made { label, system, drives, blank: false, depth: DEPTH }
 }
 
 impl Made {
+    /// Stripes of a hybrid one get their tier by their first write, not by what filled them.
+    pub const fn blank(self) -> Made {
+        Made { blank: true, ..self }
+    }
+
+    pub const fn one_at_a_time(self) -> Made {
+        Made { depth: 1, ..self }
+    }
+
     pub fn name(&self, workload: &str) -> String {
         let blank = if self.blank { "-blank" } else { "" };
-        format!("hybraid/{}{blank}/{}", self.system, workload.replace(", ", "-"))
+        let depth = if self.depth == DEPTH { String::new() } else { format!("-{}", self.depth) };
+        format!("hybraid/{}{blank}{depth}/{}", self.system, workload.replace(", ", "-"))
     }
 
     pub fn system(&self) -> System {
@@ -66,10 +76,10 @@ impl Made {
         let (system, bed) = (self.system(), self.bed(scale));
         let span = span(scale.pick(1, 5), scale.pick(3, 20));
         let reads = label.ends_with("reads");
-        let own = json!({ "workload": preset, "depth": DEPTH, "read_heavy": reads });
+        let own = json!({ "workload": preset, "depth": self.depth, "read_heavy": reads });
         let given = parameters(&bed, system, span, own);
         Cell::new(self.name(label), scale.pick(4.0, 20.0), given, move || {
-            bed.measure_closed(system, DEPTH, span, bed.seed, |size| {
+            bed.measure_closed(system, self.depth, span, bed.seed, |size| {
                 let mut workload = traced::preset(preset);
                 if reads {
                     workload.read_share = READ_SHARE;
