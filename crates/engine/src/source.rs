@@ -167,9 +167,16 @@ impl<E: Env> Shard<E> {
         others.sort_by_key(|(_, at)| (awaited(at), self.array.rank(at.drive)));
         let len = self.geometry.block_size as usize;
         let block = rebuild(&self.array, class, position, &others, 0, len).await.ok()?;
-        // Parity has no sums: it is as right as what it is computed from.
-        let is_data = position < class.data() || !self.has_sums();
-        (is_data && self.is_right(&source, 0, &block)).then_some(block)
+        (self.is_told(&source) && self.is_right(&source, 0, &block)).then_some(block)
+    }
+
+    /// Sums tell whether the whole of a block is right. Parity has none, nor has a page that
+    /// nothing was written to: what is computed of these is as right as what it is computed from.
+    fn is_told(&self, source: &Source) -> bool {
+        let Source { class, stripe, position, .. } = source;
+        let pages = usize::from(self.geometry.block_pages());
+        let wanted = self.state.borrow().sums.wanted(class, (*stripe, *position), 0, pages);
+        !self.has_sums() || *position < class.data() && wanted.iter().all(|&sum| sum != 0)
     }
 
     /// The other blocks of the stripe.
