@@ -70,6 +70,7 @@ soak: build
 	scripts/tests/drives_die.sh all
 	scripts/tests/drives_die.sh pairs
 	scripts/tests/console.sh
+	scripts/tests/prometheus.sh
 	scripts/tests/spread.sh
 	scripts/tests/package.sh
 

@@ -263,6 +263,9 @@ pub struct VolumeInfo {
     pub mapped_bytes: u64,
     /// Of its requests, as the engine's caller sees them.
     pub latency: OperationLatencies,
+    pub counters: RequestCounters,
+    /// Requests that have come and are not answered.
+    pub under_way: u64,
     pub limits: VolumeLimits,
     /// Requests that waited because of the limits.
     pub throttled: u64,
@@ -311,6 +314,8 @@ pub struct DriveStatus {
     pub decided: DriveOverride,
     pub spikes: SpikeStatus,
     pub latency: OperationLatencies,
+    /// Operations that it has been given and has not answered.
+    pub under_way: u64,
     /// Blocks that it is still waiting for, and how many there were, while it is restored.
     pub awaited: Option<(u64, u64)>,
     /// While it is copied onto another: what that is called, and the bytes left and in all.
@@ -467,6 +472,10 @@ pub struct PoolStatus {
     pub backlog: BacklogStatus,
     /// Drives that may still die before data is lost: parity less the drives gone.
     pub redundancy_margin: u8,
+    /// In how many ways the least protected data can be had: as a copy, or from parity.
+    pub surviving_copies: u8,
+    /// Requests that may be sent twice at this moment, if late.
+    pub hedge_budget: u32,
     pub rebuild: RebuildStatus,
 }
 

@@ -27,7 +27,6 @@ mod hedge;
 mod journal;
 mod label;
 mod ladder;
-mod latency;
 pub mod limits;
 mod lists;
 mod locks;

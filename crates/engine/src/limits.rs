@@ -129,13 +129,6 @@ pub const PRESSURE_CALM: Nanos = Nanos::from_secs(10);
 /// Events a pool remembers: some hours of 29 drives with five spikes a minute each would not fit,
 /// a bad quarter of an hour does. Whoever wants all of them follows the stream.
 pub const EVENTS_MAX: usize = 4096;
-/// Latencies are counted in steps of this or of 1 %, whichever is larger: the engine itself
-/// takes as long for a request that no drive sees.
-pub const LATENCY_UNIT: Nanos = Nanos(256);
-/// Longest latency that is told from longer ones: longer than the ladder lets a drive hang.
-pub const LATENCY_MAX: Nanos = Nanos::from_secs(600);
-/// Two digits: 27 KiB a histogram. Three would be 180 KiB, and a pool has up to a few thousand.
-pub const LATENCY_DIGITS: u8 = 2;
 /// Spikes of one drive between two looks at them: a look comes fifty times a second.
 pub const SPIKES_UNTOLD_MAX: usize = 64;
 /// A drive that answers nothing for so long, or for so many deadlines of reads, is mute: what is

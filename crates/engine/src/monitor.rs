@@ -153,6 +153,11 @@ impl Monitor {
         allowed
     }
 
+    /// Requests that may be sent twice at this moment.
+    pub fn hedge_budget(&self) -> u32 {
+        self.budget.get().left()
+    }
+
     // ---- what is learned, every tick
 
     /// True if anything was asked of any drive since the last call, or is still outstanding.

@@ -18,6 +18,7 @@ pub mod drive;
 pub mod env;
 pub mod exec;
 pub mod faulty;
+pub mod latency;
 pub mod mem;
 pub mod model;
 pub mod modelled;
@@ -25,6 +26,7 @@ pub mod net;
 pub mod rng;
 pub mod signal;
 pub mod sync;
+pub mod tally;
 pub mod uring;
 pub mod virt;
 

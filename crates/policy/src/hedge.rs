@@ -42,6 +42,11 @@ impl Budget {
         self.hundredths = (self.hundredths + SHARE_PERCENT).min(SAVED_MAX * 100);
     }
 
+    /// Requests that may be sent twice now.
+    pub fn left(&self) -> u32 {
+        self.hundredths / 100
+    }
+
     /// May a request go another way before it is late? Half of what is saved stays for those that
     /// are: it is they who make the tail.
     pub fn spend_early(&mut self, cost: u32) -> bool {
@@ -86,6 +91,7 @@ mod tests {
         let mut budget = Budget::default();
         let early = std::iter::repeat_with(|| budget.spend_early(4)).take_while(|&yes| yes).count();
         assert_eq!(early as u32, SAVED_MAX / 2 / 4);
+        assert_eq!(budget.left(), SAVED_MAX / 2);
         assert!(budget.spend(0, SAVED_MAX / 2));
     }
 

@@ -150,6 +150,42 @@ impl SpikeDetector {
     }
 }
 
+/// The spikes of one drive so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spikes {
+    since: Option<u64>,
+    count: u64,
+    nanos: u64,
+}
+
+impl Spikes {
+    /// What the detector says at `now`. Returns begin and end of a spike that is over.
+    pub fn note(&mut self, unresponsive: bool, now: u64) -> Option<(u64, u64)> {
+        if unresponsive {
+            self.since.get_or_insert(now);
+            return None;
+        }
+        let since = self.since.take()?;
+        // We were away, or asleep, while its answers waited: it was unresponsive for nobody.
+        if since == now {
+            return None;
+        }
+        self.count += 1;
+        self.nanos += now - since;
+        Some((since, now))
+    }
+
+    /// One that goes on included.
+    pub fn count(&self) -> u64 {
+        self.count + u64::from(self.since.is_some())
+    }
+
+    /// How long they were in all up to `now`, in nanoseconds.
+    pub fn nanos(&self, now: u64) -> u64 {
+        self.nanos + self.since.map_or(0, |since| now - since)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -198,6 +234,22 @@ mod tests {
         detector.advance(25);
         assert!(detector.is_unresponsive());
         assert!(detector.complete(26, slot));
+    }
+
+    #[test]
+    fn spikes_are_counted_with_the_one_that_goes_on() {
+        let mut spikes = Spikes::default();
+        assert_eq!(spikes.note(false, 5), None);
+        assert_eq!(spikes.note(true, 10), None);
+        assert_eq!(spikes.note(true, 12), None);
+        assert_eq!((spikes.count(), spikes.nanos(17)), (1, 7));
+        assert_eq!(spikes.note(false, 20), Some((10, 20)));
+        assert_eq!(spikes.note(false, 25), None);
+        assert_eq!((spikes.count(), spikes.nanos(30)), (1, 10));
+        // One that nobody saw.
+        assert_eq!(spikes.note(true, 40), None);
+        assert_eq!(spikes.note(false, 40), None);
+        assert_eq!((spikes.count(), spikes.nanos(50)), (1, 10));
     }
 
     proptest::proptest! {

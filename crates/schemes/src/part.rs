@@ -14,7 +14,7 @@ use io::{
 };
 
 use self::hang::Patience;
-use crate::watch::Watch;
+use crate::watch::{Seen, Watch};
 
 /// Operations on a part since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -132,22 +132,26 @@ impl<D: Drive> Part<D> {
         self.watch.as_ref().is_some_and(Watch::is_slow)
     }
 
-    /// What its watch, if it has one, sees of an operation.
-    async fn seen<T>(watch: Option<Watch>, operation: impl Future<Output = T>) -> T {
-        let slot = watch.as_ref().map(Watch::dispatch);
-        let done = operation.await;
-        if let Some((watch, slot)) = watch.as_ref().zip(slot) {
-            watch.complete(slot);
-        }
-        done
+    /// What its watch has seen; nothing without one.
+    pub fn seen(&self) -> Seen {
+        self.watch.as_ref().map(Watch::seen).unwrap_or_default()
     }
 
-    /// The answer of the drive, as long as it is waited for.
+    /// The answer of the drive, as long as it is waited for, and seen by its watch, if it has one.
     async fn answer<T: 'static>(
         &self,
         (operation, offset, len): (Operation, u64, u64),
         asked: impl Future<Output = Result<T, DriveError>> + 'static,
     ) -> Result<T, DriveError> {
+        let watch = self.watch.clone();
+        let asked = async move {
+            let ticket = watch.as_ref().map(|watch| watch.begin(operation));
+            let done = asked.await;
+            if let Some((watch, ticket)) = watch.as_ref().zip(ticket) {
+                watch.end(ticket);
+            }
+            done
+        };
         match &self.patience {
             None => asked.await,
             Some(patience) => {
@@ -214,7 +218,7 @@ impl<D: Drive> Drive for Part<D> {
         let done = match self.drive(what) {
             Ok(drive) => {
                 let read = async move { drive.read(place, len).await };
-                self.answer(what, Self::seen(self.watch.clone(), read)).await
+                self.answer(what, read).await
             }
             Err(gone) => Err(gone),
         };
@@ -236,7 +240,7 @@ impl<D: Drive> Drive for Part<D> {
             (Some(_), _) => self.rehearse(place, &data),
             (None, Ok(drive)) => {
                 let write = async move { drive.write(place, data, how).await };
-                self.answer(what, Self::seen(self.watch.clone(), write)).await
+                self.answer(what, write).await
             }
         };
         self.count(|counters| {

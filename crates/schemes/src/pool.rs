@@ -34,7 +34,7 @@ use crate::part::{Part, PartCounters, PartEnv};
 use crate::scheme::{OpenOptions, Scheme};
 use crate::store::{Counters, Replace, Restoring, Store, StoreError};
 use crate::volumes::{Requests, Space, VolumeInfo, Volumes};
-use crate::watch::{EVERY, Watch};
+use crate::watch::{EVERY, Seen, Watch};
 
 /// Remembered for those who ask late; older ones are forgotten.
 pub const EVENTS_MAX: usize = 1024;
@@ -100,6 +100,8 @@ pub struct DriveInfo {
     pub state: DriveState,
     pub size: u64,
     pub counters: PartCounters,
+    /// How long it takes, and what it has to do.
+    pub seen: Seen,
     /// It is read only where nobody else can answer.
     pub sits_out: bool,
     /// How much it still lacks.
@@ -323,6 +325,7 @@ impl<E: Env> Pool<E> {
                 state,
                 size: listed.size,
                 counters: part.map_or_else(PartCounters::default, Part::counters),
+                seen: part.map(Part::seen).unwrap_or_default(),
                 sits_out: inner.sitting.borrow().contains(&index),
                 restoring: restoring.filter(|_| state == DriveState::Restoring),
                 eta: restoring.and_then(|own| inner.progress.borrow().eta(&own)),

@@ -1,11 +1,13 @@
 //! Which drives are slow just now: FusionRAID's straggler windows (§4.3) over the operations of
-//! each drive, as the garbage-collection signal of schemes that steer round it.
+//! each drive, as the garbage-collection signal of schemes that steer round it; and how long its
+//! operations take, for people.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use io::{Env, Nanos};
-use policy::spike::{Slot, SpikeConfig, SpikeDetector};
+use io::latency::{OperationHistograms, OperationLatencies};
+use io::{Env, Nanos, Operation};
+use policy::spike::{Slot, SpikeConfig, SpikeDetector, Spikes};
 
 /// What counts as slow. FusionRAID's t and y (§5.1); two stragglers rather than its one or more,
 /// because a steered drive is left alone for at least a window.
@@ -18,6 +20,32 @@ pub const EVERY: Nanos = Nanos(CONFIG.window / CONFIG.slots as u64);
 pub struct Watch {
     clock: Rc<dyn Fn() -> Nanos>,
     detector: Rc<RefCell<SpikeDetector>>,
+    histograms: Rc<RefCell<OperationHistograms>>,
+    spikes: Rc<Cell<Spikes>>,
+    under_way: Rc<Cell<u64>>,
+}
+
+/// An operation that is watched.
+pub struct Ticket {
+    operation: Operation,
+    began: Nanos,
+    /// Flushes and discards are slow by nature and say nothing of the drive.
+    slot: Option<Slot>,
+}
+
+/// What a watch has seen since it began.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    pub latency: OperationLatencies,
+    pub under_way: u64,
+    /// Requests that should have been answered by now, and all that ever should have been.
+    pub stragglers: u64,
+    pub stragglers_total: u64,
+    /// There are so many of them that the drive is slow.
+    pub is_slow: bool,
+    /// How often it was, and how long in all (ns), one that goes on included.
+    pub spikes: u64,
+    pub spike_nanos: u64,
 }
 
 impl std::fmt::Debug for Watch {
@@ -28,23 +56,63 @@ impl std::fmt::Debug for Watch {
 
 impl Watch {
     pub fn new<E: Env>(env: &E) -> Watch {
-        let (own, now) = (env.clone(), env.now().0);
+        let (own, now) = (env.clone(), env.recent().0);
         let detector = Rc::new(RefCell::new(SpikeDetector::new(CONFIG, now)));
-        Watch { clock: Rc::new(move || own.now()), detector }
+        Watch {
+            // What answered while we were away did so at one time.
+            clock: Rc::new(move || own.recent()),
+            detector,
+            histograms: Rc::default(),
+            spikes: Rc::default(),
+            under_way: Rc::default(),
+        }
     }
 
-    pub fn dispatch(&self) -> Slot {
-        self.detector.borrow_mut().dispatch((self.clock)().0)
+    pub fn begin(&self, operation: Operation) -> Ticket {
+        let began = (self.clock)();
+        self.under_way.set(self.under_way.get() + 1);
+        let counts = matches!(operation, Operation::Read | Operation::Write);
+        let slot = counts.then(|| self.detector.borrow_mut().dispatch(began.0));
+        self.note(began);
+        Ticket { operation, began, slot }
     }
 
-    pub fn complete(&self, slot: Slot) {
-        self.detector.borrow_mut().complete((self.clock)().0, slot);
+    pub fn end(&self, ticket: Ticket) {
+        let now = (self.clock)();
+        self.under_way.set(self.under_way.get() - 1);
+        if let Some(slot) = ticket.slot {
+            self.detector.borrow_mut().complete(now.0, slot);
+            self.note(now);
+        }
+        let took = now.saturating_sub(ticket.began);
+        self.histograms.borrow_mut().record(ticket.operation, took);
+    }
+
+    fn note(&self, now: Nanos) {
+        let mut spikes = self.spikes.get();
+        spikes.note(self.detector.borrow().is_unresponsive(), now.0);
+        self.spikes.set(spikes);
+    }
+
+    pub fn seen(&self) -> Seen {
+        let is_slow = self.is_slow();
+        let (detector, spikes) = (self.detector.borrow(), self.spikes.get());
+        Seen {
+            latency: self.histograms.borrow().summary(),
+            under_way: self.under_way.get(),
+            stragglers: detector.stragglers().into(),
+            stragglers_total: detector.stragglers_total(),
+            is_slow,
+            spikes: spikes.count(),
+            spike_nanos: spikes.nanos((self.clock)().0),
+        }
     }
 
     pub fn is_slow(&self) -> bool {
-        let mut detector = self.detector.borrow_mut();
-        detector.advance((self.clock)().0);
-        detector.is_unresponsive()
+        let now = (self.clock)();
+        self.detector.borrow_mut().advance(now.0);
+        self.note(now);
+        self.detector.borrow().is_unresponsive()
     }
 }
 
@@ -59,15 +127,33 @@ mod tests {
         let env = VirtEnv::new(1);
         let watch = Watch::new(&env);
         let wait = |nanos| env.block_on(env.sleep_until(env.now() + Nanos(nanos)));
-        let slots = [watch.dispatch(), watch.dispatch()];
+        let [one, other] = [watch.begin(Operation::Read), watch.begin(Operation::Write)];
         assert!(!watch.is_slow());
         wait(CONFIG.window / 2);
         assert!(!watch.is_slow(), "they may be answered yet");
         wait(CONFIG.window);
         assert!(watch.is_slow());
-        watch.complete(slots[0]);
+        assert_eq!((watch.seen().under_way, watch.seen().stragglers), (2, 2));
+        watch.end(one);
         assert!(watch.is_slow(), "one is still out");
-        watch.complete(slots[1]);
+        wait(5_000);
+        watch.end(other);
         assert!(!watch.is_slow());
+        assert_eq!((watch.seen().spikes, watch.seen().spike_nanos), (1, 5_000));
+    }
+
+    #[test]
+    fn flushes_are_timed_and_make_no_drive_slow() {
+        let env = VirtEnv::new(1);
+        let watch = Watch::new(&env);
+        let flushes = [Operation::Flush, Operation::Flush].map(|flush| watch.begin(flush));
+        env.block_on(env.sleep_until(env.now() + Nanos(CONFIG.window * 5)));
+        assert!(!watch.is_slow());
+        flushes.into_iter().for_each(|ticket| watch.end(ticket));
+        watch.end(watch.begin(Operation::Read));
+        let Seen { latency, under_way, stragglers_total, .. } = watch.seen();
+        assert_eq!((latency.reads.count, latency.writes.count, latency.flushes.count), (1, 0, 2));
+        assert!(latency.flushes.p50_nanos.abs_diff(CONFIG.window * 5) < CONFIG.window / 10);
+        assert_eq!((under_way, stragglers_total), (0, 0));
     }
 }

@@ -44,7 +44,7 @@ mirror! {
     /// Operations on one drive since the pool was opened.
     DriveCounters = engine::DriveCounters {
         reads: u64, writes: u64, flushes: u64, read_bytes: u64, write_bytes: u64,
-        read_errors: u64, write_errors: u64,
+        read_errors: u64, write_errors: u64, bad_pages: u64, healed_pages: u64,
     }
 }
 
@@ -59,6 +59,15 @@ mirror! {
         checkpoints: u64, checkpoint_bytes: u64, space_waits: u64,
         redirected_writes: u64, redirected_reads: u64, hedged_reads: u64, hedged_writes: u64,
         hedged_journal_blocks: u64, hedge_wins: u64, hedges_refused: u64,
+        checksum_errors: u64, healed_pages: u64, lost_pages: u64, mended_parity: u64,
+    }
+}
+
+mirror! {
+    /// Requests on one volume since the pool was opened: those answered, and those that failed.
+    VolumeCounters = engine::RequestCounters {
+        reads: u64, read_bytes: u64, writes: u64, write_bytes: u64, flushes: u64, trims: u64,
+        errors: u64,
     }
 }
 
@@ -94,6 +103,11 @@ pub struct Volume {
     pub throttled: u64,
     #[serde(default)]
     pub latency: OperationLatencies,
+    #[serde(default)]
+    pub counters: VolumeCounters,
+    /// Requests that have come and are not answered.
+    #[serde(default)]
+    pub under_way: u64,
 }
 
 /// How well a pool, or a drive of it, is.
@@ -135,6 +149,9 @@ pub struct Drive {
     pub spikes: Spikes,
     #[serde(default)]
     pub latency: OperationLatencies,
+    /// Operations that it has been given and has not answered.
+    #[serde(default)]
+    pub under_way: u64,
     /// While it is filled with what a lost drive should hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restoring: Option<Restoring>,
@@ -200,6 +217,13 @@ pub struct Pool {
     pub journal_fill_percent: u8,
     /// Drives that may still die before data is lost.
     pub redundancy_margin: u8,
+    /// In how many ways the least protected data can be had: as a copy, or from parity. Absent
+    /// where that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub surviving_copies: Option<u8>,
+    /// Late requests that may be sent a second way at this moment; absent where none is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hedge_budget: Option<u32>,
     pub read_only: bool,
     pub space: Space,
     pub drives: Vec<Drive>,
@@ -261,6 +285,8 @@ impl From<&PoolStatus> for Pool {
             replicated_percent: status.replicated_percent,
             journal_fill_percent: status.journal_fill_percent,
             redundancy_margin: status.redundancy_margin,
+            surviving_copies: Some(status.surviving_copies),
+            hedge_budget: status.spike_handling.hedge.then_some(status.hedge_budget),
             read_only: status.read_only,
             space: (&status.space).into(),
             drives: status.drives.iter().map(Drive::from).collect(),
@@ -293,6 +319,7 @@ impl From<&engine::DriveStatus> for Drive {
             decided: drive.decided.to_string(),
             spikes: (&drive.spikes).into(),
             latency: (&drive.latency).into(),
+            under_way: drive.under_way,
             restoring: drive.awaited.map(|(blocks_left, blocks)| Restoring { blocks, blocks_left }),
             replacing: drive.replacing.clone().map(Replacing::of),
         }
@@ -317,6 +344,8 @@ impl From<&engine::VolumeInfo> for Volume {
             limits: (&volume.limits).into(),
             throttled: volume.throttled,
             latency: (&volume.latency).into(),
+            counters: (&volume.counters).into(),
+            under_way: volume.under_way,
         }
     }
 }

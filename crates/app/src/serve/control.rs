@@ -1,6 +1,6 @@
 //! Carries out what the server is asked over HTTP (see [`crate::control`] for what that can be).
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 
 use io::Env;
@@ -8,20 +8,26 @@ use io::sync::Event;
 use io::uring::UringEnv;
 
 use super::add;
+use super::doings::Doings;
 use super::events::Followers;
 use super::exports::Catalogue;
 use super::faults;
+use super::metrics::Facts;
 use super::replace;
+use super::smart::Smart;
 use super::wrap::Wrapper;
 use crate::control::{Answer, Request};
 use crate::error::{Failure, Outcome};
 use crate::pools::{self, Pool};
 use crate::render::view;
 
+#[derive(Default)]
 struct Shared {
     /// Requests being carried out.
     busy: Cell<usize>,
     changed: Event,
+    /// Asks drives of their health, once somebody wants to know.
+    smart: OnceCell<Smart>,
 }
 
 /// A handle on the control server.
@@ -31,6 +37,7 @@ pub struct Control {
     catalogue: Catalogue,
     wrapper: Wrapper,
     followers: Followers,
+    pub doings: Rc<Doings>,
     shared: Rc<Shared>,
 }
 
@@ -40,9 +47,9 @@ impl Control {
         catalogue: Catalogue,
         wrapper: Wrapper,
         followers: Followers,
+        doings: Rc<Doings>,
     ) -> Control {
-        let shared = Rc::new(Shared { busy: Cell::new(0), changed: Event::new() });
-        Control { env, catalogue, wrapper, followers, shared }
+        Control { env, catalogue, wrapper, followers, doings, shared: Rc::default() }
     }
 
     /// Completes when no request is being carried out.
@@ -52,9 +59,13 @@ impl Control {
         }
     }
 
-    /// All pools, as they are now.
-    pub fn views(&self) -> Vec<view::Pool> {
-        self.catalogue.pools().iter().map(Pool::view).collect()
+    /// Everything countable, as it is now. What drives say of their health is some minutes old.
+    pub fn facts(&self) -> Facts {
+        let pools: Vec<view::Pool> = self.catalogue.pools().iter().map(Pool::view).collect();
+        let names = pools.iter().flat_map(|pool| &pool.drives).map(|drive| drive.name.clone());
+        let smart = self.shared.smart.get_or_init(Smart::start);
+        let smart = smart.reports(names.filter(|name| !name.is_empty()).collect());
+        Facts { smart, pools, doings: self.doings.clone() }
     }
 
     /// In a task of its own: whoever asked may hang up, and what was begun is carried out to its

@@ -13,8 +13,10 @@ mod add;
 pub mod address;
 pub mod alerts;
 mod assemble;
+mod child;
 pub mod config;
 mod control;
+mod doings;
 mod events;
 mod exports;
 pub mod faults;
@@ -27,6 +29,7 @@ pub mod rebuild_after;
 mod reload;
 mod replace;
 mod sink;
+mod smart;
 mod sockets;
 pub mod spikes;
 mod tls;
@@ -50,6 +53,7 @@ use self::access::{AccessOptions, Doorkeeper};
 use self::address::{HttpAddress, NbdAddress};
 use self::alerts::{Alert, Alerts, Severity};
 use self::control::Control;
+use self::doings::Doings;
 use self::events::Followers;
 use self::exports::Catalogue;
 use self::http::Http;
@@ -107,6 +111,7 @@ pub async fn run(
     options: Options,
     reread: Option<impl Fn() -> Outcome<Options>>,
 ) -> Outcome<Exit> {
+    let doings = Rc::new(Doings::begin());
     let signals = Signals::new(env).map_err(|error| Failure::new("signals", error))?;
     let door = Doorkeeper::new(options.access.read(&options.nbd)?);
     let token = options.token.read()?;
@@ -134,15 +139,17 @@ pub async fn run(
         catalogue: catalogue.clone(),
         followers: followers.clone(),
         wrapper: wrapper.clone(),
+        doings: doings.clone(),
     };
     catalogue.pools().iter().for_each(|pool| reload.follow(pool));
-    let control = Control::new(env.clone(), catalogue.clone(), wrapper.clone(), followers);
+    let (served, wrapped) = (catalogue.clone(), wrapper.clone());
+    let control = Control::new(env.clone(), served, wrapped, followers, doings.clone());
     let (task, clients) = (env.clone(), server.clone());
     let http = |guard, max| Http::new(env.clone(), control.clone(), guard, max);
     sockets.listen(
         env,
         &stop,
-        move |stream| serve_client(&task, &clients, &door, stream),
+        move |stream| serve_client(&task, (&clients, &doings), &door, stream),
         &http(Rc::new(Guard::owner()), CONTROL_CONNECTIONS_MAX),
         &http(guard, HTTP_CONNECTIONS_MAX),
     );
@@ -192,7 +199,7 @@ async fn close(catalogue: &Catalogue) -> Exit {
 
 fn serve_client(
     env: &UringEnv,
-    server: &Server<UringEnv, Catalogue>,
+    (server, doings): (&Server<UringEnv, Catalogue>, &Rc<Doings>),
     door: &Doorkeeper,
     stream: Stream,
 ) {
@@ -202,6 +209,7 @@ fn serve_client(
         Ok(Some(peer)) => match door.admit(peer) {
             Some(tls) => (format!("NBD client {peer}"), tls),
             None => {
+                doings.nbd_client_refused();
                 let what = "refused: in none of the networks allowed";
                 return eprintln!("warning: NBD client {peer}: {what}");
             }
@@ -209,9 +217,12 @@ fn serve_client(
         // It left before it came, so to speak.
         Err(error) => return eprintln!("warning: NBD client: {error}"),
     };
-    let server = server.clone();
+    let (server, doings) = (server.clone(), doings.clone());
+    doings.nbd_client_came();
     env.spawn(async move {
-        if let Err(error) = server.serve_with(stream, tls).await {
+        let served = server.serve_with(stream, tls).await;
+        doings.nbd_client_left(&served);
+        if let Err(error) = served {
             eprintln!("warning: {who}: {error}");
         }
     });

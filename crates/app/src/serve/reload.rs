@@ -12,6 +12,7 @@ use io::uring::UringEnv;
 
 use super::access::Doorkeeper;
 use super::alerts::Alerts;
+use super::doings::Doings;
 use super::events::Followers;
 use super::exports::Catalogue;
 use super::http::guard::Guard;
@@ -36,6 +37,7 @@ pub struct Reload {
     pub catalogue: Catalogue,
     pub followers: Followers,
     pub wrapper: Wrapper,
+    pub doings: Rc<Doings>,
 }
 
 impl Reload {
@@ -62,7 +64,9 @@ impl Reload {
     /// Does what the options say now, or says what is wrong with them.
     async fn again(&mut self, reread: &impl Fn() -> Outcome<Options>) {
         notify::reloading();
-        if let Err(failure) = self.apply(reread).await {
+        let applied = self.apply(reread).await;
+        self.doings.reloaded(applied.is_ok());
+        if let Err(failure) = applied {
             eprintln!("{failure}");
             eprintln!("warning: reload: nothing was changed; what was read before stays in force");
         }

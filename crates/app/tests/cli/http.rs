@@ -216,12 +216,15 @@ fn metrics_count_what_clients_did() {
     let mut client = Client::open(&scratch.path("run/nbd.sock"), "demo/vm");
     (0..10).for_each(|at| client.write(at * 4096, &[7; 4096], FUA));
     (0..5).for_each(|at| drop(client.read(at * 4096, 4096)));
-    let (status, text) = tcp(&address, "GET", "/metrics", "", "");
+    assert_eq!(tcp(&address, "PUT", "/api/v1/pools/demo/scrub", "", "{}").0, 401);
+    let accept = "accept: application/openmetrics-text;version=1.0.0;q=0.6,text/plain;q=0.5\r\n";
+    let (status, text) = tcp(&address, "GET", "/metrics", accept, "");
     assert_eq!(status, 200);
-    let value = |name: &str| {
+    let value_in = |text: &str, name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         line.unwrap_or_else(|| panic!("no {name} in {text}")).parse::<f64>().expect("a number")
     };
+    let value = |name: &str| value_in(&text, name);
     let labels = |kind: &str| format!("{{pool=\"demo\",volume=\"vm\",operation=\"{kind}\"}}");
     let count =
         |kind: &str| value(&format!("steadyraid_volume_latency_seconds_count{}", labels(kind)));
@@ -229,7 +232,24 @@ fn metrics_count_what_clients_did() {
     assert_eq!(value("steadyraid_pool_state{pool=\"demo\",state=\"online\"}"), 1.0);
     assert_eq!(value("steadyraid_pool_state{pool=\"demo\",state=\"failed\"}"), 0.0);
     assert_eq!(value("steadyraid_pool_redundancy_margin{pool=\"demo\"}"), 1.0);
+    assert_eq!(value("steadyraid_pool_surviving_copies{pool=\"demo\"}"), 2.0);
+    assert_eq!(value("steadyraid_pool_hedge_budget{pool=\"demo\"}"), 128.0);
+    let operations = |kind: &str| format!("steadyraid_volume_operations_total{}", labels(kind));
+    assert_eq!((value(&operations("write")), value(&operations("read"))), (10.0, 5.0));
+    assert_eq!(value(&format!("steadyraid_volume_bytes_total{}", labels("write"))), 40960.0);
+    assert_eq!(value("steadyraid_volume_queue_depth{pool=\"demo\",volume=\"vm\"}"), 0.0);
+    assert_eq!(value("steadyraid_nbd_clients"), 1.0);
+    assert_eq!(value("steadyraid_http_refused_total{reason=\"token\"}"), 1.0);
+    assert!(value("process_resident_memory_bytes") > 1e6);
+    assert!(text.contains("# TYPE steadyraid_volume_operations counter\n"));
     assert!(text.ends_with("# EOF\n"));
+    assert!(!text.contains("smart_passed{"), "memory says nothing of its health");
+
+    // Who reads no OpenMetrics gets the same otherwise written.
+    let (status, text) = tcp(&address, "GET", "/metrics", "", "");
+    assert_eq!((status, value_in(&text, &operations("write"))), (200, 10.0));
+    assert!(text.contains("# TYPE steadyraid_volume_operations_total counter\n"));
+    assert!(!text.contains("# EOF"));
     client.disconnect();
     server.stop();
 }

@@ -71,10 +71,25 @@ fn every_scheme_serves_volumes_through_crashes_and_losses() {
         client.trim(9 << 20, 1 << 20);
         client.disconnect();
         let status = scratch.run(&["status", "--json"]);
-        assert_eq!(status.json()["pools"][0]["scheme"], scheme);
+        let pool = &status.json()["pools"][0];
+        assert_eq!(pool["scheme"], scheme);
+        check_latencies(pool);
         status.expect(i32::from(!gone.is_empty()));
         server.stop();
     }
+}
+
+/// After four reads, a write and a trim.
+#[track_caller]
+fn check_latencies(pool: &serde_json::Value) {
+    let volume = &pool["volumes"][0];
+    let counters = ["reads", "writes", "trims", "errors"].map(|name| &volume["counters"][name]);
+    assert_eq!(counters, [4, 1, 1, 0], "{volume}");
+    assert_eq!(volume["latency"]["reads"]["count"], 4, "{volume}");
+    assert_eq!(volume["under_way"], 0, "{volume}");
+    let timed = |drive: &serde_json::Value| drive["latency"]["writes"]["count"].as_u64();
+    let all: u64 = pool["drives"].as_array().expect("a list").iter().filter_map(timed).sum();
+    assert!(all > 0, "{pool}");
 }
 
 /// Scheme, number of drives, one that is replaced, and one that it could not do without, too.

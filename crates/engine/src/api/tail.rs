@@ -6,6 +6,9 @@ use std::fmt;
 use format::FormatError;
 use io::{DriveError, Nanos};
 
+pub use io::latency::{Latencies, OperationLatencies};
+pub use io::tally::RequestCounters;
+
 use super::{OpenError, RequestError};
 
 /// The straggler threshold t of FusionRAID §4.3.
@@ -105,27 +108,6 @@ impl fmt::Display for DriveOverride {
             DriveOverride::Trusted => "trusted",
         })
     }
-}
-
-/// Latencies of one kind of operation since the pool was opened.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Latencies {
-    pub count: u64,
-    pub mean_nanos: u64,
-    pub p50_nanos: u64,
-    pub p99_nanos: u64,
-    pub p999_nanos: u64,
-    pub p9999_nanos: u64,
-    pub max_nanos: u64,
-    /// Upper bound (nanoseconds, powers of two from 1,024) and count of each bucket with any.
-    pub buckets: Vec<(u64, u64)>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OperationLatencies {
-    pub reads: Latencies,
-    pub writes: Latencies,
-    pub flushes: Latencies,
 }
 
 /// What the spike detector of one drive has seen.

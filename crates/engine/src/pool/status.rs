@@ -45,6 +45,8 @@ impl<E: Env> Pool<E> {
             spike_handling: self.inner.options.spikes,
             backlog: self.backlog(),
             redundancy_margin: most.saturating_sub(gone) as u8,
+            surviving_copies: (most + 1).saturating_sub(gone) as u8,
+            hedge_budget: shard.array.monitor.hedge_budget(),
             rebuild: shard.rebuild_status(),
         }
     }
@@ -87,6 +89,7 @@ impl<E: Env> Pool<E> {
             decided,
             spikes: monitor.spikes(index),
             latency: monitor.latencies(index),
+            under_way: member.outstanding().into(),
             awaited: shard.array.awaited(index),
             replacing: member.replacing(),
         }

@@ -1,5 +1,5 @@
-//! What is known of a volume's requests since the pool was opened, whoever holds it: how long
-//! they took, and what its limits let through.
+//! What is known of a volume's requests since the pool was opened, whoever holds it: how many they
+//! were, how long they took, and what its limits let through.
 
 use std::cell::{Cell, RefCell};
 use std::pin::pin;
@@ -8,28 +8,17 @@ use std::rc::Rc;
 use format::VolumeId;
 use futures_util::future::select;
 use io::sync::{Event, Turn};
+use io::tally::Tally;
 use io::{Env, Nanos};
 use policy::limit::Limiter;
 
 use crate::admission::Lane;
-use crate::api::{OperationLatencies, RequestError, VolumeLimits};
-use crate::latency::LatencyHistogram;
+use crate::api::VolumeLimits;
 use crate::limits::LIMIT_SLEEP_MAX;
-
-#[derive(Clone, Copy, Debug)]
-pub enum Kind {
-    Read,
-    Write,
-    Flush,
-}
 
 /// One of a volume, shared by its handles.
 pub struct Traffic {
-    /// Whether latencies are recorded (`SpikeHandling::detect`).
-    watched: bool,
-    reads: RefCell<LatencyHistogram>,
-    writes: RefCell<LatencyHistogram>,
-    flushes: RefCell<LatencyHistogram>,
+    pub tally: Tally,
     pub lane: Rc<Lane>,
     limiter: RefCell<Limiter>,
     is_limited: Cell<bool>,
@@ -40,12 +29,10 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    pub fn new(volume: VolumeId, watched: bool, limits: VolumeLimits) -> Traffic {
+    /// `is_timed`: latencies are recorded (`SpikeHandling::detect`).
+    pub fn new(volume: VolumeId, is_timed: bool, limits: VolumeLimits) -> Traffic {
         let traffic = Traffic {
-            watched,
-            reads: RefCell::default(),
-            writes: RefCell::default(),
-            flushes: RefCell::default(),
+            tally: Tally::new(is_timed),
             lane: Rc::new(Lane::new(volume.0)),
             limiter: RefCell::default(),
             is_limited: Cell::new(false),
@@ -55,46 +42,6 @@ impl Traffic {
         };
         traffic.limit(limits);
         traffic
-    }
-
-    // ---- latencies
-
-    /// When a request came, if anybody wants to know. The clock of the event loop is free, and
-    /// right about all that waits for a drive: a request comes with one look at the completions
-    /// and is answered with another.
-    pub fn begin<E: Env>(&self, env: &E) -> Option<Nanos> {
-        self.watched.then(|| env.recent())
-    }
-
-    /// Records how long a request took if it went well: refusals come at once and would only
-    /// flatter.
-    pub fn end<E: Env, T>(
-        &self,
-        env: &E,
-        kind: Kind,
-        begin: Option<Nanos>,
-        result: &Result<T, RequestError>,
-    ) {
-        if let (Some(begin), Ok(_)) = (begin, result) {
-            self.record(kind, env.recent().saturating_sub(begin));
-        }
-    }
-
-    fn record(&self, kind: Kind, took: Nanos) {
-        let histogram = match kind {
-            Kind::Read => &self.reads,
-            Kind::Write => &self.writes,
-            Kind::Flush => &self.flushes,
-        };
-        histogram.borrow_mut().record(took);
-    }
-
-    pub fn latencies(&self) -> OperationLatencies {
-        OperationLatencies {
-            reads: self.reads.borrow().summary(),
-            writes: self.writes.borrow().summary(),
-            flushes: self.flushes.borrow().summary(),
-        }
     }
 
     // ---- limits

@@ -3,14 +3,15 @@
 use std::rc::Rc;
 
 use format::{INCOMPAT_LIMITS, Record, Superblock, VolumeId, valid_name};
-use io::{Buf, Env, Nanos};
+use io::tally::{Tally, UnderWay};
+use io::{Buf, Env, Operation};
 use layout::StripeShape;
 
 use crate::admission::Place;
 use crate::api::{RequestError, VolumeError, VolumeExtent, VolumeInfo, VolumeLimits};
 use crate::limits::{CLASSES_MAX, EXTENT_BLOCKS_MAX, VOLUMES_MAX};
 use crate::pool::create::default_width;
-use crate::pool::traffic::{Kind, Traffic};
+use crate::pool::traffic::Traffic;
 use crate::pool::{Inner, Pool};
 use crate::shard::VolumeRecord;
 
@@ -22,6 +23,7 @@ impl<E: Env> Pool<E> {
         let info = |volume: &VolumeRecord| {
             let class = state.space.class(volume.class);
             let traffic = all.get(&volume.id.0);
+            let tally = traffic.map(|traffic| &traffic.tally);
             VolumeInfo {
                 id: volume.id.0,
                 name: volume.name.to_string(),
@@ -30,7 +32,9 @@ impl<E: Env> Pool<E> {
                 parity: class.shape.parity,
                 mapped_bytes: state.map.mapped_blocks(volume.id)
                     * u64::from(shard.geometry.block_size),
-                latency: traffic.map(|traffic| traffic.latencies()).unwrap_or_default(),
+                latency: tally.map(Tally::latencies).unwrap_or_default(),
+                counters: tally.map(Tally::counters).unwrap_or_default(),
+                under_way: tally.map_or(0, Tally::under_way),
                 limits: volume.limits,
                 throttled: traffic.map_or(0, |traffic| traffic.throttled()),
             }
@@ -256,12 +260,17 @@ impl<E: Env> Volume<E> {
         }
     }
 
-    fn begin(&self) -> Option<Nanos> {
-        self.traffic.begin(&self.inner.env)
+    fn begin(&self) -> UnderWay<'_> {
+        self.traffic.tally.begin(&self.inner.env)
     }
 
-    fn end<T>(&self, kind: Kind, begin: Option<Nanos>, result: &Result<T, RequestError>) {
-        self.traffic.end(&self.inner.env, kind, begin, result);
+    fn end<T>(
+        &self,
+        (operation, bytes): (Operation, u64),
+        request: UnderWay<'_>,
+        result: &Result<T, RequestError>,
+    ) {
+        self.traffic.tally.end(&self.inner.env, (operation, bytes), request, result);
     }
 
     pub fn size(&self) -> u64 {
@@ -277,23 +286,23 @@ impl<E: Env> Volume<E> {
     }
 
     pub async fn read(&self, offset: u64, len: u32) -> Result<Vec<Buf>, RequestError> {
-        let begin = self.begin();
-        let _place = self.admit(u64::from(len)).await;
+        let (request, len) = (self.begin(), u64::from(len));
+        let _place = self.admit(len).await;
         let _inside = self.inner.gate.enter().await;
         let (shard, record) = (self.inner.shard(), self.record()?);
-        let result = shard.in_foreground(shard.read(&record, offset, u64::from(len))).await;
-        self.end(Kind::Read, begin, &result);
+        let result = shard.in_foreground(shard.read(&record, offset, len)).await;
+        self.end((Operation::Read, len), request, &result);
         result
     }
 
     /// Done when the data is on its drives, with `fua` when it is durable there.
     pub async fn write(&self, offset: u64, data: Buf, fua: bool) -> Result<(), RequestError> {
-        let begin = self.begin();
-        let _place = self.admit(data.len() as u64).await;
+        let (request, len) = (self.begin(), data.len() as u64);
+        let _place = self.admit(len).await;
         let _inside = self.inner.gate.enter().await;
         let (shard, record) = (self.inner.shard(), self.record()?);
         let result = shard.in_foreground(shard.write(&record, offset, data, fua)).await;
-        self.end(Kind::Write, begin, &result);
+        self.end((Operation::Write, len), request, &result);
         result
     }
 
@@ -301,21 +310,24 @@ impl<E: Env> Volume<E> {
     /// limit and no place: it is the promise about writes that have passed them already, and
     /// flushes share their work, so that many cost little more than one.
     pub async fn flush(&self) -> Result<(), RequestError> {
-        let begin = self.begin();
+        let request = self.begin();
         let _inside = self.inner.gate.enter().await;
         let shard = self.inner.shard();
         shard.count(|counters| counters.flushes += 1);
         let result = shard.flush_for_client().await;
-        self.end(Kind::Flush, begin, &result);
+        self.end((Operation::Flush, 0), request, &result);
         result
     }
 
     /// An operation of no bytes to the volume's limits. It needs no place: it moves no data, and
     /// may be what the writes that have all places wait for.
     pub async fn trim(&self, offset: u64, len: u64, fua: bool) -> Result<(), RequestError> {
+        let request = self.begin();
         self.pass_limits(0).await;
         let _inside = self.inner.gate.enter().await;
-        self.inner.shard().trim(&self.record()?, offset, len, fua).await
+        let result = self.inner.shard().trim(&self.record()?, offset, len, fua).await;
+        self.end((Operation::Discard, len), request, &result);
+        result
     }
 
     /// A trim, or a write of so many bytes if the space must stay allocated.
@@ -329,9 +341,13 @@ impl<E: Env> Volume<E> {
         if may_trim {
             return self.trim(offset, len, fua).await;
         }
+        let request = self.begin();
         let _place = self.admit(len).await;
         let _inside = self.inner.gate.enter().await;
-        self.inner.shard().write_zeroes(&self.record()?, offset, len, fua, may_trim).await
+        let shard = self.inner.shard();
+        let result = shard.write_zeroes(&self.record()?, offset, len, fua, may_trim).await;
+        self.end((Operation::Write, len), request, &result);
+        result
     }
 
     /// What is allocated from `offset` on; may end before `len`, so that the answer and the

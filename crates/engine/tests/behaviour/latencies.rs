@@ -1,14 +1,19 @@
 //! What volumes say of their requests' latencies.
 
-use engine::{CreateSpec, Latencies, OpenOptions, OperationLatencies, Pool, SpikeHandling, create};
+use engine::{CreateSpec, Latencies, OpenOptions, OperationLatencies, Pool, SpikeHandling};
+use engine::{RequestCounters, VolumeInfo, create};
 use io::virt::VirtEnv;
 use io::{Buf, Env};
 
 use crate::common::{MIB, Virtual, World, make_pool};
 
-fn of(pool: &Pool<VirtEnv>, name: &str) -> OperationLatencies {
+fn info(pool: &Pool<VirtEnv>, name: &str) -> VolumeInfo {
     let volumes = pool.volumes();
-    volumes.into_iter().find(|volume| volume.name == name).expect("it is there").latency
+    volumes.into_iter().find(|volume| volume.name == name).expect("it is there")
+}
+
+fn of(pool: &Pool<VirtEnv>, name: &str) -> OperationLatencies {
+    info(pool, name).latency
 }
 
 /// `said` is what a client with a stopwatch says, to the histogram's precision.
@@ -59,6 +64,17 @@ fn volumes_tell_what_a_client_measures_each_for_itself() {
         agrees(&said.reads, reads);
         agrees(&said.flushes, flushes);
         assert_eq!(of(&pool, "b"), OperationLatencies::default());
+        let counters = RequestCounters {
+            reads: 100,
+            read_bytes: 100 * 4096,
+            writes: 103,
+            write_bytes: 103 * 4096,
+            flushes: 3,
+            trims: 0,
+            errors: 1,
+        };
+        assert_eq!(info(&pool, "a").counters, counters);
+        assert_eq!(info(&pool, "b").counters, RequestCounters::default());
         pool.close().await.expect("closes");
     });
 }
@@ -77,5 +93,53 @@ fn nothing_is_recorded_without_detection() {
         volume.read(0, 4096).await.expect("read");
         assert_eq!(of(&pool, "a"), OperationLatencies::default());
         pool.close().await.expect("closes");
+    });
+}
+
+#[test]
+fn what_is_under_way_is_counted_until_it_is_answered() {
+    let world = Virtual::new(8, 64 * MIB, 7);
+    world.block_on(async {
+        let pool = make_pool(&world, &CreateSpec::new("tank")).await;
+        pool.volume_create("a", 8 * MIB, None, None).await.expect("room");
+        let volume = pool.volume("a").expect("made");
+        volume.write(0, Buf::zeroed(65536), true).await.expect("written");
+        let drives = |pool: &Pool<VirtEnv>| -> u64 {
+            pool.status().drives.iter().map(|drive| drive.under_way).sum()
+        };
+        assert_eq!((info(&pool, "a").under_way, drives(&pool)), (0, 0));
+        for at in 0..3 {
+            let volume = volume.clone();
+            world.env().spawn(async move {
+                volume.read(at * 4096, 4096).await.expect("read");
+            });
+        }
+        world.env().yield_now().await;
+        assert_eq!(info(&pool, "a").under_way, 3);
+        assert!(drives(&pool) > 0, "drives were asked");
+        volume.flush().await.expect("flushed");
+        volume.read(0, 65536).await.expect("read");
+        assert_eq!(info(&pool, "a").under_way, 0);
+        drop(volume);
+        pool.close().await.expect("closes");
+    });
+}
+
+#[test]
+fn protection_is_told_as_ways_to_the_data() {
+    let world = Virtual::new(8, 64 * MIB, 7);
+    world.block_on(async {
+        let spec = CreateSpec { parity: 2, ..CreateSpec::new("tank") };
+        let pool = make_pool(&world, &spec).await;
+        let told = |pool: &Pool<VirtEnv>| {
+            let status = pool.status();
+            (status.redundancy_margin, status.surviving_copies)
+        };
+        assert_eq!(told(&pool), (2, 3));
+        assert!(pool.status().hedge_budget > 0);
+        for (drive, expected) in [(1, (1, 2)), (2, (0, 1)), (3, (0, 0))] {
+            pool.drive_fail(drive, "test", true).await.expect("failed");
+            assert_eq!(told(&pool), expected);
+        }
     });
 }

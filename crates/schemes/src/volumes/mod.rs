@@ -18,7 +18,9 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use futures_util::future::join_all;
+use io::latency::OperationLatencies;
 use io::sync::{Event, Turn};
+use io::tally::{RequestCounters, Tally};
 use io::{Buf, Env, Nanos};
 
 pub use self::table::VOLUMES_MAX;
@@ -64,6 +66,10 @@ pub struct VolumeInfo {
     pub size: u64,
     /// Grains that hold something, in bytes.
     pub mapped: u64,
+    pub latency: OperationLatencies,
+    pub counters: RequestCounters,
+    /// Requests that have come and are not answered.
+    pub under_way: u64,
 }
 
 /// Requests since opening.
@@ -105,6 +111,8 @@ struct Inner<E: Env, S> {
     freed: Event,
     /// Handles on each volume.
     users: RefCell<BTreeMap<u32, usize>>,
+    /// By number; of those that were ever used.
+    tallies: RefCell<BTreeMap<u32, Rc<Tally>>>,
     requests: Cell<Requests>,
     last_request: Cell<Nanos>,
     last_write: Cell<Option<Nanos>>,
@@ -125,6 +133,7 @@ impl<E: Env, S> Clone for Volumes<E, S> {
 pub struct Volume<E: Env, S> {
     inner: Rc<Inner<E, S>>,
     number: u32,
+    tally: Rc<Tally>,
 }
 
 impl<E: Env, S: Store> Clone for Volume<E, S> {
@@ -147,7 +156,9 @@ impl<E: Env, S> Drop for Volume<E, S> {
 impl<E: Env, S: Store> Volume<E, S> {
     fn new(inner: &Rc<Inner<E, S>>, number: u32) -> Volume<E, S> {
         *inner.users.borrow_mut().entry(number).or_default() += 1;
-        Volume { inner: inner.clone(), number }
+        let new = || Rc::new(Tally::new(true));
+        let tally = inner.tallies.borrow_mut().entry(number).or_insert_with(new).clone();
+        Volume { inner: inner.clone(), number, tally }
     }
 }
 
@@ -203,6 +214,7 @@ impl<E: Env, S: Store> Volumes<E, S> {
             done: Cell::new(0),
             freed: Event::new(),
             users: RefCell::default(),
+            tallies: RefCell::default(),
             requests: Cell::default(),
             last_request: Cell::default(),
             last_write: Cell::new(None),

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use futures_util::future::join_all;
 use io::sync::Permit;
-use io::{Buf, BufMut, Env};
+use io::{Buf, BufMut, Env, Operation};
 
 use super::grains::Owner;
 use super::{Inner, Volume, VolumeError};
@@ -84,7 +84,24 @@ impl<E: Env, S: Store> Volume<E, S> {
         Ok(parts)
     }
 
+    /// Carries out a request of so many bytes, and counts it.
+    async fn counted<T>(
+        &self,
+        operation: Operation,
+        bytes: u64,
+        request: impl Future<Output = Result<T, VolumeError>>,
+    ) -> Result<T, VolumeError> {
+        let under_way = self.tally.begin(&self.inner.env);
+        let result = request.await;
+        self.tally.end(&self.inner.env, (operation, bytes), under_way, &result);
+        result
+    }
+
     pub async fn read(&self, offset: u64, len: u64) -> Result<Vec<Buf>, VolumeError> {
+        self.counted(Operation::Read, len, self.read_parts(offset, len)).await
+    }
+
+    async fn read_parts(&self, offset: u64, len: u64) -> Result<Vec<Buf>, VolumeError> {
         let parts = self.parts(offset, len)?;
         self.inner.count(|requests| {
             requests.reads += 1;
@@ -95,6 +112,11 @@ impl<E: Env, S: Store> Volume<E, S> {
     }
 
     pub async fn write(&self, offset: u64, data: Buf, fua: bool) -> Result<(), VolumeError> {
+        let len = data.len() as u64;
+        self.counted(Operation::Write, len, self.write_parts(offset, data, fua)).await
+    }
+
+    async fn write_parts(&self, offset: u64, data: Buf, fua: bool) -> Result<(), VolumeError> {
         let len = data.len() as u64;
         let parts = self.parts(offset, len)?;
         self.inner.count(|requests| {
@@ -110,12 +132,19 @@ impl<E: Env, S: Store> Volume<E, S> {
     }
 
     pub async fn flush(&self) -> Result<(), VolumeError> {
-        self.inner.count(|requests| requests.flushes += 1);
-        Ok(self.inner.commit().await?)
+        let commit = async {
+            self.inner.count(|requests| requests.flushes += 1);
+            Ok(self.inner.commit().await?)
+        };
+        self.counted(Operation::Flush, 0, commit).await
     }
 
     /// Grains that lie in the range as a whole become holes; the rest stays as it is.
     pub async fn trim(&self, offset: u64, len: u64, fua: bool) -> Result<(), VolumeError> {
+        self.counted(Operation::Discard, len, self.trim_parts(offset, len, fua)).await
+    }
+
+    async fn trim_parts(&self, offset: u64, len: u64, fua: bool) -> Result<(), VolumeError> {
         let parts = self.parts(offset, len)?;
         self.inner.count(|requests| requests.trims += 1);
         for part in parts.iter().filter(|part| self.is_whole(part)) {
@@ -137,6 +166,17 @@ impl<E: Env, S: Store> Volume<E, S> {
     /// Zeroes: holes where `may_trim` and a whole grain is meant, or nothing was there; bytes
     /// elsewhere.
     pub async fn write_zeroes(
+        &self,
+        offset: u64,
+        len: u64,
+        fua: bool,
+        may_trim: bool,
+    ) -> Result<(), VolumeError> {
+        let zeroes = self.zero_parts(offset, len, fua, may_trim);
+        self.counted(Operation::Write, len, zeroes).await
+    }
+
+    async fn zero_parts(
         &self,
         offset: u64,
         len: u64,

@@ -1,6 +1,7 @@
 //! Making, resizing and deleting volumes. Each is one durable writing of the table.
 
 use format::valid_name;
+use io::tally::Tally;
 use io::{Buf, Env};
 
 use super::grains::Owner;
@@ -11,10 +12,17 @@ use crate::store::{Store, StoreError};
 impl<E: Env, S: Store> Volumes<E, S> {
     pub fn list(&self) -> Vec<VolumeInfo> {
         let (table, grains) = (self.inner.table.borrow(), self.inner.grains.borrow());
-        let info = |entry: &Entry| VolumeInfo {
-            name: entry.name.clone(),
-            size: entry.size,
-            mapped: grains.of_volume(entry.number).count() as u64 * table.grain,
+        let tallies = self.inner.tallies.borrow();
+        let info = |entry: &Entry| {
+            let tally = tallies.get(&entry.number).map(|tally| &**tally);
+            VolumeInfo {
+                name: entry.name.clone(),
+                size: entry.size,
+                mapped: grains.of_volume(entry.number).count() as u64 * table.grain,
+                latency: tally.map(Tally::latencies).unwrap_or_default(),
+                counters: tally.map(Tally::counters).unwrap_or_default(),
+                under_way: tally.map_or(0, Tally::under_way),
+            }
         };
         table.volumes.iter().map(info).collect()
     }
@@ -88,6 +96,7 @@ impl<E: Env, S: Store> Volumes<E, S> {
         next.volumes.retain(|volume| volume.number != number);
         // From then on its grains are nobody's, whatever the map on the drives says.
         self.write_table(next).await?;
+        self.inner.tallies.borrow_mut().remove(&number);
         let mut grains = self.inner.grains.borrow_mut();
         let owners: Vec<Owner> = grains.of_volume(number).map(|(owner, _)| owner).collect();
         owners.into_iter().for_each(|owner| grains.unmap(owner));

@@ -3,9 +3,8 @@
 use schemes::pool::{DriveInfo, DriveState, Status};
 
 use super::{
-    Backlog, Counters, Drive, DriveCounters, Handling, Health, Limits, Memory, OperationLatencies,
-    Pool, Rebalance, Rebuild, RebuildDrive, Recovery, Restoring, SchemeCounter, Scrub, Space,
-    Spikes, Volume,
+    Backlog, Counters, Drive, DriveCounters, Handling, Health, Limits, Memory, Pool, Rebalance,
+    Rebuild, RebuildDrive, Recovery, Restoring, SchemeCounter, Scrub, Space, Spikes, Volume,
 };
 
 /// What progress is shown in: a page, whatever the scheme moves at a time.
@@ -40,6 +39,8 @@ impl From<&Status> for Pool {
             replicated_percent: 0,
             journal_fill_percent: 0,
             redundancy_margin: status.margin as u8,
+            surviving_copies: surviving_copies(status),
+            hedge_budget: None,
             read_only: false,
             space: Space {
                 total: status.space.total,
@@ -59,6 +60,9 @@ impl From<&Status> for Pool {
                 flushes: requests.flushes,
                 trims: requests.trims,
                 space_waits: requests.space_waits,
+                checksum_errors: health.wrong,
+                healed_pages: health.repaired,
+                lost_pages: health.lost,
                 ..Counters::default()
             },
             memory: Memory::default(),
@@ -77,7 +81,7 @@ impl From<&Status> for Pool {
 
 impl From<&DriveInfo> for Drive {
     fn from(drive: &DriveInfo) -> Drive {
-        let (counters, state) = (&drive.counters, drive.state);
+        let (counters, state, seen) = (&drive.counters, drive.state, &drive.seen);
         let restoring = drive.restoring.map(|own| Restoring {
             blocks: own.all.div_ceil(BLOCK),
             blocks_left: own.left.div_ceil(BLOCK),
@@ -96,15 +100,32 @@ impl From<&DriveInfo> for Drive {
                 write_bytes: counters.write_bytes,
                 read_errors: counters.read_errors,
                 write_errors: counters.write_errors,
+                ..DriveCounters::default()
             },
             health: "-".to_owned(),
             decided: if drive.sits_out { "sit-out" } else { "automatic" }.to_owned(),
-            spikes: Spikes::default(),
-            latency: OperationLatencies::default(),
+            spikes: Spikes {
+                stragglers: seen.stragglers,
+                stragglers_total: seen.stragglers_total,
+                unresponsive: seen.is_slow,
+                spikes: seen.spikes,
+                spike_nanos: seen.spike_nanos,
+                threshold_nanos: schemes::watch::CONFIG.window,
+            },
+            latency: (&seen.latency).into(),
+            under_way: seen.under_way,
             restoring,
             replacing: None,
         }
     }
+}
+
+/// One more than may be lost, unless something has been lost that may have been the last.
+fn surviving_copies(status: &Status) -> Option<u8> {
+    let is_whole =
+        |drive: &DriveInfo| matches!(drive.state, DriveState::Active | DriveState::Spare);
+    let known = status.margin > 0 || status.drives.iter().all(is_whole);
+    known.then_some(status.margin as u8 + 1)
 }
 
 /// A drive that is being filled again, whichever took the place.
@@ -143,7 +164,9 @@ impl From<&schemes::volumes::VolumeInfo> for Volume {
             mapped_bytes: volume.mapped,
             limits: Limits::default(),
             throttled: 0,
-            latency: OperationLatencies::default(),
+            latency: (&volume.latency).into(),
+            counters: (&volume.counters).into(),
+            under_way: volume.under_way,
         }
     }
 }

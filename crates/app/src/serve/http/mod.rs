@@ -20,7 +20,7 @@ use std::rc::{Rc, Weak};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{
-    ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue,
+    ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap, HeaderValue,
     X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::server::conn::http1;
@@ -34,7 +34,7 @@ use self::assets::Asset;
 use self::guard::{Guard, Refusal};
 use self::stream::HttpStream;
 use super::control::Control;
-use super::metrics;
+use super::metrics::{self, Facts};
 use crate::api::openapi;
 use crate::api::route::{self, Method, Target, Wrong};
 use crate::control::{Answer, REQUEST_BYTES_MAX};
@@ -47,7 +47,6 @@ const IDLE: Nanos = Nanos::from_secs(30);
 const HEAD_BYTES_MAX: usize = 16 << 10;
 
 const JSON: &str = "application/json";
-const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 type Reply = Response<Full<Bytes>>;
 
@@ -76,6 +75,7 @@ impl Http {
     pub(super) fn take(&self, stream: Stream) {
         let count = self.connections.get();
         if count >= self.connections_max {
+            self.control.doings.http_busy();
             return stream.close();
         }
         self.connections.set(count + 1);
@@ -115,6 +115,7 @@ impl Http {
         let method = head.method.as_str();
         let known = Method::parse(method);
         if let Err(refusal) = self.guard.check(self.env.now(), known, &head.headers) {
+            self.control.doings.http_refused(&refusal);
             return refused(refusal);
         }
         let body = match Limited::new(body, REQUEST_BYTES_MAX).collect().await {
@@ -137,9 +138,7 @@ impl Http {
                 done => document(StatusCode::OK, &done),
             },
             Ok(Target::OpenApi) => text(StatusCode::OK, JSON, openapi::document()),
-            Ok(Target::Metrics) => {
-                text(StatusCode::OK, OPENMETRICS, metrics::text(self.control.views()))
-            }
+            Ok(Target::Metrics) => page_of_metrics(self.control.facts(), &head.headers),
             Err(Wrong::Path(wrong)) => failure(StatusCode::NOT_FOUND, wrong),
             Err(Wrong::Content(wrong)) => failure(StatusCode::BAD_REQUEST, wrong),
             Err(Wrong::Method(wrong)) => {
@@ -158,6 +157,16 @@ fn page(asset: &'static Asset) -> Reply {
     headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(assets::POLICY));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     reply
+}
+
+/// In the format of OpenMetrics for those who say that they read it, as Prometheus does.
+fn page_of_metrics(facts: Facts, headers: &HeaderMap) -> Reply {
+    let accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let said = metrics::text(facts);
+    match accepted.flat_map(|value| value.split(',')).any(metrics::is_openmetrics) {
+        true => text(StatusCode::OK, metrics::OPENMETRICS, said),
+        false => text(StatusCode::OK, metrics::PLAIN, metrics::plain(&said)),
+    }
 }
 
 fn refused(refusal: Refusal) -> Reply {

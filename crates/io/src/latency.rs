@@ -1,13 +1,43 @@
-//! Latencies of one kind of operation, counted by how long they took.
+//! How long operations took, counted.
 
 use hdrhistogram::Histogram;
-use io::Nanos;
 
-use crate::api::Latencies;
-use crate::limits::{LATENCY_DIGITS, LATENCY_MAX, LATENCY_UNIT};
+use crate::{Nanos, Operation};
+
+/// Latencies are counted in steps of this or of 1 %, whichever is larger: the engine itself
+/// takes as long for a request that no drive sees.
+pub const LATENCY_UNIT: Nanos = Nanos(256);
+/// Longest latency that is told from longer ones: longer than a drive is let hang.
+pub const LATENCY_MAX: Nanos = Nanos::from_secs(600);
+/// Two digits: 27 KiB a histogram. Three would be 180 KiB, and a pool has up to a few thousand.
+pub const LATENCY_DIGITS: u8 = 2;
 
 /// Smallest bound in [`Latencies::buckets`], nanoseconds.
 const BUCKET_MIN: u64 = 1024;
+/// Bounds in each octave above that: 19 to 25 % apart, which tells 90 us from 110.
+const BOUNDS_PER_OCTAVE: u64 = 4;
+
+/// Latencies of one kind of operation since they began to be counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Latencies {
+    pub count: u64,
+    pub mean_nanos: u64,
+    pub p50_nanos: u64,
+    pub p99_nanos: u64,
+    pub p999_nanos: u64,
+    pub p9999_nanos: u64,
+    pub max_nanos: u64,
+    /// Upper bound (nanoseconds: from 1,024 on, four to an octave) and count of each bucket with
+    /// any.
+    pub buckets: Vec<(u64, u64)>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OperationLatencies {
+    pub reads: Latencies,
+    pub writes: Latencies,
+    pub flushes: Latencies,
+}
 
 /// A histogram of fixed size, made at the first record: most volumes of a large pool never see
 /// every kind of operation.
@@ -44,11 +74,20 @@ impl LatencyHistogram {
     }
 }
 
-/// The histogram's own steps are finer than powers of two, and none lies across one.
+/// The least bound above a latency of so many nanoseconds.
+fn bound_above(nanos: u64) -> u64 {
+    if nanos < BUCKET_MIN {
+        return BUCKET_MIN;
+    }
+    let step = (1 << nanos.ilog2()) / BOUNDS_PER_OCTAVE;
+    (nanos / step + 1) * step
+}
+
+/// The histogram's own steps are finer than these, and none lies across a bound.
 fn buckets(counts: &Histogram<u64>) -> Vec<(u64, u64)> {
     let mut buckets: Vec<(u64, u64)> = Vec::new();
     for step in counts.iter_recorded() {
-        let bound = step.value_iterated_to().next_power_of_two().max(BUCKET_MIN);
+        let bound = bound_above(step.value_iterated_to());
         let count = step.count_since_last_iteration();
         match buckets.last_mut() {
             Some((last, sum)) if *last == bound => *sum += count,
@@ -56,6 +95,34 @@ fn buckets(counts: &Histogram<u64>) -> Vec<(u64, u64)> {
         }
     }
     buckets
+}
+
+/// Histograms of the operations on one thing.
+#[derive(Clone, Debug, Default)]
+pub struct OperationHistograms {
+    reads: LatencyHistogram,
+    writes: LatencyHistogram,
+    flushes: LatencyHistogram,
+}
+
+impl OperationHistograms {
+    /// Counts one operation; nobody waits for discards, and they are not counted.
+    pub fn record(&mut self, operation: Operation, took: Nanos) {
+        match operation {
+            Operation::Read => self.reads.record(took),
+            Operation::Write => self.writes.record(took),
+            Operation::Flush => self.flushes.record(took),
+            Operation::Discard => {}
+        }
+    }
+
+    pub fn summary(&self) -> OperationLatencies {
+        OperationLatencies {
+            reads: self.reads.summary(),
+            writes: self.writes.summary(),
+            flushes: self.flushes.summary(),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -109,12 +176,26 @@ mod tests {
 
         #[test]
         fn buckets_count_what_lies_below_their_bound(values in latencies(0)) {
+            let octave = |log2: u32| (4..8).map(move |quarter| (1_u64 << log2) / 4 * quarter);
+            let bounds: Vec<u64> = (10..42).flat_map(octave).collect();
             let mut exact = std::collections::BTreeMap::new();
             for value in &values {
-                *exact.entry((value + 1).next_power_of_two().max(BUCKET_MIN)).or_insert(0) += 1;
+                let bound = bounds.iter().find(|bound| *bound > value).expect("it is the longest");
+                *exact.entry(*bound).or_insert(0) += 1;
             }
             prop_assert_eq!(summary_of(&values).buckets, exact.into_iter().collect::<Vec<_>>());
         }
+    }
+
+    #[test]
+    fn operations_are_told_apart() {
+        let mut histograms = OperationHistograms::default();
+        let all = [Operation::Read, Operation::Write, Operation::Flush, Operation::Discard];
+        for (at, operation) in all.into_iter().enumerate() {
+            (0..=at).for_each(|_| histograms.record(operation, Nanos(1000)));
+        }
+        let OperationLatencies { reads, writes, flushes } = histograms.summary();
+        assert_eq!((reads.count, writes.count, flushes.count), (1, 2, 3));
     }
 
     #[test]

@@ -1,0 +1,78 @@
+//! Metrics of the server and its process.
+
+use std::fmt;
+
+use super::family::{Family, Writer};
+use crate::serve::doings::{Doings, Process};
+
+type Counted = Vec<(&'static str, u64)>;
+
+/// As they are now.
+#[derive(Debug)]
+pub struct Facts {
+    process: Process,
+    nbd_clients: u64,
+    nbd_accepted: u64,
+    nbd_refused: Counted,
+    http_refused: Counted,
+    reloads: Counted,
+}
+
+impl Facts {
+    pub fn of(doings: &Doings) -> Facts {
+        Facts {
+            process: doings.process(),
+            nbd_clients: doings.nbd_clients(),
+            nbd_accepted: doings.nbd_accepted(),
+            nbd_refused: doings.nbd_refused.all(),
+            http_refused: doings.http_refused.all(),
+            reloads: doings.reloads.all(),
+        }
+    }
+}
+
+fn counters(to: &mut Family, label: &'static str, counted: &Counted) -> fmt::Result {
+    counted
+        .iter()
+        .try_for_each(|(name, count)| to.counter(&vec![(label, (*name).to_owned())], *count as f64))
+}
+
+pub fn write(facts: &Facts, to: &mut Writer) -> fmt::Result {
+    let none = Vec::new();
+    to.gauge("build_info", "1; the version as a label", |to| {
+        to.gauge(&vec![("version", env!("CARGO_PKG_VERSION").to_owned())], 1.0)
+    })?;
+    to.gauge("nbd_clients", "NBD clients that are connected", |to| {
+        to.gauge(&none, facts.nbd_clients as f64)
+    })?;
+    to.counter("nbd_connections", "NBD connections that were taken", |to| {
+        to.counter(&none, facts.nbd_accepted as f64)
+    })?;
+    to.counter("nbd_refused", "NBD clients that were not let in or were put out, by why", |to| {
+        counters(to, "reason", &facts.nbd_refused)
+    })?;
+    to.counter("http_refused", "HTTP requests that were refused, by why", |to| {
+        counters(to, "reason", &facts.http_refused)
+    })?;
+    to.counter("config_reloads", "Times that the configuration was read again", |to| {
+        counters(to, "result", &facts.reloads)
+    })?;
+    process(&facts.process, to)
+}
+
+fn process(process: &Process, to: &mut Writer) -> fmt::Result {
+    let none = Vec::new();
+    let help = "When the process was started, in seconds since 1970";
+    to.gauge("process_start_time_seconds", help, |to| {
+        to.gauge(&none, process.started_secs as f64)
+    })?;
+    to.counter("process_cpu_seconds", "Time that it has had of processors", |to| {
+        to.counter(&none, process.cpu_seconds)
+    })?;
+    to.gauge("process_resident_memory_bytes", "Memory that it has", |to| {
+        to.known(&none, process.resident_bytes.map(|bytes| bytes as f64))
+    })?;
+    to.gauge("process_open_fds", "Files and sockets that it has open", |to| {
+        to.known(&none, process.open_files.map(|count| count as f64))
+    })
+}
