@@ -113,8 +113,8 @@ alerts() {
 
 # The summary of an alert that fires.
 fires() { # ALERT
-    alerts | jq -er --arg name "$1" 'select(.labels.alertname == $name and .state == "firing")
-        | "\($name): \(.annotations.summary)"'
+    alerts | jq -r --arg name "$1" 'select(.labels.alertname == $name and .state == "firing")
+        | "\($name): \(.annotations.summary)"' | grep .
 }
 
 # --- Checks ------------------------------------------------------------------------------------

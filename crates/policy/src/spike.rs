@@ -28,7 +28,8 @@ pub struct SpikeConfig {
 }
 
 impl SpikeConfig {
-    fn slot(&self) -> u64 {
+    /// Nanoseconds of one slot: the detector tells nothing shorter apart.
+    pub fn slot(&self) -> u64 {
         (self.window / u64::from(self.slots.max(1))).max(1)
     }
 }

@@ -173,11 +173,13 @@ pub async fn run(
             print("stopped\n");
             Ok(exit)
         }
-        Either::Right(_) => {
-            Err(Failure::new("serve", "stopped by a second signal, pools not closed")
-                .hint("nothing that was flushed is lost; the next start takes longer"))
-        }
+        Either::Right(_) => Err(hurried()),
     }
+}
+
+fn hurried() -> Failure {
+    Failure::new("serve", "stopped by a second signal, pools not closed")
+        .hint("nothing that was flushed is lost; the next start takes longer")
 }
 
 /// Whoever wants the configuration read again doesn't want us to hurry.

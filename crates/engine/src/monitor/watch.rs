@@ -122,7 +122,9 @@ impl Watch {
 
     fn note_spike(&mut self, now: u64) {
         let over = self.spikes.note(self.detector.is_unresponsive(), now);
-        if let Some(spike) = over
+        // Answers that waited for us are taken in several goes, which is no spike worth telling.
+        let told = |(begin, end): &(u64, u64)| end - begin >= self.detector.config().slot();
+        if let Some(spike) = over.filter(told)
             && self.untold.len() < SPIKES_UNTOLD_MAX
         {
             self.untold.push(spike);
@@ -260,8 +262,16 @@ mod tests {
             watch.end(2 * late, ticket, Operation::Read);
         }
         assert!(watch.is_unresponsive(2 * late));
-        watch.end(2 * late + 1, last, Operation::Read);
-        assert_eq!(watch.take_untold(), [(2 * late, 2 * late + 1)]);
+        let slot = watch.detector.config().slot();
+        watch.end(2 * late + slot, last, Operation::Read);
+        assert_eq!(watch.take_untold(), [(2 * late, 2 * late + slot)]);
         assert_eq!(watch.status(3 * late).spikes, 1);
+        // It takes us some time to take many answers: counted, but nothing to tell.
+        let tickets: Vec<Ticket> = (0..8).map(|_| watch.begin(3 * late)).collect();
+        for (at, ticket) in tickets.into_iter().enumerate() {
+            watch.end(4 * late + at as u64 * slot / 8, ticket, Operation::Read);
+        }
+        assert!(watch.take_untold().is_empty());
+        assert_eq!(watch.status(5 * late).spikes, 2);
     }
 }
