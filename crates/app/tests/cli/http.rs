@@ -238,9 +238,9 @@ fn metrics_count_what_clients_did() {
     assert_eq!((value(&operations("write")), value(&operations("read"))), (10.0, 5.0));
     assert_eq!(value(&format!("steadyraid_volume_bytes_total{}", labels("write"))), 40960.0);
     assert_eq!(value("steadyraid_volume_queue_depth{pool=\"demo\",volume=\"vm\"}"), 0.0);
-    assert_eq!(value("steadyraid_nbd_clients"), 1.0);
+    assert_eq!(value("steadyraid_nbd_clients{}"), 1.0);
     assert_eq!(value("steadyraid_http_refused_total{reason=\"token\"}"), 1.0);
-    assert!(value("process_resident_memory_bytes") > 1e6);
+    assert!(value("process_resident_memory_bytes{}") > 1e6);
     assert!(text.contains("# TYPE steadyraid_volume_operations counter\n"));
     assert!(text.ends_with("# EOF\n"));
     assert!(!text.contains("smart_passed{"), "memory says nothing of its health");
