@@ -64,6 +64,7 @@ soak: export STEADYRAID_LIMIT := 14400
 soak: build
 	target/release/steadyraid-sim world --minutes 60 --jobs $$(nproc)
 	target/release/steadyraid-sim world --seeds 1..3000 --jobs $$(nproc)
+	target/release/steadyraid-sim day
 	scripts/tests/crash_kill.sh 3000
 	scripts/tests/filesystem.sh 20
 	scripts/tests/real_clients.sh 400

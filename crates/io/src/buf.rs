@@ -36,6 +36,15 @@ fn class_of(capacity: usize) -> Option<usize> {
     (class < CLASSES && capacity <= POOLED_BYTES_MAX).then_some(class)
 }
 
+/// Bytes of buffers that this thread keeps for the next requests: as many as were in use at once
+/// at any time, up to a bound for each size.
+pub fn pooled_bytes() -> u64 {
+    let bytes = |class: usize, list: &Vec<NonNull<u8>>| list.len() * (PAGE << class);
+    POOL.with_borrow(|pool| {
+        pool.iter().enumerate().map(|(class, list)| bytes(class, list)).sum::<usize>() as u64
+    })
+}
+
 impl Allocation {
     fn layout(capacity: usize) -> Layout {
         Layout::from_size_align(capacity, PAGE).expect("buffer sizes stay far below isize::MAX")

@@ -20,6 +20,7 @@ pub mod exec;
 pub mod faulty;
 pub mod latency;
 pub mod mem;
+pub mod memory;
 pub mod model;
 pub mod modelled;
 pub mod net;

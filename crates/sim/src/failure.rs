@@ -23,6 +23,8 @@ pub enum Check {
     Audit,
     /// Without faults the pool did not become whole, or did not come to rest.
     Liveness,
+    /// More memory than before is needed for as much.
+    Memory,
     Panic,
 }
 

@@ -2,9 +2,9 @@
 //!
 //! Everything follows from one seed: the pool's shape, what clients ask, which drives fail and
 //! when the power goes. [`world`] runs one seed, [`cuts`] cuts the power at every write of a
-//! fixed script, [`oracle`] knows what a volume may hold. What fails is replayed ([`run`]), told
-//! ([`story`]) and made smaller ([`shrink`]); [`campaign`] runs many. [`drive`] shows what one
-//! modelled drive does.
+//! fixed script, [`world::day`] is a day of one pool, [`oracle`] knows what a volume may hold.
+//! What fails is replayed ([`run`]), told ([`story`]) and made smaller ([`shrink`]); [`campaign`]
+//! runs many. [`drive`] shows what one modelled drive does.
 
 pub mod campaign;
 pub mod content;

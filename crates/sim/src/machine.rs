@@ -59,9 +59,9 @@ pub struct Machine {
     ports: Vec<ModelPort>,
     /// Whether the machine sees the disks through their faults.
     with_faults: bool,
-    /// What pools do about spikes.
     /// When lost drives are rebuilt by the others, if at all.
     pub rebuild_after: Option<Nanos>,
+    /// What pools do about spikes.
     pub spikes: SpikeHandling,
     /// Drives that are not plugged in.
     pub unplugged: BTreeSet<usize>,
@@ -104,6 +104,11 @@ impl Machine {
     pub fn model(&mut self, models: Vec<Box<dyn Model>>) {
         let port = |model| ModelPort::new(&self.env, model);
         self.ports = models.into_iter().map(port).collect();
+    }
+
+    /// A drive that joins is modelled, too, if the others are.
+    pub fn model_another(&mut self, model: Box<dyn Model>) {
+        self.ports.push(ModelPort::new(&self.env, model));
     }
 
     /// Handles on the drives that are plugged in.
@@ -185,7 +190,7 @@ impl Machine {
     }
 
     /// What a disk's label calls it.
-    fn name_of(&self, disk: &Disk) -> Option<String> {
+    pub fn name_of(&self, disk: &Disk) -> Option<String> {
         let drive = VirtDrive::attach(&self.env, disk, Latency::SSD);
         match self.env.block_on(read_label(&drive)) {
             Ok(Label::Ours(label)) => Some(label.drive.to_string()),

@@ -133,6 +133,21 @@ impl Oracle {
         Ok(())
     }
 
+    /// A volume is no longer than so many bytes. All that was written to it is durable.
+    pub fn shrunk(&mut self, name: &str, bytes: u64) {
+        self.volume_mut(name).shrunk(bytes / SECTOR as u64);
+    }
+
+    /// Forgets writes that nobody can see any more. Nothing may be on its way.
+    pub fn forget_hidden(&mut self) {
+        self.volumes.values_mut().for_each(VolumeModel::forget_hidden);
+    }
+
+    /// Memory that the model itself takes, about.
+    pub fn memory_bytes(&self) -> u64 {
+        self.volumes.values().map(VolumeModel::memory_bytes).sum()
+    }
+
     /// The machine died: whatever was on its way has ended, nobody knows how.
     pub fn crashed(&mut self) {
         let now = self.tick();

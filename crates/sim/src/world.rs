@@ -13,6 +13,7 @@
 mod checks;
 pub mod client;
 pub mod context;
+pub mod day;
 mod exchanges;
 mod joins;
 mod limits;

@@ -10,7 +10,8 @@
 
 use engine::planted::{Bug, plant};
 use sim::failure::{Check, Failure};
-use sim::run::Case;
+use sim::run::{Case, caught};
+use sim::world::day;
 
 /// The same for all bugs of a kind, and far from the seeds that other tests run.
 const FIRST_SEED: u64 = 20_000;
@@ -29,7 +30,8 @@ fn is_about_data(failure: &Failure) -> bool {
     match failure.check {
         Check::Read | Check::Recovery | Check::Open | Check::Request => true,
         Check::Replay | Check::Audit => true,
-        Check::Stall | Check::Hang | Check::Liveness | Check::Panic => false,
+        Check::Stall | Check::Hang | Check::Liveness => false,
+        Check::Memory | Check::Panic => false,
     }
 }
 
@@ -61,6 +63,41 @@ fn is_caught(bug: Bug) {
     if let Err(failure) = Case::of(seed).run() {
         panic!("seed {seed} fails without {bug:?} as well: {failure}");
     }
+}
+
+/// Hours of a day that has to notice a bug, and days that are tried.
+const HOURS: u64 = 3;
+const DAYS_MAX: u64 = 3;
+
+fn is_caught_by_a_day(bug: Bug) {
+    let day = |seed| caught(|| day::run(seed, HOURS, |_| {}, &mut |_| {}));
+    let noticed = |seed| {
+        let planted = plant(bug);
+        let end = day(seed);
+        drop(planted);
+        end.err().filter(is_about_data)
+    };
+    let caught = (1..=DAYS_MAX).find_map(|seed| Some((seed, noticed(seed)?)));
+    let (seed, failure) = caught.unwrap_or_else(|| panic!("{bug:?} lives through all days"));
+    println!("{bug:?}: day {seed}, {:?}: {failure}", failure.check);
+    if let Err(failure) = day(seed) {
+        panic!("day {seed} fails without {bug:?} as well: {failure}");
+    }
+}
+
+macro_rules! bugs_of_days {
+    ($($name:ident: $bug:ident,)*) => {
+        $(#[test]
+        fn $name() {
+            is_caught_by_a_day(Bug::$bug);
+        })*
+    };
+}
+
+bugs_of_days! {
+    a_day_with_rot_that_is_read: SkipSums,
+    a_day_with_a_stripe_that_keeps_its_substitutes: KeepSubstitutes,
+    a_day_with_a_patch_forgotten_in_conversion: ForgetPatch,
 }
 
 macro_rules! bugs {

@@ -4,7 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use super::platter::{PAGE, Page, Platter, Rule, SECTOR, Version, by_page, remove_range};
+use super::platter::{
+    PAGE, Page, Platter, Rule, SECTOR, Version, by_page, pages_memory, remove_range,
+};
 use crate::buf::{Buf, BufMut};
 use crate::drive::Durability;
 use crate::rng::{Rng, mix};
@@ -227,6 +229,11 @@ impl Cache {
 
     pub(super) fn stored_bytes(&self) -> u64 {
         (self.durable.page_count() + self.newest.len()) as u64 * PAGE
+    }
+
+    /// Memory that pages take, and what is known of those that are not there, about.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        self.durable.memory_bytes() + pages_memory(self.newest.len()) + self.completed_bytes
     }
 
     pub(super) fn power_cut(&mut self, rng: &mut Rng, mode: CutMode) {

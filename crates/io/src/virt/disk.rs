@@ -191,6 +191,11 @@ impl Disk {
         self.state.borrow().cache.stored_bytes()
     }
 
+    /// Memory that the disk takes in all, about.
+    pub fn memory_bytes(&self) -> u64 {
+        self.state.borrow().cache.memory_bytes()
+    }
+
     /// Takes a model as the disk's own.
     pub(super) fn join(&self, port: &ModelPort) {
         let modelled = port.with_model(|_, model| model.geometry());

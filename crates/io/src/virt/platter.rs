@@ -10,6 +10,18 @@ pub(super) const PAGE: u64 = 4096;
 pub(super) const SECTOR: u64 = 512;
 const SECTORS: usize = (PAGE / SECTOR) as usize;
 
+/// What a page takes beside its place in a tree: the allocator rounds it up.
+const PAGE_MEMORY: u64 = PAGE + 16;
+/// What an entry of a tree takes: leaves are two thirds full, and a tenth are above them.
+const fn entry_memory(bytes: usize) -> u64 {
+    bytes as u64 * 3 / 2 * 11 / 10
+}
+
+/// Memory of so many pages in a tree, about.
+pub(super) const fn pages_memory(count: usize) -> u64 {
+    count as u64 * (PAGE_MEMORY + entry_memory(size_of::<(u64, Page)>()))
+}
+
 /// The order in which writes completed; 0 is before all of them.
 pub(super) type Version = u64;
 
@@ -123,6 +135,12 @@ impl Platter {
 
     pub(super) fn page_count(&self) -> usize {
         self.pages.len()
+    }
+
+    /// Memory that all of this takes, about.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        let range = entry_memory(size_of::<(u64, (u64, Version))>());
+        pages_memory(self.pages.len()) + self.discarded.len() as u64 * range
     }
 
     /// The page as it reads now, stored or not.

@@ -1,6 +1,7 @@
 //! The verbs of the command line. Each returns whether all is well.
 
 pub mod cuts;
+pub mod day;
 pub mod meta;
 pub mod replay;
 pub mod shrink;

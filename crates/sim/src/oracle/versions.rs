@@ -1,6 +1,6 @@
 //! One volume of the model: which write may be seen in which sector.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use smallvec::{SmallVec, smallvec};
 
@@ -48,6 +48,46 @@ impl Write {
     }
 }
 
+/// All writes of a volume, by id. Of those before `first` only some are left.
+#[derive(Clone)]
+struct Writes {
+    first: WriteId,
+    old: BTreeMap<WriteId, Write>,
+    recent: Vec<Write>,
+}
+
+impl Writes {
+    fn next(&self) -> WriteId {
+        self.first + self.recent.len() as WriteId
+    }
+
+    fn get(&self, id: WriteId) -> Option<&Write> {
+        match id.checked_sub(self.first) {
+            Some(at) => self.recent.get(at as usize),
+            None => self.old.get(&id),
+        }
+    }
+
+    fn get_mut(&mut self, id: WriteId) -> Option<&mut Write> {
+        match id.checked_sub(self.first) {
+            Some(at) => self.recent.get_mut(at as usize),
+            None => self.old.get_mut(&id),
+        }
+    }
+
+    /// Keeps those that are in `seen`, and forgets all others.
+    fn retain(&mut self, seen: &BTreeSet<WriteId>) {
+        self.old.retain(|id, _| seen.contains(id));
+        let recent = (self.first..).zip(self.recent.drain(..));
+        self.old.extend(recent.filter(|(id, _)| seen.contains(id)));
+        self.recent.shrink_to_fit();
+    }
+
+    fn is_before(&self, one: WriteId, other: &Write) -> bool {
+        self.get(one).is_some_and(|one| one.is_before(other))
+    }
+}
+
 /// The model of one volume.
 #[derive(Clone)]
 pub struct VolumeModel {
@@ -56,7 +96,7 @@ pub struct VolumeModel {
     sectors: Vec<Versions>,
     /// Those it surely has; more if it is growing.
     sure: u64,
-    writes: Vec<Write>,
+    writes: Writes,
     /// Answered and not durable.
     unflushed: BTreeSet<WriteId>,
     running: BTreeSet<WriteId>,
@@ -78,7 +118,7 @@ impl VolumeModel {
             number,
             sectors: vec![smallvec![0]; sectors as usize],
             sure: sectors,
-            writes: vec![born],
+            writes: Writes { first: 0, old: BTreeMap::new(), recent: vec![born] },
             unflushed: BTreeSet::new(),
             running: BTreeSet::new(),
         }
@@ -108,13 +148,52 @@ impl VolumeModel {
     }
 
     fn write(&self, id: WriteId) -> &Write {
-        &self.writes[id as usize]
+        self.writes.get(id).expect("what may be seen is not forgotten")
+    }
+
+    fn write_mut(&mut self, id: WriteId) -> &mut Write {
+        self.writes.get_mut(id).expect("what may be seen is not forgotten")
+    }
+
+    pub(super) fn shrunk(&mut self, sectors: u64) {
+        assert!(sectors <= self.sure, "it shrinks");
+        // These could be told to be durable in sectors that are gone, or new ones by then.
+        assert!(self.running.is_empty() && self.unflushed.is_empty(), "all is durable");
+        self.sectors.truncate(sectors as usize);
+        self.sectors.shrink_to_fit();
+        self.sure = sectors;
+    }
+
+    pub(super) fn forget_hidden(&mut self) {
+        assert!(self.running.is_empty(), "what is on its way may be seen yet");
+        let mut seen: BTreeSet<WriteId> = self.sectors.iter().flatten().copied().collect();
+        seen.extend(&self.unflushed);
+        // What a volume that grows holds at first.
+        seen.insert(0);
+        let next = self.writes.next();
+        self.writes.retain(&seen);
+        self.writes.first = next;
+    }
+
+    pub(super) fn memory_bytes(&self) -> u64 {
+        let writes = self.writes.recent.capacity() * size_of::<Write>();
+        // A tree's nodes are two thirds full.
+        let old = self.writes.old.len() * (size_of::<Write>() + size_of::<WriteId>()) * 3 / 2;
+        (self.sectors.capacity() * size_of::<Versions>() + writes + old) as u64
     }
 
     pub(super) fn begin(&mut self, now: u64, first: u64, count: u64, zeroes: bool) -> WriteId {
-        let id = self.writes.len() as WriteId;
+        let id = self.writes.next();
         let (issued, ended) = (now, RUNNING);
-        self.writes.push(Write { issued, ended, ok: false, durable: false, zeroes, first, count });
+        self.writes.recent.push(Write {
+            issued,
+            ended,
+            ok: false,
+            durable: false,
+            zeroes,
+            first,
+            count,
+        });
         for sector in &mut self.sectors[first as usize..(first + count) as usize] {
             sector.push(id);
         }
@@ -136,7 +215,7 @@ impl VolumeModel {
 
     pub(super) fn end(&mut self, now: u64, id: WriteId, ok: bool, durable: bool) {
         self.running.remove(&id);
-        let write = &mut self.writes[id as usize];
+        let write = self.write_mut(id);
         (write.ended, write.ok) = (now, ok);
         if durable {
             self.harden(id);
@@ -156,18 +235,18 @@ impl VolumeModel {
 
     /// The write can't be lost any more, so what it superseded can't come back.
     fn harden(&mut self, id: WriteId) {
-        self.writes[id as usize].durable = true;
+        self.write_mut(id).durable = true;
         let writes = &self.writes;
-        let durable = &writes[id as usize];
+        let durable = writes.get(id).expect("just marked");
         let range = durable.first as usize..(durable.first + durable.count) as usize;
         for sector in &mut self.sectors[range] {
-            sector.retain(|other| !writes[*other as usize].is_before(durable));
+            sector.retain(|other| !writes.is_before(*other, durable));
         }
     }
 
     pub(super) fn crashed(&mut self, now: u64) {
         for id in std::mem::take(&mut self.running) {
-            self.writes[id as usize].ended = now;
+            self.write_mut(id).ended = now;
         }
         self.unflushed.clear();
     }
@@ -189,7 +268,7 @@ impl VolumeModel {
     fn complaint(&self, sector: u64, found: Found, allowed: &[WriteId], what: &str) -> Failure {
         let found_write = match found {
             Found::Data(stamp) if stamp.volume == self.number && stamp.version > 0 => {
-                let write = self.writes.get(stamp.version as usize);
+                let write = self.writes.get(stamp.version);
                 write.map_or(String::new(), |write| format!(" = {}", write.describe(stamp.version)))
             }
             _ => String::new(),
@@ -291,7 +370,7 @@ impl VolumeModel {
             // older than the least of what is around it, so it explains the most.
             let last = versions.iter().copied().max_by_key(|&id| self.write(id).ended);
             let id = last.expect("something fitted");
-            let write = &mut self.writes[id as usize];
+            let write = self.write_mut(id);
             (write.ok, write.durable) = (true, true);
             self.sectors[first as usize + at] = smallvec![id];
         }
@@ -319,6 +398,34 @@ mod tests {
             (0..8).map(|at| if at < 4 { data(at) } else { Found::Zeroes }).collect();
         assert_eq!(volume.recovered(0, &found), Ok(()));
         assert_eq!(volume.recovered(0, &found), Ok(()), "as it was");
+    }
+
+    #[test]
+    fn what_nobody_can_see_is_forgotten_and_the_rest_is_checked_as_before() {
+        let mut volume = VolumeModel::new("v", 1, 16);
+        let mut now = 0;
+        let mut write = |volume: &mut VolumeModel, first, durable| {
+            let id = volume.begin(now + 1, first, 8, false);
+            now += 2;
+            volume.end(now, id, true, durable);
+            id
+        };
+        let hidden = write(&mut volume, 0, true);
+        let (below, above) = (write(&mut volume, 0, true), write(&mut volume, 8, false));
+        volume.forget_hidden();
+        assert!(volume.writes.get(hidden).is_none());
+        assert!([0, below, above].iter().all(|&id| volume.writes.get(id).is_some()));
+        let newest = write(&mut volume, 8, true);
+        assert_eq!(volume.allowed(8, 1)[0][..], [newest]);
+        let data = |version| move |sector| Found::Data(Stamp { volume: 1, version, sector });
+        let old: Vec<Found> = (0..8).map(data(hidden)).collect();
+        assert!(volume.recovered(0, &old).is_err(), "superseded, though nobody knows by whom");
+        let new: Vec<Found> = (0..8).map(data(below)).chain((8..16).map(data(newest))).collect();
+        assert_eq!(volume.recovered(0, &new), Ok(()));
+        volume.shrunk(8);
+        volume.grow(16);
+        volume.has_grown();
+        assert_eq!(volume.recovered(8, &[Found::Zeroes; 8]), Ok(()));
     }
 
     #[test]

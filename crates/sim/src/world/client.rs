@@ -85,7 +85,7 @@ impl Client {
         Asked { verb, volume: self.name.clone(), write, offset, len, fua }
     }
 
-    async fn step(&mut self) {
+    pub async fn step(&mut self) {
         let kinds = self.mix.parts();
         let mut draw = self.rng.below(self.mix.sum());
         let kind = kinds.iter().position(|&part| {

@@ -56,14 +56,14 @@ impl Exchange {
     }
 }
 
-fn is_copied(pool: &Pool<VirtEnv>) -> bool {
+pub(super) fn is_copied(pool: &Pool<VirtEnv>) -> bool {
     pool.status().drives.iter().any(|drive| drive.replacing.is_some())
 }
 
 impl World {
     /// A drive that works, and another for its place. One that counts among the drives that may be
     /// lost may get one that fails.
-    fn new_exchange(&mut self, pool: &Pool<VirtEnv>, after: Nanos) -> Option<Exchange> {
+    pub(super) fn new_exchange(&mut self, pool: &Pool<VirtEnv>, after: Nanos) -> Option<Exchange> {
         let taken = |at: usize| self.machine.beside.iter().any(|beside| beside.at == at);
         let drives = pool.status().drives;
         let works = |at: &usize| drives[*at].state == DriveState::Active && !taken(*at);

@@ -12,7 +12,7 @@ use io::virt::{Disk, VirtDrive, VirtEnv};
 
 use super::context::Context;
 use super::session::{facts_of, refused};
-use super::{Fill, World};
+use super::{Fill, World, modelled};
 use crate::failure::{Check, Failure};
 use crate::machine::{Beside, Death};
 
@@ -71,7 +71,7 @@ impl World {
         Some(addition)
     }
 
-    fn new_addition(&mut self, at: Nanos) -> Addition {
+    pub(super) fn new_addition(&mut self, at: Nanos) -> Addition {
         let new = self.new_members();
         let drives = self.attach_new(&new);
         for (at, disk) in (self.plan.drives..).zip(new) {
@@ -197,6 +197,10 @@ impl World {
             self.machine.disks.push(disk);
             self.machine.faults.truncate(at);
             self.machine.faults.push(Faults::new(mix(seed) ^ mix(at as u64)));
+            if self.plan.modelled {
+                let model = modelled::drive(seed, at, self.machine.disks[at].geometry().size);
+                self.machine.model_another(Box::new(model));
+            }
             self.plan.drives += 1;
         }
     }

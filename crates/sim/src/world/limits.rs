@@ -60,7 +60,9 @@ impl World {
         if !self.plan.tails.limited {
             return Ok(());
         }
-        for name in self.context.oracle.borrow().names() {
+        // Clients may be at work meanwhile.
+        let names = self.context.oracle.borrow().names();
+        for name in names {
             if self.rng.chance(1, 2) {
                 continue;
             }

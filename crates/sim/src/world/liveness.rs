@@ -94,7 +94,7 @@ impl World {
     }
 
     /// Nothing is asked, so soon nothing is done.
-    fn comes_to_rest(&mut self, pool: &Pool<VirtEnv>) -> Result<(), Failure> {
+    pub(super) fn comes_to_rest(&mut self, pool: &Pool<VirtEnv>) -> Result<(), Failure> {
         let env = self.machine.env.clone();
         let begin = env.now();
         let mut before = self.machine.env.writes_issued();
@@ -115,7 +115,7 @@ impl World {
     }
 
     /// What is to be converted has been, limbo is empty enough, the journal short.
-    fn check_backlog(&self, pool: &Pool<VirtEnv>) -> Result<(), Failure> {
+    pub(super) fn check_backlog(&self, pool: &Pool<VirtEnv>) -> Result<(), Failure> {
         let status = pool.status();
         let space = status.space;
         let area = match status.conversion {
@@ -157,7 +157,7 @@ impl World {
     }
 
     /// Without volumes there is nothing to keep: after another opening all space is free.
-    fn leaks_nothing(&mut self, pool: Pool<VirtEnv>) -> Result<(), Failure> {
+    pub(super) fn leaks_nothing(&mut self, pool: Pool<VirtEnv>) -> Result<(), Failure> {
         let names = self.context.oracle.borrow().names();
         for name in names {
             self.delete_volume(&pool, &name)?;

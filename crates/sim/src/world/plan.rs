@@ -3,6 +3,7 @@
 //! Seeds keep their worlds: what is drawn otherwise than before gets a range of seeds of its own
 //! (see [`Generation`]), so that a seed that once failed can be looked at for ever.
 
+pub(super) mod day;
 mod first;
 mod reduction;
 mod swarm;

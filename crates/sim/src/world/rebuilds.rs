@@ -18,11 +18,11 @@ const STEP: Nanos = Nanos::from_millis(200);
 const COMPLETE_WITHIN: Nanos = Nanos::from_secs(180);
 
 impl World {
-    fn is_complete(&self, pool: &Pool<VirtEnv>) -> bool {
+    pub(super) fn is_complete(&self, pool: &Pool<VirtEnv>) -> bool {
         pool.status().redundancy_margin >= self.plan.parity_least()
     }
 
-    fn active(&self, pool: &Pool<VirtEnv>) -> Vec<usize> {
+    pub(super) fn active(&self, pool: &Pool<VirtEnv>) -> Vec<usize> {
         let drives = pool.status().drives;
         let active = drives.iter().filter(|drive| drive.state == DriveState::Active);
         active.map(|drive| usize::from(drive.index)).collect()
@@ -33,7 +33,7 @@ impl World {
         self.active(pool).len() > self.widest()
     }
 
-    fn widest(&self) -> usize {
+    pub(super) fn widest(&self) -> usize {
         let widths = self.plan.volumes.iter().map(|volume| volume.width);
         usize::from(widths.chain(self.plan.spec.width).max().unwrap_or(0))
     }

@@ -45,7 +45,7 @@ impl Return {
     }
 }
 
-fn is_lost(pool: &Pool<VirtEnv>, drive: usize) -> bool {
+pub(super) fn is_lost(pool: &Pool<VirtEnv>, drive: usize) -> bool {
     matches!(
         pool.status().drives[drive].state,
         DriveState::Missing | DriveState::Failed | DriveState::Vacated
@@ -91,7 +91,7 @@ impl World {
         Disk::new(format!("d{victim}"), self.plan.drive_bytes, 4096, seed)
     }
 
-    fn replace(
+    pub(super) fn replace(
         &mut self,
         pool: &Pool<VirtEnv>,
         victim: usize,

@@ -25,7 +25,7 @@ const SCRUB_MAX: u64 = 600;
 
 impl World {
     /// Everything on the drive but its labels: a drive without any is not ours.
-    fn rotting_range(&self) -> std::ops::Range<u64> {
+    pub(super) fn rotting_range(&self) -> std::ops::Range<u64> {
         let drives = alike(self.plan.drives, self.plan.drive_bytes);
         let plan = plan_create(&drives, &self.plan.spec).expect("the pool was made so");
         let zones = (MIB + plan.journal_bytes + plan.metadata_bytes).next_multiple_of(MIB);
@@ -102,7 +102,7 @@ impl World {
     }
 }
 
-fn rot(disk: &io::virt::Disk, range: &std::ops::Range<u64>, rng: &mut Rng) {
+pub(super) fn rot(disk: &io::virt::Disk, range: &std::ops::Range<u64>, rng: &mut Rng) {
     for _ in 0..1 + rng.below(PAGES_MAX) {
         let page = range.start + rng.below((range.end - range.start) / PAGE) * PAGE;
         let len = 1 + rng.below(16);

@@ -7,6 +7,7 @@ use io::virt::VirtEnv;
 use io::{Env, Nanos};
 
 use super::client::Client;
+use super::plan::VolumePlan;
 use super::verify::unknown_volumes;
 use super::{Generation, World, verify_volumes};
 use crate::failure::{Check, Failure};
@@ -168,20 +169,24 @@ impl World {
         let mut clients = Vec::new();
         for number in 0..self.plan.clients {
             let plan = self.plan.volumes[number % self.plan.volumes.len()].clone();
-            let volume = pool.volume(&plan.name).expect("the volume was just made");
-            let blocks = u64::from(plan.width) - u64::from(plan.parity);
-            let mut rng = Rng::new(mix(self.rng.next_u64() ^ salt ^ number as u64));
-            clients.push(Client {
-                context: self.context.clone(),
-                name: plan.name.as_str().into(),
-                mix: self.plan.mix.clone(),
-                stripe: blocks * u64::from(volume.block_size()),
-                cursor: rng.below(volume.size() / 4096 + 1) * 4096,
-                volume,
-                rng,
-            });
+            clients.push(self.client(pool, &plan, salt ^ number as u64));
         }
         clients
+    }
+
+    pub(super) fn client(&mut self, pool: &Pool<VirtEnv>, plan: &VolumePlan, salt: u64) -> Client {
+        let volume = pool.volume(&plan.name).expect("the volume was just made");
+        let blocks = u64::from(plan.width) - u64::from(plan.parity);
+        let mut rng = Rng::new(mix(self.rng.next_u64() ^ salt));
+        Client {
+            context: self.context.clone(),
+            name: plan.name.as_str().into(),
+            mix: self.plan.mix.clone(),
+            stripe: blocks * u64::from(volume.block_size()),
+            cursor: rng.below(volume.size() / 4096 + 1) * 4096,
+            volume,
+            rng,
+        }
     }
 
     /// Clients work until they are through or the machine dies.
