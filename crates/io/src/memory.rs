@@ -33,7 +33,7 @@ mod tests {
         let before = (heap_bytes(), resident_bytes());
         let much = vec![1u8; BYTES as usize];
         let (heap, resident) = (heap_bytes(), resident_bytes());
-        let grown = |before: Option<u64>, after: Option<u64>| Some(after? - before?);
+        let grown = |before: Option<u64>, after: Option<u64>| Some(after?.saturating_sub(before?));
         // Other tests come and go beside this one.
         assert!(grown(before.0, heap).is_none_or(|bytes| bytes > BYTES / 2));
         assert!(grown(before.1, resident).is_none_or(|bytes| bytes > BYTES / 2));
