@@ -59,8 +59,22 @@ pub const FIG17: Experiment = Experiment {
 };
 
 /// What the answer depends on.
-const CHANGES: [(&str, fn(Made) -> Made); 2] =
-    [("one request under way", Made::one_at_a_time), ("nothing written before", Made::blank)];
+const CHANGES: [(&str, Change, &str); 2] = [
+    (
+        "one request under way",
+        Made::one_at_a_time,
+        "the sensitivity: with many under way the reads before a small write to RAID5 overlap \
+         with other requests, as they do not where one thread handles all stripes",
+    ),
+    (
+        "nothing written before",
+        Made::blank,
+        "the sensitivity: a stripe's first write chooses its tier; what fills ours before is \
+         whole stripes, so that all of it begins in RAID5",
+    ),
+];
+
+type Change = fn(Made) -> Made;
 
 fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
