@@ -422,6 +422,7 @@ mod tests {
         assert!(volume.recovered(0, &old).is_err(), "superseded, though nobody knows by whom");
         let new: Vec<Found> = (0..8).map(data(below)).chain((8..16).map(data(newest))).collect();
         assert_eq!(volume.recovered(0, &new), Ok(()));
+        volume.flushed(now + 1);
         volume.shrunk(8);
         volume.grow(16);
         volume.has_grown();
