@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
-# Does what the book says: every command of the quick start and of the chapter on operating, in
-# their order, with what they print held against the page.
+# Does what the book says: every command of the quick start and of the chapters on operating and on
+# other machines, in their order, with what they print held against the page.
 #
 #   scripts/tests/docs.sh [PAGE.md...]
 set -euo pipefail
 limit=300
+"$(dirname "${BASH_SOURCE[0]}")/../setup.sh" openssl:openssl nbdinfo:libnbd-bin qemu-img:qemu-utils
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh" "$@"
 
 pages=("$@")
-[ $# -gt 0 ] || pages=("$root/docs/quick-start.md" "$root/docs/operating.md")
+[ $# -gt 0 ] || pages=("$root"/docs/{quick-start,operating,remote}.md)
 mkdir "$work/bin"
 ln -s "$steadyraid" "$work/bin/steadyraid"
 

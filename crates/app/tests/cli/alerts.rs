@@ -151,7 +151,7 @@ fn a_webhook_over_tls_is_told_if_the_machine_trusts_it() {
 
     fs::write(scratch.path("ca.pem"), authority).expect("written");
     let arguments = [&["--config", "c.toml"][..], &POOL].concat();
-    let server = scratch.serve_with("SSL_CERT_FILE", &scratch.path("ca.pem"), &arguments);
+    let server = scratch.serve_with(&[("SSL_CERT_FILE", &scratch.path("ca.pem"))], &arguments);
     let hook = std::thread::scope(|scope| {
         let hook = scope.spawn(|| answer_over(accept(), "204 Thanks"));
         scratch.run(&["drive", "sit-out", "demo", "2"]).expect(0);
@@ -163,7 +163,7 @@ fn a_webhook_over_tls_is_told_if_the_machine_trusts_it() {
 
     // Whom nobody vouches for is not told anything.
     fs::write(scratch.path("ca.pem"), vouched_for().1).expect("written");
-    let server = scratch.serve_with("SSL_CERT_FILE", &scratch.path("ca.pem"), &arguments);
+    let server = scratch.serve_with(&[("SSL_CERT_FILE", &scratch.path("ca.pem"))], &arguments);
     std::thread::scope(|scope| {
         let hook = scope.spawn(|| accept().read(&mut [0]));
         scratch.run(&["drive", "sit-out", "demo", "2"]).expect(0);

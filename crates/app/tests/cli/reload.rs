@@ -7,6 +7,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
+use rustix::process::Signal;
+
 use crate::http::tcp;
 use crate::support::{Scratch, Server};
 
@@ -25,7 +27,7 @@ impl Reloaded {
         let path = scratch.path("notify.sock");
         let manager = UnixDatagram::bind(&path).expect("a socket");
         manager.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
-        let server = scratch.serve_with("NOTIFY_SOCKET", &path, &["--config", "c.toml"]);
+        let server = scratch.serve_with(&[("NOTIFY_SOCKET", &path)], &["--config", "c.toml"]);
         let reloaded = Reloaded { scratch, server, manager };
         assert_eq!(reloaded.told(), "READY=1");
         reloaded
@@ -40,7 +42,7 @@ impl Reloaded {
     /// The file says something else, and the server has read it.
     fn reload(&self, config: &str) {
         fs::write(self.scratch.path("c.toml"), config).expect("written");
-        self.server.hang_up();
+        self.server.signal(Signal::HUP);
         let told = self.told();
         let micros = told.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").expect("a reload begins");
         assert!(micros.parse::<u64>().expect("a number") > 0);
@@ -151,6 +153,6 @@ fn a_file_with_a_mistake_changes_nothing() {
 fn without_a_file_the_server_stops() {
     let scratch = Scratch::new();
     let server = scratch.serve(&["--mem-pool", "demo:4:128M"]);
-    server.hang_up();
+    server.signal(Signal::HUP);
     assert_eq!(server.ended(), "stopped\n");
 }

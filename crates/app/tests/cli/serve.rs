@@ -1,10 +1,13 @@
 //! `serve`: what clients see, how it stops, what survives.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::time::Duration;
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::http::Control;
@@ -182,7 +185,7 @@ fn the_service_manager_is_told() {
     let scratch = Scratch::with_pool();
     let path = scratch.path("notify.sock");
     let socket = UnixDatagram::bind(&path).expect("a socket");
-    let server = scratch.serve_with("NOTIFY_SOCKET", &path, &["."]);
+    let server = scratch.serve_with(&[("NOTIFY_SOCKET", &path)], &["."]);
     let mut bytes = [0; 64];
     let mut next = || {
         let count = socket.recv(&mut bytes).expect("a message");
@@ -191,6 +194,47 @@ fn the_service_manager_is_told() {
     assert_eq!(next(), "READY=1");
     server.stop();
     assert_eq!(next(), "STOPPING=1");
+}
+
+/// A third of the time after which systemd would end it: every 100 ms.
+#[test]
+fn the_watchdog_hears_from_a_server_that_turns_and_from_no_other() {
+    const DUE_MICROS: &str = "300000";
+    let scratch = Scratch::with_pool();
+    let path = scratch.path("notify.sock");
+    let socket = UnixDatagram::bind(&path).expect("a socket");
+    let next = || {
+        let mut bytes = [0; 64];
+        let count = socket.recv(&mut bytes).ok()?;
+        Some(String::from_utf8_lossy(&bytes[..count]).into_owned())
+    };
+    let watched: [(&str, &dyn AsRef<OsStr>); 2] =
+        [("NOTIFY_SOCKET", &path), ("WATCHDOG_USEC", &DUE_MICROS)];
+    let server = scratch.serve_with(&watched, &["."]);
+    let mut told: Vec<String> = (0..6).filter_map(|_| next()).collect();
+    told.sort_unstable();
+    assert_eq!(
+        told,
+        ["READY=1", "WATCHDOG=1", "WATCHDOG=1", "WATCHDOG=1", "WATCHDOG=1", "WATCHDOG=1"]
+    );
+    server.signal(Signal::STOP);
+    socket.set_read_timeout(Some(Duration::from_secs(1))).expect("a timeout");
+    // What it said before it stood still.
+    while next().is_some() {}
+    server.signal(Signal::CONT);
+    socket.set_read_timeout(None).expect("no timeout");
+    assert_eq!(next().as_deref(), Some("WATCHDOG=1"), "it goes on");
+    server.stop();
+    while next().expect("a message") != "STOPPING=1" {}
+
+    let another = std::process::id().to_string();
+    let meant: [(&str, &dyn AsRef<OsStr>); 3] =
+        [watched[0], watched[1], ("WATCHDOG_PID", &another)];
+    let server = scratch.serve_with(&meant, &["."]);
+    assert_eq!(next().as_deref(), Some("READY=1"));
+    socket.set_read_timeout(Some(Duration::from_secs(1))).expect("a timeout");
+    assert_eq!(next(), None, "systemd waits for another process");
+    server.stop();
 }
 
 #[test]

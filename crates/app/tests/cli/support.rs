@@ -1,10 +1,11 @@
 //! Running the binary: a directory of its own, drives in it, servers that end with the test.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::{FileExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 
 use rustix::process::{Pid, Signal, geteuid, kill_process};
@@ -166,10 +167,14 @@ impl Scratch {
         Server::start(self.server(arguments))
     }
 
-    /// The same with one more environment variable.
-    pub fn serve_with(&self, variable: &str, value: &Path, arguments: &[&str]) -> Server {
+    /// The same with more environment variables.
+    pub fn serve_with(
+        &self,
+        variables: &[(&str, &dyn AsRef<OsStr>)],
+        arguments: &[&str],
+    ) -> Server {
         let mut command = self.server(arguments);
-        command.env(variable, value);
+        command.envs(variables.iter().map(|(name, value)| (name, value.as_ref())));
         Server::start(command)
     }
 
@@ -227,9 +232,8 @@ impl Server {
         out
     }
 
-    /// SIGHUP.
-    pub fn hang_up(&self) {
-        kill_process(Pid::from_child(&self.child), Signal::HUP).expect("the server is there");
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("the server is there");
     }
 
     /// What it still says until it ends by itself.
@@ -243,7 +247,7 @@ impl Server {
     /// SIGTERM, then what it still said.
     #[track_caller]
     pub fn end(mut self) -> (String, String) {
-        kill_process(Pid::from_child(&self.child), Signal::TERM).expect("the server is there");
+        self.signal(Signal::TERM);
         let mut out = String::new();
         self.stdout.read_to_string(&mut out).expect("text");
         let status = self.child.wait().expect("ended");
