@@ -374,16 +374,25 @@ impl<E: Env> Shard<E> {
     ) -> Result<Filled, RequestError> {
         let block_size = self.geometry.block_size as usize;
         let read = |planned: &Planned| {
-            self.read_place(planned.piece.from, usize::from(planned.piece.range.len) * 512)
+            let Move { range, from, .. } = planned.piece;
+            // What was written anew since the plan was made may be free, and told of as such.
+            let wanted = self.is_anybodys(planned.piece);
+            async move {
+                if !wanted {
+                    return None;
+                }
+                self.read_place(from, usize::from(range.len) * 512).await.ok()
+            }
         };
         let data = join_all(planned.iter().map(read)).await;
         let mut blocks: Vec<BufMut> =
             (0..class.data()).map(|_| BufMut::zeroed(block_size)).collect();
         let mut kept = Vec::with_capacity(planned.len());
         for (planned, data) in planned.iter().zip(data) {
-            // What can't be read stays where it is, and with it its stripe.
-            kept.push(data.is_ok());
-            let Ok(data) = data else { continue };
+            // What can't be read stays where it is, and with it its stripe; what nobody has any
+            // more is not moved.
+            kept.push(data.is_some());
+            let Some(data) = data else { continue };
             let start = usize::from(planned.sector) * 512;
             let block = &mut blocks[planned.block - first_block];
             block[start..start + data.len()].copy_from_slice(&data);
@@ -400,6 +409,14 @@ impl<E: Env> Shard<E> {
             return Err(RequestError::Io(format!("stripe {stripe} could not be written")));
         }
         Ok(Filled { sums: self.measure_blocks(&blocks, class.data()).1, kept })
+    }
+
+    /// Some of it is where it was. Under a read guard it stays readable from then on.
+    fn is_anybodys(&self, piece: Move) -> bool {
+        let Move { volume, block, range, from } = piece;
+        let state = self.state.borrow();
+        let known = state.volumes.contains_key(&volume);
+        known && !state.map.still_at(volume, block, range, from).is_empty()
     }
 
     /// The data is durable at its new place: record it and change the map. A stripe that
