@@ -8,146 +8,32 @@
 //!  5 free the old slots, forget the journal before 1
 //! ```
 //! Writes go on meanwhile: an object may hold more than its moment's worth, and replaying the
-//! journal from 1 over it ends in the same map (see `ARCHITECTURE.md`, Durability).
-//!
-//! Slot s has its copies on drives s, s+1, s+2 (mod n), rows c*(s/n) + copy of their areas; n is
-//! the number of drives the pool was made of, so that slots stay where they are when it grows.
+//! journal from 1 over it ends in the same map (see `ARCHITECTURE.md`, Durability). Where the
+//! slots are: [`slots`].
 
 pub mod image;
-
-use std::collections::{BTreeMap, BTreeSet};
+pub mod slots;
 
 use format::{
     ChunkObject, ClassImage, ConfigObject, LimitsImage, ObjectKey, SLOT_LEN, VolumeImage,
-    encode_object, fingerprint,
+    encode_object,
 };
 use futures_util::future::join_all;
 use io::{Buf, Durability, Env};
-use layout::{DriveIndex, LayoutKind};
+use layout::LayoutKind;
 
 use crate::api::{ConversionPolicy, RequestError, VolumeLimits};
-use crate::limits::{CHECKPOINT_WRITES_MAX, METADATA_COPIES};
+use crate::limits::CHECKPOINT_WRITES_MAX;
 use crate::planted::{self, Bug};
 use crate::shard::{Settings, Shard, State};
+
+use slots::{Stored, Wanted};
 
 pub const SETTING_REPLICATED_PERCENT: u16 = 1;
 pub const SETTING_CONVERSION: u16 = 2;
 pub const SETTING_PATCH_BUDGET: u16 = 3;
 /// Written only while a pool is rebalanced.
 pub const SETTING_REBALANCE: u16 = 4;
-
-/// An object of the last checkpoint and where its parts are.
-pub struct Stored {
-    pub seq: u64,
-    pub slots: Vec<u32>,
-}
-
-/// The slots of the metadata area.
-pub struct MetaSlots {
-    drives: usize,
-    copies: usize,
-    total: u32,
-    /// Most objects that sums can come to.
-    sums_max: u64,
-    free: Vec<u32>,
-    pub objects: BTreeMap<ObjectKey, Stored>,
-    pub seq: u64,
-    /// Slots of a checkpoint that a crash cut short. They must be erased before a superblock
-    /// names a sequence as high as theirs, or they would pass for newer versions of objects
-    /// that did not change after all.
-    pub cut_short: BTreeSet<u32>,
-    /// Objects that are written again although nothing in them changed.
-    pub rewrite: BTreeSet<ObjectKey>,
-}
-
-impl MetaSlots {
-    pub fn new(drives: usize, area: u64, sums_max: u64) -> MetaSlots {
-        let copies = METADATA_COPIES.min(drives);
-        let rows = area / SLOT_LEN as u64;
-        let total = (rows / copies as u64 * drives as u64) as u32;
-        MetaSlots {
-            drives,
-            copies,
-            total,
-            sums_max,
-            free: Vec::new(),
-            objects: BTreeMap::new(),
-            seq: 0,
-            cut_short: BTreeSet::new(),
-            rewrite: BTreeSet::new(),
-        }
-    }
-
-    pub fn rows(&self) -> u64 {
-        u64::from(self.total) / self.drives as u64 * self.copies as u64
-    }
-
-    /// Chunks the map may have: half of the slots that sums leave, since a checkpoint that changes
-    /// all of them needs as many again, less a share for patches and zones.
-    pub fn chunks_max(&self) -> u64 {
-        u64::from(self.total).saturating_sub(2 * self.sums_max) / 3
-    }
-
-    pub fn capacity(&self) -> u32 {
-        self.total
-    }
-
-    /// Bytes of the slots that objects use, one copy.
-    pub fn used_bytes(&self) -> u64 {
-        let slots: usize = self.objects.values().map(|stored| stored.slots.len()).sum();
-        (slots * SLOT_LEN) as u64
-    }
-
-    /// (drive, byte in the area) of each copy of a slot.
-    pub fn places(&self, slot: u32) -> Vec<(DriveIndex, u64)> {
-        let (row, column) = (slot as usize / self.drives, slot as usize % self.drives);
-        (0..self.copies)
-            .map(|copy| {
-                let drive = DriveIndex(((column + copy) % self.drives) as u16);
-                (drive, ((row * self.copies + copy) * SLOT_LEN) as u64)
-            })
-            .collect()
-    }
-
-    /// The slot one of whose copies is in `row` of `drive`.
-    pub fn slot_at(&self, drive: DriveIndex, row: u64) -> u32 {
-        let copy = row as usize % self.copies;
-        let column = (usize::from(drive.0) + self.drives - copy) % self.drives;
-        (row as usize / self.copies * self.drives + column) as u32
-    }
-
-    /// After loading: everything that no object uses is free.
-    pub fn rebuild_free(&mut self) {
-        let mut used = vec![false; self.total as usize];
-        for stored in self.objects.values() {
-            stored.slots.iter().for_each(|&slot| used[slot as usize] = true);
-        }
-        self.free = (0..self.total).rev().filter(|&slot| !used[slot as usize]).collect();
-    }
-
-    /// Free slots for the parts of an object: if some drives are gone, those with most copies on
-    /// the others. `None`: too few are free.
-    fn take(&mut self, parts: usize, gone: &dyn Fn(DriveIndex) -> bool) -> Option<Vec<u32>> {
-        let left = self.free.len().checked_sub(parts)?;
-        let lost = |column: &usize| {
-            let places = (0..self.copies).map(|copy| (column + copy) % self.drives);
-            places.filter(|&drive| gone(DriveIndex(drive as u16))).count()
-        };
-        let lost: Vec<usize> = (0..self.drives).map(|column| lost(&column)).collect();
-        if lost.iter().any(|&lost| lost > 0) {
-            // The best last. Stable: the order of equals stays.
-            let drives = self.drives;
-            self.free.sort_by_key(|&slot| std::cmp::Reverse(lost[slot as usize % drives]));
-        }
-        Some(self.free.split_off(left))
-    }
-
-    pub fn root(&self) -> (u64, u64) {
-        let print = |(key, stored): (&ObjectKey, &Stored)| fingerprint(key, stored.seq);
-        let combined = self.objects.iter().map(print).fold(0, |sum, print| sum ^ print);
-        (self.objects.len() as u64, combined)
-    }
-}
 
 impl<E: Env> Shard<E> {
     /// Writes what changed since the last checkpoint, for somebody who waits for it. With `clean`
@@ -171,11 +57,10 @@ impl<E: Env> Shard<E> {
                 written.push((key, None));
                 continue;
             };
-            let slots = match self.write_object(key, seq, &parts).await {
-                Ok(slots) => slots,
+            match self.write_object(key, seq, &parts).await {
+                Ok(stored) => written.push((key, Some(stored))),
                 Err(error) => return Err(self.fail(&error)),
-            };
-            written.push((key, Some(Stored { seq, slots })));
+            }
             self.env.yield_now().await;
         }
         self.flush().await?;
@@ -183,11 +68,7 @@ impl<E: Env> Shard<E> {
             let mut state = self.state.borrow_mut();
             state.meta.seq = seq;
             for (key, stored) in written {
-                let old = match stored {
-                    Some(stored) => state.meta.objects.insert(key, stored),
-                    None => state.meta.objects.remove(&key),
-                };
-                obsolete.extend(old.into_iter().flat_map(|old| old.slots));
+                obsolete.extend(state.meta.replace(key, stored));
             }
             state.meta.root()
         };
@@ -198,7 +79,7 @@ impl<E: Env> Shard<E> {
                 label.clean = clean;
             })
             .await;
-        self.state.borrow_mut().meta.free.extend(obsolete);
+        self.state.borrow_mut().meta.give_back(obsolete);
         self.journal.forget_before(start);
         self.count(|counters| counters.checkpoints += 1);
         Ok(())
@@ -264,19 +145,20 @@ impl<E: Env> Shard<E> {
         key: ObjectKey,
         seq: u64,
         parts: &[Vec<u8>],
-    ) -> Result<Vec<u32>, String> {
-        let slots: Vec<u32> = {
+    ) -> Result<Stored, String> {
+        let stored = {
             let mut state = self.state.borrow_mut();
-            let gone = |drive| !self.array.is_active(drive) || self.array.is_draining(drive);
-            let slots = state.meta.take(parts.len(), &gone);
-            slots.ok_or("the metadata area is full: merge patches or add drives")?
+            let good = |drive| self.array.is_active(drive) && !self.array.is_draining(drive);
+            let wanted = Wanted { good: &good, copies: self.journal.copies() };
+            let stored = state.meta.take(seq, parts.len(), &wanted);
+            stored.ok_or("the metadata area is full: merge patches or add drives")?
         };
         let pool = self.labels.pool();
         let images = encode_object(pool, 0, key, seq, parts);
         let area = self.labels.meta().offset;
         let mut writes = Vec::new();
-        for (image, &slot) in images.iter().zip(&slots) {
-            let bytes = Buf::from_slice(image);
+        for (part, slot) in stored.homes() {
+            let bytes = Buf::from_slice(&images[usize::from(part)]);
             self.count(|counters| counters.checkpoint_bytes += SLOT_LEN as u64);
             for (drive, at) in self.state.borrow().meta.places(slot) {
                 writes.push((drive, area + at, bytes.clone()));
@@ -291,7 +173,7 @@ impl<E: Env> Shard<E> {
             // Copies on lost drives are missing; the others carry the object.
             join_all(batch.into_iter().map(write)).await;
         }
-        Ok(slots)
+        Ok(stored)
     }
 }
 

@@ -58,6 +58,6 @@ mod twin;
 mod write;
 
 pub use api::*;
-pub use checkpoint::MetaSlots;
+pub use checkpoint::slots::MetaSlots;
 pub use label::{Label, read_label};
 pub use pool::{Pool, Volume, add_drives, create, plan_add, plan_create};

@@ -17,8 +17,8 @@ use std::rc::Rc;
 
 use format::{
     ChunkObject, ConfigObject, Extent, INCOMPAT_SUMS, JOURNAL_ALIGN, JOURNAL_BLOCK_MAX,
-    LimitsImage, ObjectKey, Place, Record, SLOT_LEN, SectorRange, StripeId, SumsObject, Superblock,
-    VolumeId, ZoneObject, decode_block, decode_slot, peek_header,
+    LimitsImage, ObjectKey, Place, Record, SectorRange, StripeId, SumsObject, Superblock, VolumeId,
+    ZoneObject, decode_block, peek_header,
 };
 use futures_util::future::join_all;
 use io::{Drive, PAGE};
@@ -26,13 +26,14 @@ use layout::{DriveIndex, StripeShape};
 
 use crate::api::{OpenError, RecoveryReport, VolumeLimits};
 use crate::array::Array;
-use crate::checkpoint::{MetaSlots, Stored, apply_setting, layout_kind};
+use crate::checkpoint::slots::MetaSlots;
+use crate::checkpoint::{apply_setting, layout_kind};
 use crate::geometry::{BlockAddress, Class, PoolGeometry};
 use crate::limits::{RECOVERY_READ_BYTES, RECOVERY_READS_MAX};
 use crate::map::{BlockMap, Deltas};
 use crate::planted::{self, Bug};
 use crate::recover::claims::Claims;
-use crate::recover::slots::{Part, Parts, Slots};
+use crate::recover::slots::{Parts, Slots};
 use crate::shard::{Settings, VolumeRecord};
 use crate::space::Space;
 use crate::sums::{Sums, parts_max};
@@ -114,62 +115,17 @@ impl<D: Drive> Recovery<'_, D> {
 
     // ---- checkpoint
 
-    /// Reads the metadata area of every drive.
-    async fn read_slots(&self, meta: &MetaSlots) -> Slots {
-        let found = RefCell::new(Slots::default());
-        let scan = |index: DriveIndex| {
-            let found = &found;
-            async move {
-                let rows = meta.rows();
-                let step = (RECOVERY_READ_BYTES / SLOT_LEN) as u64;
-                for first in (0..rows).step_by(step as usize) {
-                    let count = step.min(rows - first);
-                    let at = self.label.meta.offset + first * SLOT_LEN as u64;
-                    let len = count as usize * SLOT_LEN;
-                    let Ok(bytes) = self.array.read(index, at, len).await else { continue };
-                    for (row, image) in bytes.chunks_exact(SLOT_LEN).enumerate() {
-                        let slot = meta.slot_at(index, first + row as u64);
-                        self.take_slot(&mut found.borrow_mut(), slot, image);
-                    }
-                }
-            }
-        };
-        let founders = self.geometry.lists.founders();
-        let founders = self.array.active().into_iter().filter(|index| index.index() < founders);
-        join_all(founders.map(scan)).await;
-        found.into_inner()
-    }
-
-    fn take_slot(&self, found: &mut Slots, slot: u32, image: &[u8]) {
-        let Ok((header, payload)) = decode_slot(image, &self.label.pool) else { return };
-        found.newest = header.seq.max(found.newest);
-        if header.shard != 0 {
-            return;
-        }
-        if header.seq > self.label.checkpoint[0].seq {
-            found.cut_short.insert(slot);
-            return;
-        }
-        let found = &mut found.parts;
-        let key = (header.key, header.part);
-        if found.get(&key).is_none_or(|part| part.seq < header.seq) {
-            let payload = payload.to_vec();
-            let slots = vec![(slot, 1)];
-            found.insert(key, Part { seq: header.seq, parts: header.parts, slots, payload });
-        } else if let Some(part) = found.get_mut(&key).filter(|part| part.seq == header.seq) {
-            part.found_in(slot);
-        }
-    }
-
     /// Puts the parts of each object together and checks that the set is the one that the
     /// superblock means.
     fn assemble(&self, parts: Parts, meta: &mut MetaSlots) -> Result<Objects, OpenError> {
         let mut objects: Objects = Vec::new();
         let mut wanted = 0;
+        let mut twins = Vec::new();
         for ((key, number), part) in parts {
+            twins.extend(part.twins().map(|slot| (key, number, slot)));
             if number == 0 {
                 wanted = part.parts;
-                meta.objects.insert(key, Stored { seq: part.seq, slots: vec![part.slot()] });
+                meta.objects.insert(key, part.stored());
                 objects.push((key, vec![part.payload]));
                 continue;
             }
@@ -192,6 +148,7 @@ impl<D: Drive> Recovery<'_, D> {
             );
             return Err(self.damaged(what));
         }
+        meta.adopt_twins(twins);
         meta.rebuild_free();
         Ok(objects)
     }

@@ -26,6 +26,7 @@ use smallvec::SmallVec;
 
 use crate::api::{DriveState, DriveVerbError, EventKind, RequestError, Severity};
 use crate::awaited::Awaited;
+use crate::checkpoint::slots::Stored;
 use crate::geometry::{Class, PoolGeometry};
 use crate::label::{Label, read_label};
 use crate::limits::{RESTORE_LOST_RETRY, RESTORE_OBJECTS_AT_ONCE, RESTORE_RETRY, STRIPES_AT_ONCE};
@@ -320,20 +321,33 @@ impl<E: Env> Shard<E> {
     }
 
     async fn restore_object(&self, drive: DriveIndex, key: ObjectKey) {
-        let slots = {
-            let state = self.state.borrow();
-            state.meta.objects.get(&key).map_or_else(Vec::new, |stored| stored.slots.clone())
-        };
-        for slot in slots {
-            let places = self.state.borrow().meta.places(slot);
-            let Some(&(_, own)) = places.iter().find(|place| place.0 == drive) else { continue };
-            let others: Vec<_> = places.into_iter().filter(|place| place.0 != drive).collect();
-            if let Some(bytes) = self.read_slot_copy(key, &others).await {
-                let at = self.labels.meta().offset + own;
+        let parts = self.state.borrow().meta.objects.get(&key).map_or(0, Stored::parts);
+        for part in 0..parts {
+            let (own, others) = self.copies_of_part(key, part, drive);
+            if own.is_empty() {
+                continue;
+            }
+            let Some(bytes) = self.read_slot_copy(key, &others).await else { continue };
+            for at in own {
+                let at = self.labels.meta().offset + at;
                 // A drive that refuses this has failed.
-                let _ = self.array.write(drive, at, bytes, Durability::Cached).await;
+                let _ = self.array.write(drive, at, bytes.clone(), Durability::Cached).await;
             }
         }
+    }
+
+    /// Where a drive has copies of a part of an object, and where others have.
+    pub(crate) fn copies_of_part(
+        &self,
+        key: ObjectKey,
+        part: u16,
+        drive: DriveIndex,
+    ) -> (Vec<u64>, Vec<(DriveIndex, u64)>) {
+        let state = self.state.borrow();
+        let stored = state.meta.objects.get(&key);
+        let places = stored.map_or_else(Vec::new, |stored| state.meta.places_of(stored, part));
+        let (own, others): (Vec<_>, _) = places.into_iter().partition(|place| place.0 == drive);
+        (own.into_iter().map(|place| place.1).collect(), others)
     }
 
     pub(crate) async fn read_slot_copy(

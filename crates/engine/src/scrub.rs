@@ -274,20 +274,16 @@ impl<E: Env> Shard<E> {
     }
 
     async fn scrub_object(&self, key: ObjectKey) {
-        let stored = {
-            let state = self.state.borrow();
-            let stored = state.meta.objects.get(&key);
-            stored.map(|stored| (stored.seq, stored.slots.clone()))
-        };
-        let Some((seq, slots)) = stored else { return };
-        for (part, slot) in slots.into_iter().enumerate() {
-            let places = self.state.borrow().meta.places(slot);
-            self.scrub_slot((key, seq, part), &places).await;
+        let stored = self.state.borrow().meta.objects.get(&key).cloned();
+        let Some(stored) = stored else { return };
+        for part in 0..stored.parts() {
+            let places = self.state.borrow().meta.places_of(&stored, part);
+            self.scrub_part((key, stored.seq, usize::from(part)), &places).await;
         }
     }
 
-    /// Copies of one slot.
-    async fn scrub_slot(&self, own: (ObjectKey, u64, usize), places: &[(DriveIndex, u64)]) {
+    /// Copies of one part.
+    async fn scrub_part(&self, own: (ObjectKey, u64, usize), places: &[(DriveIndex, u64)]) {
         let (pool, area) = (self.labels.pool(), self.labels.meta().offset);
         let read = |&(drive, at): &(DriveIndex, u64)| async move {
             match self.array.read(drive, area + at, SLOT_LEN).await {

@@ -16,7 +16,7 @@ use crate::api::{
     ConversionPolicy, Counters, CreateSpec, EventKind, RequestError, Severity, VolumeLimits,
 };
 use crate::array::Array;
-use crate::checkpoint::MetaSlots;
+use crate::checkpoint::slots::MetaSlots;
 use crate::discard::Discards;
 use crate::events::Events;
 use crate::geometry::{BlockAddress, Class, PoolGeometry};

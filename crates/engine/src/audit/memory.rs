@@ -76,8 +76,8 @@ fn check_slots(tables: &Tables, findings: &mut Findings) {
         return;
     }
     let mut users = vec![0u32; tables.meta.total as usize];
-    let used = tables.meta.objects.iter().flat_map(|object| &object.slots);
-    for &slot in used.chain(&tables.meta.free) {
+    let used = tables.meta.objects.iter().flat_map(|object| &object.homes);
+    for &slot in used.map(|(_, slot)| slot).chain(&tables.meta.free) {
         match users.get_mut(slot as usize) {
             Some(count) => *count += 1,
             None => findings.add(Rule::Checkpoint, || format!("slot {slot} does not exist")),

@@ -22,8 +22,8 @@ pub async fn check<E: Env>(
 ) {
     check_present(tables, findings);
     for object in &tables.meta.objects {
-        for part in 0..object.slots.len() {
-            check_part(shard, object, part, report, findings).await;
+        for &(part, slot) in &object.homes {
+            check_slot(shard, object, (usize::from(part), slot), report, findings).await;
         }
     }
     // Looking on changes nothing, so that labels of an update cut short stay as they are.
@@ -63,14 +63,14 @@ fn check_present(tables: &Tables, findings: &mut Findings) {
 }
 
 /// All copies of one slot hold what they should.
-async fn check_part<E: Env>(
+async fn check_slot<E: Env>(
     shard: &Shard<E>,
     object: &StoredImage,
-    part: usize,
+    (part, slot): (usize, u32),
     report: &mut AuditReport,
     findings: &mut Findings,
 ) {
-    let (slot, pool, area) = (object.slots[part], shard.labels.pool(), shard.labels.meta().offset);
+    let (pool, area) = (shard.labels.pool(), shard.labels.meta().offset);
     let places = shard.state.borrow().meta.places(slot);
     for (drive, at) in places {
         let read = shard.array.read(drive, area + at, SLOT_LEN).await;

@@ -9,7 +9,8 @@ use crate::shard::Shard;
 pub struct StoredImage {
     pub key: ObjectKey,
     pub seq: u64,
-    pub slots: Vec<u32>,
+    /// (part, slot), several of a part where drives are gone.
+    pub homes: Vec<(u16, u32)>,
     /// Its parts as they would be written now; `None` if it changed since, or is no more.
     pub parts: Option<Vec<Vec<u8>>>,
 }
@@ -28,7 +29,7 @@ impl<E: Env> Shard<E> {
         let objects = state.meta.objects.iter().map(|(&key, stored)| StoredImage {
             key,
             seq: stored.seq,
-            slots: stored.slots.clone(),
+            homes: stored.homes().collect(),
             parts: (!is_dirty(key)).then(|| self.export(key)).flatten(),
         });
         MetaImage {

@@ -21,7 +21,7 @@ use io::{Buf, Drive, Durability, Env};
 use layout::{DRIVES_MAX, DRIVES_MIN, StripeShape};
 
 use crate::api::{AddError, AddPlan, OpenOptions};
-use crate::checkpoint::MetaSlots;
+use crate::checkpoint::slots::MetaSlots;
 use crate::geometry::Class;
 use crate::label::{Label, for_drive, read_label};
 use crate::pool::create::{format_drive, nth_largest, zones_in};

@@ -49,22 +49,22 @@ impl<E: Env> Shard<E> {
         drive: &E::Drive,
     ) -> Result<(), io::DriveError> {
         let area = self.labels.meta().offset;
-        let slots: Vec<(ObjectKey, u32)> = {
+        let parts: Vec<(ObjectKey, u16)> = {
             let state = self.state.borrow();
             let objects = state.meta.objects.iter();
-            objects.flat_map(|(&key, stored)| stored.slots.iter().map(move |&s| (key, s))).collect()
+            objects.flat_map(|(&key, stored)| (0..stored.parts()).map(move |p| (key, p))).collect()
         };
-        for some in slots.chunks(RESTORE_OBJECTS_AT_ONCE) {
-            let copy = |&(key, slot): &(ObjectKey, u32)| async move {
-                let places = self.state.borrow().meta.places(slot);
-                let Some(&(_, own)) = places.iter().find(|place| place.0 == index) else {
+        for some in parts.chunks(RESTORE_OBJECTS_AT_ONCE) {
+            let copy = |&(key, part): &(ObjectKey, u16)| async move {
+                let (own, others) = self.copies_of_part(key, part, index);
+                if own.is_empty() {
                     return Ok(());
-                };
-                let others: Vec<_> = places.into_iter().filter(|place| place.0 != index).collect();
-                match self.read_slot_copy(key, &others).await {
-                    Some(bytes) => drive.write(area + own, bytes, Durability::Cached).await,
-                    None => Ok(()),
                 }
+                let Some(bytes) = self.read_slot_copy(key, &others).await else { return Ok(()) };
+                for at in own {
+                    drive.write(area + at, bytes.clone(), Durability::Cached).await?;
+                }
+                Ok(())
             };
             join_all(some.iter().map(copy)).await.into_iter().collect::<Result<(), _>>()?;
         }

@@ -5,6 +5,7 @@ use io::Env;
 use layout::DriveIndex;
 
 use crate::api::{DriveState, EventKind, Severity};
+use crate::checkpoint::slots::{Stored, Wanted};
 use crate::limits::VACATE_CHECKPOINTS;
 use crate::shard::Shard;
 
@@ -47,7 +48,7 @@ impl<E: Env> Shard<E> {
     }
 
     /// Objects of the checkpoint that too few drives have, without those that are leaving, are
-    /// written to others.
+    /// written to others, or to more.
     async fn move_objects(&self) -> bool {
         let thin = self.thin_objects();
         if thin.is_empty() {
@@ -71,15 +72,11 @@ impl<E: Env> Shard<E> {
 
     fn thin_objects(&self) -> Vec<ObjectKey> {
         let state = self.state.borrow();
-        let wanted = self.journal.copies();
-        let good = |slot: &u32| {
-            let places = state.meta.places(*slot);
-            let holds = |drive| self.array.is_whole(drive) && !self.array.is_draining(drive);
-            places.into_iter().filter(|&(drive, _)| holds(drive)).count()
-        };
-        let thin = |slots: &[u32]| slots.iter().any(|slot| good(slot) < wanted);
+        let good = |drive| self.array.is_whole(drive) && !self.array.is_draining(drive);
+        let wanted = Wanted { good: &good, copies: self.journal.copies() };
+        let thin = |stored: &Stored| state.meta.is_thin(stored, &wanted);
         let objects = state.meta.objects.iter();
-        objects.filter(|(_, stored)| thin(&stored.slots)).map(|(&key, _)| key).collect()
+        objects.filter(|(_, stored)| thin(stored)).map(|(&key, _)| key).collect()
     }
 
     async fn vacate(&self, drive: DriveIndex) -> bool {

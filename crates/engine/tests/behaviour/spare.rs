@@ -86,11 +86,19 @@ async fn audited(pool: &Pool<VirtEnv>, when: &str) {
     pool.audit().await.unwrap_or_else(|error| panic!("{when}: {error}"));
 }
 
-/// One drive after the other is lost for good, while clients write, until only as many are left as
-/// a stripe is wide. Then all of them are replaced, and it is as if nothing had been.
+/// Neighbours go, or every third: then no three neighbours are left, which is what slots of the
+/// metadata lie on.
 #[test]
 fn drives_are_lost_one_after_another() {
+    lose_and_replace(|drives| (0..drives).collect());
+    lose_and_replace(|drives| (0..3).flat_map(|first| (first..drives).step_by(3)).collect());
+}
+
+/// One drive after the other is lost for good, while clients write, until only as many are left as
+/// a stripe is wide. Then all of them are replaced, and it is as if nothing had been.
+fn lose_and_replace(order: impl Fn(usize) -> Vec<usize>) {
     for (at, (drives, parity, width, _)) in SHAPES.into_iter().enumerate() {
+        let order = order(drives);
         let world = Virtual::new(drives, DRIVE, 3 + at as u64);
         let mut mirror = Mirror::new(VOLUME);
         let mut rng = Rng::new(at as u64);
@@ -100,8 +108,8 @@ fn drives_are_lost_one_after_another() {
             let volume = pool.volume("v").expect("made");
             write_some(&volume, &mut mirror, &mut rng, 150).await;
             let lost = drives - usize::from(width);
-            for drive in 0..lost {
-                let when = format!("shape {at}, drive {drive}");
+            for &drive in &order[..lost] {
+                let when = format!("shape {at}, drive {drive} of {order:?}");
                 pool.drive_fail(drive as u16, "a test", false).await.expect("it can be spared");
                 write_some(&volume, &mut mirror, &mut rng, 20).await;
                 until_complete(&world, &pool, parity, &when).await;
@@ -114,14 +122,13 @@ fn drives_are_lost_one_after_another() {
             drop(volume);
             pool.close().await.expect("closes");
             // Without the drives that are vacated, and as many more as the parity bears.
-            let rest: Vec<Disk> = disks[lost + usize::from(parity)..].to_vec();
+            let (gone, rest) = order.split_at(lost + usize::from(parity));
+            let rest: Vec<Disk> = rest.iter().map(|&drive| disks[drive].clone()).collect();
             let pool = open(&world, &rest).await;
             let volume = pool.volume("v").expect("made");
             check_all(&volume, &mirror, "reopened with few").await;
             drop(volume);
-            let mut back: Vec<usize> = (0..lost + usize::from(parity)).collect();
-            back.reverse();
-            for drive in back {
+            for &drive in gone.iter().rev() {
                 let disk = Disk::new(format!("new{drive}"), DRIVE, 4096, 77 + drive as u64);
                 let new = VirtDrive::attach(world.env(), &disk, Latency::SSD);
                 disks[drive] = disk;

@@ -16,10 +16,9 @@ use crate::world::session::{facts_of, refused};
 /// A drive that had a spell counts as if it had one for so long after it: what was under way has
 /// ended then, and the engine has flushed by itself.
 const GRACE: Nanos = Nanos::from_secs(60);
-/// Drives that are lost, let go of, or on their way out at once. Each piece of metadata has three
-/// copies on neighbours among the drives that the pool was made of: with a third one out, few
-/// neighbours would be left, and redundancy would not come back for lack of room there.
-pub(super) const OUT_MOST: usize = 2;
+/// Drives that are lost, let go of, or on their way out at once: for what more held, beside what
+/// volumes of several widths may store, a pool of ten has no room.
+pub(super) const OUT_MOST: usize = 3;
 /// Hangs last up to twice the time after which a drive is failed.
 const HANG_MIN: Nanos = Nanos::from_millis(100);
 const HANG_DOUBLINGS: u64 = 10;
@@ -77,8 +76,8 @@ impl Day {
         // Beside those that may be lost another may be on its way out.
         let out: BTreeSet<usize> = self.draining().into_iter().chain(burden.clone()).collect();
         let stay = active.iter().filter(|drive| !out.contains(drive)).count();
-        let many = self.world.plan.drives - stay >= OUT_MOST;
         let copied = |at: &usize| self.world.machine.beside.iter().any(|one| one.at == *at);
+        let many = self.world.plan.drives - stay >= OUT_MOST;
         // One that suffers already may suffer more.
         active.retain(|drive| !copied(drive));
         if burden.len() >= parity || many || stay <= self.world.widest() + 1 {
