@@ -27,7 +27,9 @@ const SYSTEMS: [(&str, &str); 6] = [
 ];
 
 fn cells(scale: Scale) -> Vec<Cell> {
-    SYSTEMS.iter().map(|&(_, system)| cell(scale, system, Fill::Aged)).collect()
+    let clean = ["n-raid5", "mirror-log"].map(|system| cell(scale, system, Fill::Fresh));
+    let aged = SYSTEMS.iter().map(|&(_, system)| cell(scale, system, Fill::Aged));
+    aged.chain(clean).collect()
 }
 
 fn conclude(_: Scale, found: &Found) -> Conclusion {
@@ -58,11 +60,19 @@ fn conclude(_: Scale, found: &Found) -> Conclusion {
         .map(|trace| 1.0 - of("mirror-log", trace, "p50_ms") / of("n-raid5", trace, "p50_ms"));
     let tails =
         TRACES.map(|trace| of("n-raid5", trace, "p99_ms") / of("mirror-log", trace, "p99_ms"));
+    let fresh = |system: &str, trace: &str| value(found, system, Fill::Fresh, trace, "p50_ms");
+    let clean = TRACES.map(|trace| 1.0 - fresh("mirror-log", trace) / fresh("n-raid5", trace));
     let least = |values: [f64; 4]| values.into_iter().fold(f64::INFINITY, f64::min);
     let most = |values: [f64; 4]| values.into_iter().fold(f64::NEG_INFINITY, f64::max);
     let modelled = "our 4-RAID5 is faster than md's: no shared locks and no stalls for parity";
     let checks = vec![
-        Check::new("median, 4-RAIDM below 4-RAID5, least", "%", 2.1, least(medians) * 100.0),
+        Check::new("median, 4-RAIDM below 4-RAID5, least", "%", 2.1, least(medians) * 100.0)
+            .because(
+                "YCSB-A: two copies of its large writes on seven aged drives are more than those \
+                 can take, and its writes queue: as TPC-C's in the paper (202 ms)",
+            ),
+        Check::new("the same, clean drives", "%", 2.1, least(clean) * 100.0)
+            .because("the sensitivity: drives that don't collect take as much"),
         Check::new("median, 4-RAIDM below 4-RAID5, most", "%", 89.0, most(medians) * 100.0),
         Check::new("p99, 4-RAID5 over 4-RAIDM, least", "x", 5.9, least(tails)).because(modelled),
         Check::new("p99, 4-RAID5 over 4-RAIDM, most", "x", 12.0, most(tails)).because(modelled),

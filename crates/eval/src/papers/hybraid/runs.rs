@@ -35,8 +35,10 @@ pub struct Made {
 pub const HYBRID: Made = made("HybRAID (3+2)", "hybrid", 5);
 pub const RAID5: Made = made("RAID5 (3+1)", "raid5", 4);
 pub const RAID10: Made = made("RAID10 (2+2)", "raid10", 4);
-/// With three usable drives, and the one that mirrors its cache.
+/// With two usable drives, and the two of its cache.
 pub const CRAIS5: Made = made("CRAIS5", "cached-raid5", 5);
+/// With three usable ones, as RAID5 has.
+pub const CRAIS5_6: Made = made("CRAIS5, six drives", "cached-raid5", 6);
 pub const ARRAYS: [Made; 4] = [HYBRID, RAID5, RAID10, CRAIS5];
 
 const fn made(label: &'static str, system: &'static str, drives: usize) -> Made {
@@ -56,7 +58,8 @@ impl Made {
     pub fn name(&self, workload: &str) -> String {
         let blank = if self.blank { "-blank" } else { "" };
         let depth = if self.depth == DEPTH { String::new() } else { format!("-{}", self.depth) };
-        format!("hybraid/{}{blank}{depth}/{}", self.system, workload.replace(", ", "-"))
+        let more = if self.drives == CRAIS5_6.drives { "-6-drives" } else { "" };
+        format!("hybraid/{}{more}{blank}{depth}/{}", self.system, workload.replace(", ", "-"))
     }
 
     pub fn system(&self) -> System {

@@ -27,6 +27,8 @@ pub struct Made {
     pub disks: usize,
     /// Of the controller, for each of the disks; bytes.
     disk_cache: u64,
+    /// So many times the trace's rate of requests.
+    times: u32,
 }
 
 pub const RAIS5_4: Made = made("4-RAIS5", "raid5", 4, 0);
@@ -45,10 +47,14 @@ pub const CACHED: [Made; 2] = [HPDA_CACHED, LDM_CACHED];
 const CACHE: u64 = 256 << 20;
 
 const fn made(label: &'static str, system: &'static str, drives: usize, disks: usize) -> Made {
-    Made { label, system, drives, disks, disk_cache: 0 }
+    Made { label, system, drives, disks, disk_cache: 0, times: 1 }
 }
 
 impl Made {
+    pub const fn at_times(self, times: u32) -> Made {
+        Made { times, ..self }
+    }
+
     pub fn system(&self) -> System {
         self.system.parse().expect("a system we know")
     }
@@ -61,16 +67,19 @@ impl Made {
     }
 
     pub fn name(&self, preset: &str) -> String {
-        format!("ldm/{}/{preset}", self.label.replace(", ", "-"))
+        let rate = if self.times == 1 { String::new() } else { format!("/x{}", self.times) };
+        format!("ldm/{}/{preset}{rate}", self.label.replace(", ", "-"))
     }
 
     pub fn cell(self, scale: Scale, preset: &'static str) -> Cell {
         let (system, bed) = (self.system(), self.bed(scale));
         let span = span(scale.pick(5, 30), scale.pick(40, 600));
-        let given = parameters(&bed, system, span, json!({ "trace": preset }));
+        let given = parameters(&bed, system, span, json!({ "trace": preset, "times": self.times }));
         Cell::new(self.name(preset), scale.pick(2.0, 10.0), given, move || {
             bed.measure(system, span, bed.seed, |size| {
-                vec![("load".to_owned(), traced::of(preset, (0, size), bed.seed))]
+                let mut workload = traced::preset(preset);
+                workload.arrivals.scale(f64::from(self.times));
+                vec![("load".to_owned(), traced::placed(workload, (0, size), bed.seed))]
             })
         })
     }

@@ -173,9 +173,14 @@ fn checks(found: &Found) -> Vec<Check> {
                 "at 10 MB/s a drive is busy with it for a small part of the time; what remains is \
                  that reads of the lost drive read all others"
             }
-            _ => {
-                "of one scheme less than without a loss would be odd: taken as of the arrays that \
-                 do not steer, see the next lines"
+            Way::Dedicated => {
+                "while the spare is filled all writes of data go to the one staging drive, which \
+                 nothing repays on drives that collect in short pieces; on drives that block the \
+                 sign is the paper's (below)"
+            }
+            Way::Reserved => {
+                "drives that collect in short pieces leave nothing to win by steering, and staged \
+                 writes cost more; on drives that block the sign is the paper's (below)"
             }
         };
         let ours = above(found, (way, way), Setting::Paper, &all);
@@ -190,14 +195,18 @@ fn checks(found: &Found) -> Vec<Check> {
         ));
     }
     for setting in &SETTINGS[1..] {
-        let what = match setting {
-            Setting::Blocking => "drives that block",
-            _ => "100 MB/s",
+        let (what, why) = match setting {
+            Setting::Blocking => (
+                "drives that block",
+                "the sensitivity: a run has few collections, and which of the two states they \
+                 fall in counts as well, as of LGC, which steers nothing",
+            ),
+            _ => ("100 MB/s", "the sensitivity: how much of a drive the rebuild takes"),
         };
         for way in WAYS {
             let ours = above(found, (way, way), *setting, &[SENSITIVE.1]);
             let what = format!("{}, {what}, {}: above its own", SENSITIVE.0, way.label());
-            checks.push(Check::ours(what, "%", ours));
+            checks.push(Check::ours(what, "%", ours).because(why));
         }
     }
     let rate = |way| {
