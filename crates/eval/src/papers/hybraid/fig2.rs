@@ -140,6 +140,12 @@ fn conclude(found: &Found, aligned: bool) -> Conclusion {
     Conclusion { checks, tables: vec![table], pictures }
 }
 
+const FULL: &str = "two aged drives are at what they can take (as many bytes a second of any \
+                    size), RAID5 has four: the next line is without that";
+const OVERLAP: &str = "the sensitivity: with 16 under way the reads before RAID5's writes overlap, \
+                       here as there is no lock or thread that they share";
+const THIRD: &str = "a write of 12K takes a modelled drive over twice as long as one of 4K, so a \
+                     third of it on each is sooner done; the paper's are about as fast for both";
 const BYTES: &str = "bytes alone decide, as aged drives take no more: RAID1's two get all of them, \
                      RAID5's four a third each, which makes 3";
 
@@ -159,61 +165,25 @@ fn checks(aligned: bool, of: &impl Fn(&str, usize, u64) -> f64) -> Vec<Check> {
     let why = "modelled drives and no kernel between: the pre-read costs a read of a drive, not a \
                trip through md's stripe cache";
     match aligned {
-        true => vec![
-            Check::new("RAID5: whole stripes over 4K writes", "x", 5.7, drop(4)).because(why),
-            Check::new("RAID5: whole stripes over 8K writes", "x", 5.8, drop(8)).because(why),
-            Check::new(
-                "RAID1 over RAID5, 4K and 8K, one under way",
-                "x",
-                7.7,
-                over("raid1", raid5, 1, &[4, 8]),
-            )
-            .because(why),
-            Check::new(
-                "RAID1 over RAID5, 4K and 8K, 16 under way",
-                "x",
-                4.2,
-                over("raid1", raid5, 16, &[4, 8]),
-            )
-            .because(
-                "two aged drives are at what they can take (as many bytes a second of any size), \
-                 RAID5 has four: the next line is without that",
-            ),
-            Check::new(
-                "the same, RAID10 of four drives over RAID5",
-                "x",
-                4.2,
-                over("raid10", raid5, 16, &[4, 8]),
-            )
-            .because(
-                "the sensitivity: with 16 under way the reads before RAID5's writes overlap, here \
-                 as there is no lock or thread that they share",
-            ),
-            Check::new(
-                "RAID5 over RAID1, 12K, one under way",
-                "x",
-                1.04,
-                over(raid5, "raid1", 1, &[12]),
-            )
-            .because(
-                "a write of 12K takes a modelled drive over twice as long as one of 4K, so a third \
-                 of it on each is sooner done; the paper's are about as fast for both",
-            ),
-            Check::new(
-                "RAID5 over RAID1, 12K, 16 under way",
-                "x",
-                1.9,
-                over(raid5, "raid1", 16, &[12]),
-            )
-            .because(BYTES),
-            Check::new(
-                "RAID5 over RAID1, 24K, 16 under way",
-                "x",
-                2.2,
-                over(raid5, "raid1", 16, &[24]),
-            )
-            .because(BYTES),
-        ],
+        true => {
+            let mut checks = vec![
+                Check::new("RAID5: whole stripes over 4K writes", "x", 5.7, drop(4)).because(why),
+                Check::new("RAID5: whole stripes over 8K writes", "x", 5.8, drop(8)).because(why),
+            ];
+            let small = |one, depth| over(one, raid5, depth, &[4, 8]);
+            let large = |depth, kib| over(raid5, "raid1", depth, &[kib]);
+            for (what, paper, ours, why) in [
+                ("RAID1 over RAID5, 4K and 8K, one under way", 7.7, small("raid1", 1), why),
+                ("RAID1 over RAID5, 4K and 8K, 16 under way", 4.2, small("raid1", 16), FULL),
+                ("the same, RAID10 of four drives over RAID5", 4.2, small("raid10", 16), OVERLAP),
+                ("RAID5 over RAID1, 12K, one under way", 1.04, large(1, 12), THIRD),
+                ("RAID5 over RAID1, 12K, 16 under way", 1.9, large(16, 12), BYTES),
+                ("RAID5 over RAID1, 24K, 16 under way", 2.2, large(16, 24), BYTES),
+            ] {
+                checks.push(Check::new(what, "x", paper, ours).because(why));
+            }
+            checks
+        }
         false => vec![
             Check::ours(
                 "RAID5 over RAID1, 12K, 16 under way",
