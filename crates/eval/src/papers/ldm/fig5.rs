@@ -86,8 +86,8 @@ fn busier(found: &Found) -> Vec<Check> {
             ("HPDA over LDM", over_hpda, mean(HPDA) / mean(LDM)),
         ] {
             let what = format!("{trace}, {times} times its rate: {what}");
-            let why = "the sensitivity: drives of 4-RAIS5 collect at these rates; both arrays with \
-                       disks wait for them, or for none, alike";
+            let why = "the sensitivity: the drives of 4-RAIS5 collect at these rates, those of the \
+                       other two do not, which become equally slow";
             checks.push(Check::new(what, "x", paper, ratio).because(why));
         }
     }
@@ -114,9 +114,9 @@ fn conclude(_: Scale, found: &Found) -> Conclusion {
     checks.extend([
         Check::new("the same with a cache before the disks: 4-RAIS5", "x", 20.4, mean(cached.0))
             .because(
-                "Fin2, src and prxy are as in the paper; under Fin1, usr and proj the drives \
-                 of our 4-RAIS5 are written too little to collect: at 4 times the rate they do \
-                 (below)",
+                "Fin2, src and prxy are as in the paper; under Fin1, usr and proj no drive of \
+                 our 4-RAIS5 collects in a run; at 4 times Fin1's rate they do (below), usr and \
+                 proj have not been tried",
             ),
         Check::new("the same with a cache before the disks: HPDA", "x", 5.0, mean(cached.1))
             .because("the cache hides where the disk's arm has to go, at higher rates too (below)"),

@@ -178,8 +178,8 @@ fn conclude(_: Scale, found: &Found) -> Conclusion {
                 of(SINGLE, &format!("{preset}/x{TIMES}"), "highest_ms"),
             )
             .because(
-                "the sensitivity: above 10 ms as soon as the drive collects, which prxy makes it \
-                 do at this rate, and Fin1 still not",
+                "the sensitivity: a drive that has to collect is far above 10 ms, one that has \
+                 not far below",
             ),
         ]);
         for label in LABELS {
