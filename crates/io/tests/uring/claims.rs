@@ -4,11 +4,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use io::uring::{Access, OpenError, UringDrive, UringEnv, create_file};
-use io::{Buf, Drive, DriveErrorKind, Durability};
+use io::{Buf, Drive, DriveErrorKind, Durability, Env, Nanos};
 
 use crate::support::{TempDir, argument, in_child};
 
@@ -33,11 +31,11 @@ fn a_file_is_claimed_by_one_drive() {
 /// A child that another test starts has all our files, and with them our locks, until it is a
 /// program of its own.
 fn open_soon(env: &UringEnv, path: &Path) -> UringDrive {
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = env.now() + Nanos::from_secs(10);
     loop {
         match open(env, path) {
-            Err(OpenError::Locked { .. }) if Instant::now() < deadline => {
-                thread::sleep(Duration::from_millis(1));
+            Err(OpenError::Locked { .. }) if env.now() < deadline => {
+                env.block_on(env.sleep_until(env.now() + Nanos::from_millis(1)));
             }
             opened => return opened.unwrap(),
         }
