@@ -114,14 +114,3 @@ fn a_new_file_has_its_space_and_replaces_nothing() {
     assert!(matches!(error, OpenError::Exists { .. }), "{error}");
     assert_eq!(fs::metadata(&path).unwrap().len(), 1 << 20);
 }
-
-#[test]
-fn a_file_that_does_not_fit_is_not_left_behind() {
-    let dir = TempDir::new();
-    let path = dir.join("huge");
-    let error = create_file(&path, 8 << 40).unwrap_err();
-    assert!(matches!(error, OpenError::NoSpace { size, .. } if size == 8 << 40), "{error}");
-    assert!(!path.exists());
-    let error = create_file(dir.join("absent/file"), 4096).unwrap_err();
-    assert!(matches!(error, OpenError::Missing { .. }), "{error}");
-}

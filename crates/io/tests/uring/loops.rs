@@ -1,4 +1,4 @@
-//! What needs root: loop devices as block devices, and a filesystem without direct I/O.
+//! What needs root: loop devices as block devices, and filesystems mounted for a test.
 //! Without root these say that they skip, and pass.
 
 use std::path::{Path, PathBuf};
@@ -100,9 +100,9 @@ fn a_write_protected_block_device_can_only_be_inspected() {
 struct Mount<'a>(&'a Path);
 
 impl<'a> Mount<'a> {
-    fn new(kind: &str, at: &'a Path) -> Option<Mount<'a>> {
+    fn new(kind: &str, options: &str, at: &'a Path) -> Option<Mount<'a>> {
         std::fs::create_dir(at).unwrap();
-        let result = Command::new("mount").args(["-t", kind, kind]).arg(at).output();
+        let result = Command::new("mount").args(["-t", kind, "-o", options, kind]).arg(at).output();
         if result.as_ref().is_ok_and(|output| output.status.success()) {
             return Some(Mount(at));
         }
@@ -121,7 +121,7 @@ impl Drop for Mount<'_> {
 fn a_filesystem_without_direct_io_goes_through_the_cache() {
     let dir = TempDir::new();
     let at = dir.join("ramfs");
-    let Some(_mount) = Mount::new("ramfs", &at) else { return };
+    let Some(_mount) = Mount::new("ramfs", "defaults", &at) else { return };
     let env = UringEnv::new().unwrap();
     let path = at.join("drive");
     create_file(&path, SIZE).unwrap();
@@ -139,4 +139,18 @@ fn a_filesystem_without_direct_io_goes_through_the_cache() {
         drive.discard(0, SIZE).await.unwrap();
         drive.discard(0, SIZE).await.unwrap();
     });
+}
+
+/// In a filesystem of its own: to fill one that others use, however shortly, takes their space.
+#[test]
+fn a_file_that_does_not_fit_is_not_left_behind() {
+    let dir = TempDir::new();
+    let at = dir.join("tmpfs");
+    let Some(_mount) = Mount::new("tmpfs", "size=1m", &at) else { return };
+    let path = at.join("huge");
+    let error = create_file(&path, 8 << 20).unwrap_err();
+    assert!(matches!(error, OpenError::NoSpace { size, .. } if size == 8 << 20), "{error}");
+    assert!(!path.exists());
+    let error = create_file(at.join("absent/file"), 4096).unwrap_err();
+    assert!(matches!(error, OpenError::Missing { .. }), "{error}");
 }
