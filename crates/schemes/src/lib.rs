@@ -23,7 +23,6 @@ pub mod places;
 pub mod plan;
 pub mod pool;
 pub mod popular;
-pub mod range_lock;
 pub mod scheme;
 pub mod segments;
 pub mod set;

@@ -40,7 +40,7 @@ use self::head::{Full, LogHead, Ticket, Waiting};
 use self::medium::Medium;
 use self::size::Shape;
 use self::table::{Place, Table};
-use crate::range_lock::RangeLock;
+use crate::locks::{Hold, RangeLocks};
 use crate::store::{Counters, StoreError, check_range};
 
 const BLOCK: usize = PAGE as usize;
@@ -65,7 +65,7 @@ struct Inner<E: Env, M> {
     heads: Vec<RefCell<LogHead>>,
     next_head: Cell<usize>,
     sequence: Cell<u64>,
-    locks: RangeLock,
+    locks: RangeLocks,
     /// Segments without a summary. Bounded by `CLOSING_MAX` and the heads.
     closing: RefCell<VecDeque<Full>>,
     close_turn: Turn,
@@ -138,7 +138,7 @@ impl<E: Env, M: Medium> SegmentLog<E, M> {
         let end = offset + data.len() as u64;
         let (first, last) = (offset / PAGE, end.div_ceil(PAGE));
         // One writer of a block at a time: the later record is the newer.
-        let _held = self.inner.locks.lock(first..last).await;
+        let _held = self.inner.locks.lock(first * PAGE..last * PAGE, Hold::InPlace).await;
         let whole = self.inner.filled_up(first, last, offset, data).await?;
         let blocks = first as u32..last as u32;
         let waiting: Vec<Waiting> = blocks

@@ -15,7 +15,7 @@ use super::medium::{Found, Medium};
 use super::size::Shape;
 use super::table::{Place, Table};
 use super::{BLOCK, Inner, SegmentLog};
-use crate::range_lock::RangeLock;
+use crate::locks::RangeLocks;
 use crate::store::StoreError;
 
 /// Summaries read at once.
@@ -110,7 +110,7 @@ impl<E: Env, M: Medium> SegmentLog<E, M> {
             table: RefCell::new(table),
             next_head: Cell::new(0),
             sequence: Cell::new(finding.newest),
-            locks: RangeLock::default(),
+            locks: RangeLocks::default(),
             closing: RefCell::default(),
             close_turn: Turn::new(),
             clean_turn: Turn::new(),

@@ -20,6 +20,7 @@ use super::record::{self, Header, PAGE};
 use super::space::{Choice, holders};
 use super::stage::{Copy, Place, Space, Stage, count};
 use super::table::Entry;
+use crate::locks::Hold;
 use crate::part::EnvOn;
 
 /// Drive `index` of the array.
@@ -223,7 +224,7 @@ impl<E: Env> Steered<E> {
         let (stage, len) = (&self.stage, data.len() as u64);
         let (own, range) = (&stage.targets[self.index], offset..offset + len);
         loop {
-            let held = own.lock.lock(range.clone());
+            let held = own.lock.lock(range.clone(), Hold::InPlace);
             self.forget_hot(range.clone());
             let held = held.await;
             if stage.is_dead(self.index) {

@@ -76,7 +76,7 @@ impl<E: Env> Steered<E> {
         let align = u64::from(self.stage.align);
         let whole = range.start.next_multiple_of(align)..range.end / align * align;
         let own = &self.stage.targets[self.index];
-        let written = own.lock.is_wanted(&whole) || self.stage.is_dead(self.index);
+        let written = own.lock.is_wanted(whole.clone()) || self.stage.is_dead(self.index);
         if whole.is_empty() || written || self.touch(&whole) {
             return None;
         }

@@ -10,6 +10,8 @@
 
 use io::{Buf, BufMut, DriveError, Durability, Env, Operation};
 
+use crate::locks::Hold;
+
 use super::drive::{Steered, gone};
 use super::stage::count;
 
@@ -35,7 +37,7 @@ impl<E: Env> Steered<E> {
             let _ = self.clear().await;
             return true;
         };
-        let _held = own.lock.lock(run.clone()).await;
+        let _held = own.lock.lock(run.clone(), Hold::InPlace).await;
         let pieces = own.staged.borrow().table.look(run.clone());
         if pieces.iter().all(|(_, entry)| entry.as_ref().is_some_and(|entry| entry.redirected)) {
             let _ = self.reclaim(run).await;
@@ -76,7 +78,7 @@ impl<E: Env> Steered<E> {
     /// by the caller.
     pub async fn clear(&self) -> Result<(), DriveError> {
         let (stage, own) = (&self.stage, &self.stage.targets[self.index]);
-        let _all = own.lock.lock(0..u64::MAX).await;
+        let _all = own.lock.lock(0..u64::MAX, Hold::InPlace).await;
         if !self.is_staged() {
             return Ok(());
         }

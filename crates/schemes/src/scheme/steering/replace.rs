@@ -21,6 +21,7 @@ use super::drive::Steered;
 use super::home::Home;
 use super::record::Spared;
 use super::{Inner, Steering};
+use crate::locks::Hold;
 use crate::part::Part;
 use crate::store::{Replace, Restoring, Store, StoreError, refuse_drive as refuse};
 
@@ -79,7 +80,7 @@ impl<E: Env> Steering<E> {
         // Without this a crash means that it must be given again.
         stage.tell_spared(Spared { moving: true, ..stage.heads.spared.get() });
         let _ = stage.seal_all().await;
-        let _all = stage.targets[place].lock.lock(0..u64::MAX).await;
+        let _all = stage.targets[place].lock.lock(0..u64::MAX, Hold::InPlace).await;
         drive.home.move_to(part);
         Ok(())
     }

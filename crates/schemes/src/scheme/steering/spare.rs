@@ -25,6 +25,7 @@ use super::record::{PAGE, Spared};
 use super::space::{Closed, Division};
 use super::stage::{Stage, count};
 use super::{Inner, Steering};
+use crate::locks::Hold;
 use crate::part::{Part, PartEnv};
 use crate::set::Set;
 
@@ -268,7 +269,7 @@ impl<E: Env> Steering<E> {
     pub(super) async fn forget_staged(&self, place: usize) -> bool {
         let stage = &self.inner.stage;
         let own = &stage.targets[place];
-        let _all = own.lock.lock(0..u64::MAX).await;
+        let _all = own.lock.lock(0..u64::MAX, Hold::InPlace).await;
         stage.raise(place);
         let sealed = stage.seal(place).await;
         if sealed {
@@ -315,7 +316,7 @@ impl<E: Env> Steering<E> {
         if to <= front {
             return false;
         }
-        let _held = stage.targets[place].lock.lock(front..to).await;
+        let _held = stage.targets[place].lock.lock(front..to, Hold::InPlace).await;
         if drive.home.advance(to).await {
             let moved = &stage.counts.moved_bytes;
             moved.set(moved.get() + (to - front));
@@ -326,7 +327,7 @@ impl<E: Env> Steering<E> {
     async fn finish_move(&self, drive: &Steered<E>) -> bool {
         let Inner { stage, spare, .. } = &*self.inner;
         let own = &stage.targets[drive.index];
-        let _all = own.lock.lock(0..u64::MAX).await;
+        let _all = own.lock.lock(0..u64::MAX, Hold::InPlace).await;
         let Some((part, _)) = drive.home.moving() else { return false };
         if part.flush().await.is_err() {
             drive.home.stay();

@@ -15,8 +15,8 @@ use io::{Buf, Drive, Durability};
 use super::record::{self, Head, PAGE, Spared};
 use super::space::{Division, Lease, Places, is_enough};
 use super::table::Table;
+use crate::locks::RangeLocks;
 use crate::part::Part;
-use crate::range_lock::RangeLock;
 
 /// Counted since the array was opened.
 #[derive(Default)]
@@ -108,7 +108,7 @@ pub struct Staged {
 
 /// A drive of the array, as far as its writes may be elsewhere.
 pub struct Target {
-    pub lock: RangeLock,
+    pub lock: RangeLocks,
     pub staged: RefCell<Staged>,
     /// It can't be used, or the newest bytes of it are gone with others.
     pub dead: Cell<bool>,
