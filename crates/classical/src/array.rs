@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use format::{MemberState, Superblock, Uuid, valid_name};
-use futures_util::future::join_all;
 use io::sync::{Permit, Turn};
-use io::{Buf, Drive, Durability, Env};
+use io::{Buf, Drive, Durability, Env, join_all};
 use layout::StripeShape;
 
 use crate::grid::{Grid, GridError, Redundancy};

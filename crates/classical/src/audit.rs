@@ -1,8 +1,7 @@
 //! What drives hold, recounted: stripes that contradict themselves or their sums. For tests and
 //! checks; nothing may be written meanwhile.
 
-use futures_util::future::join_all;
-use io::{Buf, Env};
+use io::{Buf, Env, join_all};
 
 use crate::array::{Array, Inner};
 use crate::grid::Redundancy;

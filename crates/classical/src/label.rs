@@ -7,8 +7,7 @@ use format::{
     SCHEME_PARITY1, SCHEME_PARITY2, SCHEME_STRIPES, SPARE_INDEX, Superblock, Uuid, end_area,
     label_offsets, newest,
 };
-use futures_util::future::join_all;
-use io::{Buf, Drive, DriveError, Durability};
+use io::{Buf, Drive, DriveError, Durability, join_all};
 
 use crate::array::CreateSpec;
 use crate::grid::{Grid, Redundancy};

@@ -13,8 +13,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 
-use futures_util::future::join_all;
-use io::{Buf, BufMut, Durability, Env};
+use io::{Buf, BufMut, Durability, Env, join_all};
 
 use crate::array::{Array, ArrayError, Inner};
 use crate::grid::{Grid, Piece, Redundancy};

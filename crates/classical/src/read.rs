@@ -1,7 +1,6 @@
 //! Reading: from the drive that has the bytes, or from all others of the stripe.
 
-use futures_util::future::join_all;
-use io::{Buf, BufMut, Env};
+use io::{Buf, BufMut, Env, join_all};
 
 use crate::array::{Array, ArrayError, Inner};
 use crate::grid::{Piece, Redundancy};

@@ -11,8 +11,7 @@
 //! filled, so that whoever opens the array can go on with it.
 
 use format::{INCOMPAT_RESTORING, Member as Listed, MemberState, Superblock, Uuid, end_area};
-use futures_util::future::join_all;
-use io::{Buf, BufMut, Drive, Durability, Env};
+use io::{Buf, BufMut, Drive, Durability, Env, join_all};
 
 use crate::array::{Array, ArrayError, Inner};
 use crate::label;

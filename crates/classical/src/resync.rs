@@ -15,8 +15,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 
-use futures_util::future::join_all;
-use io::{Buf, Durability, Env};
+use io::{Buf, Durability, Env, join_all};
 use layout::StripeShape;
 
 use crate::array::{Array, ArrayError, Inner};

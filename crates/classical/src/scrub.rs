@@ -14,8 +14,7 @@ use std::ops::{AddAssign, Range};
 use std::rc::Rc;
 
 use format::{LABEL_LEN, Superblock, label_offsets};
-use futures_util::future::join_all;
-use io::{Buf, Durability, Env};
+use io::{Buf, Durability, Env, join_all};
 
 use crate::array::{Array, ArrayError, Inner};
 use crate::grid::Redundancy;

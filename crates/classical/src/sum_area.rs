@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-use futures_util::future::join_all;
-use io::{Buf, Durability, Env, Nanos};
+use io::{Buf, Durability, Env, Nanos, join_all};
 
 use crate::array::{ArrayError, Inner};
 use crate::intents::{self, BYTES as INTENTS_BYTES};

@@ -11,9 +11,9 @@ use std::cell::{Cell, RefCell};
 use std::pin::pin;
 use std::rc::Rc;
 
-use futures_util::future::{join_all, select};
+use futures_util::future::select;
 use io::sync::Event;
-use io::{Buf, BufMut, Env, Nanos};
+use io::{Buf, BufMut, Env, Nanos, join_all};
 
 use crate::array::{Array, ArrayError, Inner};
 use crate::grid::Piece;

@@ -10,8 +10,7 @@
 
 use std::rc::Rc;
 
-use futures_util::future::join_all;
-use io::{Buf, BufMut, Durability, Env};
+use io::{Buf, BufMut, Durability, Env, join_all};
 use layout::StripeShape;
 
 use crate::array::{Array, ArrayError, Inner, WriteHole};

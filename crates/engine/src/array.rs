@@ -15,9 +15,8 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use format::Uuid;
-use futures_util::future::join_all;
 use io::sync::{Event, EventWait};
-use io::{Buf, Drive, DriveError, DriveErrorKind, Durability, Operation, PAGE};
+use io::{Buf, Drive, DriveError, DriveErrorKind, Durability, Operation, PAGE, join_all};
 use layout::DriveIndex;
 use rustc_hash::FxHashSet;
 

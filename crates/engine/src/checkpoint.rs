@@ -18,8 +18,7 @@ use format::{
     ChunkObject, ClassImage, ConfigObject, LimitsImage, ObjectKey, SLOT_LEN, VolumeImage,
     encode_object,
 };
-use futures_util::future::join_all;
-use io::{Buf, Durability, Env};
+use io::{Buf, Durability, Env, join_all};
 use layout::LayoutKind;
 
 use crate::api::{ConversionPolicy, RequestError, VolumeLimits};

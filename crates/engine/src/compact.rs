@@ -14,8 +14,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use format::{CHUNK_ENTRIES, Place, Record, SectorRange, StripeId, VolumeId};
-use futures_util::future::join_all;
-use io::{Buf, BufMut, Durability, Env};
+use io::{Buf, BufMut, Durability, Env, join_all};
 use rustc_hash::FxHashSet;
 
 use crate::api::RequestError;

@@ -10,8 +10,7 @@
 use std::rc::Rc;
 
 use format::{Place, Record};
-use futures_util::future::join_all;
-use io::{Buf, BufMut, Durability, Env, PAGE};
+use io::{Buf, BufMut, Durability, Env, PAGE, join_all};
 
 use crate::api::RequestError;
 use crate::geometry::Class;

@@ -13,8 +13,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 
 use format::StripeId;
-use futures_util::future::{join_all, select};
-use io::{Env, Nanos};
+use futures_util::future::select;
+use io::{Env, Nanos, join_all};
 use layout::DriveIndex;
 
 use crate::limits::{

@@ -16,8 +16,8 @@ use std::pin::pin;
 use std::rc::Rc;
 
 use format::{Extent, LABEL_AREA, Uuid, end_area};
-use futures_util::future::{Either, join_all, select};
-use io::{Buf, Drive, DriveError, Durability, Env};
+use futures_util::future::{Either, select};
+use io::{Buf, Drive, DriveError, Durability, Env, join_all};
 use layout::DriveIndex;
 
 use crate::api::{DriveState, DriveVerbError, EventKind, Severity};

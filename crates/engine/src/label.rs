@@ -10,9 +10,8 @@ use format::{
     Extent, Foreign, FormatError, INCOMPAT_RESTORING, INCOMPAT_SUBSTITUTES, LABEL_LEN, Member,
     MemberState, Superblock, Uuid, label_offsets, newest, probe,
 };
-use futures_util::future::join_all;
 use io::sync::{Permit, Turn};
-use io::{Buf, Drive, DriveError, Durability};
+use io::{Buf, Drive, DriveError, Durability, join_all};
 use layout::DriveIndex;
 
 use crate::api::DriveState;

@@ -17,8 +17,7 @@ mod report;
 mod solve;
 
 use format::StripeId;
-use futures_util::future::join_all;
-use io::{Buf, BufMut, DriveErrorKind, Durability, Env, PAGE};
+use io::{Buf, BufMut, DriveErrorKind, Durability, Env, PAGE, join_all};
 use smallvec::SmallVec;
 
 use crate::api::RequestError;

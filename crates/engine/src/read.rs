@@ -1,8 +1,7 @@
 //! Reads: look up, read each piece, answer. No locks (`reads` keeps places from being reused).
 
 use format::{Flbn, Place, SectorRange};
-use futures_util::future::join_all;
-use io::{Buf, Env, PAGE};
+use io::{Buf, Env, PAGE, join_all};
 use smallvec::SmallVec;
 
 use crate::api::RequestError;

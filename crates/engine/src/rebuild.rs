@@ -22,8 +22,8 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use format::StripeId;
-use futures_util::future::{join_all, select};
-use io::{Env, Nanos, PAGE};
+use futures_util::future::select;
+use io::{Env, Nanos, PAGE, join_all};
 use layout::DriveIndex;
 
 use crate::api::{DriveState, DriveVerbError, EventKind, Severity};

@@ -20,8 +20,7 @@ use format::{
     LimitsImage, ObjectKey, Place, Record, SectorRange, StripeId, SumsObject, Superblock, VolumeId,
     ZoneObject, decode_block, peek_header,
 };
-use futures_util::future::join_all;
-use io::{Drive, PAGE};
+use io::{Drive, PAGE, join_all};
 use layout::{DriveIndex, StripeShape};
 
 use crate::api::{OpenError, RecoveryReport, VolumeLimits};

@@ -19,8 +19,8 @@ use format::{
     FormatError, Member, MemberState, ObjectKey, SLOT_LEN, StripeId, Superblock, Uuid, decode_slot,
     end_area, label_offsets,
 };
-use futures_util::future::{join_all, select};
-use io::{Buf, Drive, Durability, Env, PAGE};
+use futures_util::future::select;
+use io::{Buf, Drive, Durability, Env, PAGE, join_all};
 use layout::DriveIndex;
 use smallvec::SmallVec;
 

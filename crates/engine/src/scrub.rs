@@ -15,9 +15,8 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use format::{FormatError, LABEL_LEN, ObjectKey, SLOT_LEN, StripeId, Superblock, decode_slot};
-use futures_util::future::join_all;
 use io::sync::Event;
-use io::{Buf, Durability, Env};
+use io::{Buf, Durability, Env, join_all};
 use layout::DriveIndex;
 
 use crate::api::{EventKind, RequestError, ScrubState, ScrubStatus, Severity};

@@ -4,8 +4,7 @@
 use std::rc::Rc;
 
 use format::StripeId;
-use futures_util::future::join_all;
-use io::{Buf, BufMut, Drive, DriveError, Env, PAGE};
+use io::{Buf, BufMut, Drive, DriveError, Env, PAGE, join_all};
 use smallvec::SmallVec;
 
 use crate::api::RequestError;

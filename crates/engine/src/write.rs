@@ -8,8 +8,8 @@
 use std::rc::Rc;
 
 use format::{Flbn, Place, Record, SectorRange, StripeId, VolumeId};
-use futures_util::future::{join, join_all};
-use io::{Buf, BufMut, Drive, Durability, Env, Nanos, PAGE};
+use futures_util::future::join;
+use io::{Buf, BufMut, Drive, Durability, Env, Nanos, PAGE, join_all};
 use policy::scheme::fusion::{Part, Shape, split_write};
 use smallvec::{SmallVec, smallvec};
 

@@ -28,6 +28,7 @@ pub mod rng;
 pub mod signal;
 pub mod sync;
 pub mod tally;
+pub mod together;
 pub mod uring;
 pub mod virt;
 
@@ -38,3 +39,4 @@ pub use env::{Env, Nanos};
 pub use faulty::{Faults, Faulty};
 pub use model::{Command, Completion, Model, ModelCounters, Tag};
 pub use modelled::{Lateness, Modelled};
+pub use together::join_all;

@@ -8,8 +8,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use futures_util::future::join_all;
-use io::Buf;
+use io::{Buf, join_all};
 
 use crate::care::AllKept;
 use crate::store::{Counters, Store, StoreError, check_range};

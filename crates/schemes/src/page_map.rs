@@ -21,9 +21,8 @@ use std::cell::{Cell, RefCell};
 
 use classical::Array;
 use format::Uuid;
-use futures_util::future::join_all;
 use io::sync::Turn;
-use io::{Buf, BufMut, Env};
+use io::{Buf, BufMut, Env, join_all};
 
 use crate::store::StoreError;
 

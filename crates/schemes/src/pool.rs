@@ -18,9 +18,8 @@ use std::rc::Rc;
 
 use classical::Health;
 use format::{MemberState, Superblock, Uuid};
-use futures_util::future::join_all;
 use io::sync::{Event as Bell, EventWait, Turn};
-use io::{Drive, Env, Nanos};
+use io::{Drive, Env, Nanos, join_all};
 
 pub use self::scrub::{ScrubState, ScrubStatus};
 pub use self::spares::{SPARE_RETRY, SPARES_MAX};

@@ -31,9 +31,8 @@ use std::rc::Rc;
 
 use classical::Mending;
 use format::Uuid;
-use futures_util::future::join_all;
 use io::sync::{Event, Turn};
-use io::{Buf, BufMut, Env};
+use io::{Buf, BufMut, Env, join_all};
 
 use self::bytes::{PAGE, Summary};
 use self::head::{Full, LogHead, Ticket, Waiting};

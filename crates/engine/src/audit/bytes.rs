@@ -5,8 +5,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use format::StripeId;
-use futures_util::future::join_all;
-use io::{Buf, Env, PAGE};
+use io::{Buf, Env, PAGE, join_all};
 use layout::DriveIndex;
 
 use super::map::{Use, Uses};

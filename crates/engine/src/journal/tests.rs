@@ -3,10 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use format::{Extent, JOURNAL_ALIGN, decode_block};
-use futures_util::future::join_all;
-use io::Nanos;
 use io::rng::Rng;
 use io::virt::{Disk, Latency, VirtDrive, VirtEnv};
+use io::{Nanos, join_all};
 
 use super::*;
 use crate::api::{DriveState, SpikeHandling};

@@ -16,8 +16,7 @@ use format::{
     CHUNK_ENTRIES, ClassId, FormatError, INCOMPAT_LISTS, INCOMPAT_SUMS, LABEL_AREA, Member,
     MemberState, Superblock, Uuid, label_offsets,
 };
-use futures_util::future::join_all;
-use io::{Buf, Drive, Durability, Env};
+use io::{Buf, Drive, Durability, Env, join_all};
 use layout::{DRIVES_MAX, DRIVES_MIN, StripeShape};
 
 use crate::api::{AddError, AddPlan, OpenOptions};

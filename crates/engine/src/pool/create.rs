@@ -7,8 +7,7 @@ use format::{
     Member, MemberState, SCHEME_FUSION, SCHEME_FUSION_ND, SLOT_LEN, SUMS_ENTRIES, Superblock, Uuid,
     end_area, label_offsets, valid_name,
 };
-use futures_util::future::join_all;
-use io::{Buf, Drive, Durability, Env, Geometry};
+use io::{Buf, Drive, Durability, Env, Geometry, join_all};
 use layout::{DRIVES_MIN, LayoutError, StripeShape};
 
 use crate::api::{CreateError, CreatePlan, CreateSpec, OpenOptions};

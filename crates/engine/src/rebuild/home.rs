@@ -1,8 +1,7 @@
 //! A drive takes a vacated one's place.
 
 use format::{ObjectKey, Uuid};
-use futures_util::future::join_all;
-use io::{Drive, Durability, Env};
+use io::{Drive, Durability, Env, join_all};
 use layout::DriveIndex;
 
 use crate::api::{DriveState, EventKind, Severity};

@@ -4,8 +4,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use format::{ObjectKey, SLOT_LEN, decode_slot};
-use futures_util::future::join_all;
-use io::Drive;
+use io::{Drive, join_all};
 use layout::DriveIndex;
 
 use super::Recovery;

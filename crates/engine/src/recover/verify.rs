@@ -1,7 +1,6 @@
 //! Did the data of a record arrive? What of it is missing or torn is made whole from the rest.
 
-use futures_util::future::join_all;
-use io::{Buf, BufMut, Drive, DriveError, DriveErrorKind, Durability, Operation};
+use io::{Buf, BufMut, Drive, DriveError, DriveErrorKind, Durability, Operation, join_all};
 use layout::StripeShape;
 
 use super::{Recovery, Verdict};

@@ -1,9 +1,8 @@
 //! A pool of ours as an array of an experiment.
 
 use engine::{ConversionPolicy, CreatePlan, CreateSpec, OpenOptions, Pool, SpikeHandling, Volume};
-use futures_util::future::join_all;
-use io::Buf;
 use io::virt::VirtEnv;
+use io::{Buf, join_all};
 
 use super::world::World;
 use super::{Answer, Array};

@@ -8,11 +8,11 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use futures_util::future::{join, join_all};
+use futures_util::future::join;
 use io::rng::Rng;
 use io::sync::{Event, Turn};
 use io::virt::VirtEnv;
-use io::{Buf, Env, Nanos};
+use io::{Buf, Env, Nanos, join_all};
 
 use super::Array;
 use super::load::{Pending, Span};

@@ -18,10 +18,9 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
-use futures_util::future::join_all;
 use io::sync::{Event, Turn};
 use io::virt::VirtEnv;
-use io::{Buf, BufMut, Env, Nanos};
+use io::{Buf, BufMut, Env, Nanos, join_all};
 
 use super::served::Served;
 use super::{Answer, Array};

@@ -5,10 +5,9 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use futures_util::future::join_all;
 use io::sync::Event;
 use io::virt::{VirtDrive, VirtEnv};
-use io::{Buf, Env, Nanos};
+use io::{Buf, Env, Nanos, join_all};
 use schemes::any::AnyStore;
 use schemes::part::{Part, PartEnv};
 use schemes::pool;

@@ -4,7 +4,7 @@ use std::task::{Context, Waker};
 
 use classical::array::create;
 use classical::{Array, CreateSpec, OpenOptions, Redundancy};
-use futures_util::future::join_all;
+use io::join_all;
 use io::rng::{Rng, mix};
 use io::virt::{CutMode, Disk, Latency, VirtDrive, VirtEnv};
 

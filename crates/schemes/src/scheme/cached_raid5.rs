@@ -35,8 +35,7 @@ use std::rc::Rc;
 use classical::grid::WIDTH_MAX;
 use classical::{Array, CreateSpec, OpenOptions, Redundancy, array};
 use format::SCHEME_CACHED_RAID5;
-use futures_util::future::join_all;
-use io::{Buf, Env};
+use io::{Buf, Env, join_all};
 
 use self::lines::Lines;
 use self::work::{Inner, Shape};

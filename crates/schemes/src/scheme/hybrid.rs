@@ -47,8 +47,7 @@ use std::rc::Rc;
 
 use classical::{Array, CreateSpec, OpenOptions, Redundancy, array};
 use format::SCHEME_HYBRID;
-use futures_util::future::join_all;
-use io::{Buf, BufMut, Env};
+use io::{Buf, BufMut, Env, join_all};
 
 pub use self::shape::{Spec, Tuning, propose};
 

@@ -35,8 +35,7 @@ use std::rc::Rc;
 
 use classical::{Array, CreateSpec, Redundancy};
 use format::{SCHEME_LOG_RAID, Uuid};
-use futures_util::future::join_all;
-use io::{Buf, Env};
+use io::{Buf, Env, join_all};
 
 use super::OpenOptions;
 use crate::arrays::{Arrays, OnArrays};

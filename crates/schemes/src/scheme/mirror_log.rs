@@ -41,8 +41,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use format::{MemberState, SCHEME_MIRROR_LOG};
-use futures_util::future::join_all;
-use io::{Buf, Drive, Env};
+use io::{Buf, Drive, Env, join_all};
 
 pub use self::replace::Drives;
 

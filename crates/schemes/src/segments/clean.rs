@@ -2,8 +2,7 @@
 
 use std::rc::Rc;
 
-use futures_util::future::join_all;
-use io::{Buf, Env};
+use io::{Buf, Env, join_all};
 
 use super::bytes::{BLOCKS_MAX, NO_BLOCK, PAGE};
 use super::head::{Full, Waiting};

@@ -5,9 +5,8 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use format::Uuid;
-use futures_util::future::join_all;
 use io::sync::{Event, Turn};
-use io::{Buf, Env};
+use io::{Buf, Env, join_all};
 
 use super::bytes::{Head, Header, NO_BLOCK, PAGE, Summary};
 use super::head::heads;

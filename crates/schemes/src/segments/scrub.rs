@@ -12,8 +12,8 @@
 use std::rc::Rc;
 
 use classical::{Health, Note, Scrubbed};
-use futures_util::future::{LocalBoxFuture, join_all};
-use io::{Buf, Env};
+use futures_util::future::LocalBoxFuture;
+use io::{Buf, Env, join_all};
 
 use super::bytes::{Head, Header, NO_BLOCK, PAGE, Summary};
 use super::medium::Copied;

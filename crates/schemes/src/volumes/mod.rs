@@ -17,11 +17,10 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use futures_util::future::join_all;
 use io::latency::OperationLatencies;
 use io::sync::{Event, Turn};
 use io::tally::{RequestCounters, Tally};
-use io::{Buf, Env, Nanos};
+use io::{Buf, Env, Nanos, join_all};
 
 pub use self::table::VOLUMES_MAX;
 

@@ -3,9 +3,8 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use futures_util::future::join_all;
 use io::sync::Permit;
-use io::{Buf, BufMut, Env, Operation};
+use io::{Buf, BufMut, Env, Operation, join_all};
 
 use super::grains::Owner;
 use super::{Inner, Volume, VolumeError};

@@ -2,10 +2,10 @@
 //! place is given away too early.
 
 use classical::OpenOptions;
-use futures_util::future::{join, join_all};
+use futures_util::future::join;
 use io::rng::{Rng, mix};
 use io::virt::{CutMode, Disk, Latency, VirtDrive, VirtEnv};
-use io::{Buf, Nanos};
+use io::{Buf, Nanos, join_all};
 use schemes::Store;
 use schemes::scheme::hybrid::{self, Hybrid, Spec, Tuning};
 

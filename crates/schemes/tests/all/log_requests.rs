@@ -3,9 +3,8 @@
 
 use std::fmt::Write as _;
 
-use futures_util::future::join_all;
-use io::Buf;
 use io::virt::{Disk, Latency, VirtDrive, VirtEnv};
+use io::{Buf, join_all};
 use schemes::scheme::OpenOptions;
 use schemes::scheme::log_raid::{self, LogRaid};
 use schemes::scheme::mirror_log::{self, MirrorLog};

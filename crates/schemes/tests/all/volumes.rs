@@ -6,10 +6,9 @@ use std::collections::BTreeMap;
 
 use classical::array::create;
 use classical::{Array, CreateSpec, OpenOptions, Redundancy};
-use futures_util::future::join_all;
 use io::rng::{Rng, mix};
 use io::virt::{CutMode, Disk, Latency, VirtDrive, VirtEnv};
-use io::{Buf, BufMut, Env};
+use io::{Buf, BufMut, Env, join_all};
 use schemes::volumes::format;
 use schemes::{Store, VolumeError, Volumes};
 

@@ -7,10 +7,9 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use futures_util::future::join_all;
 use io::rng::{Rng, mix};
 use io::virt::{CutMode, Disk, Latency, VirtDrive, VirtEnv};
-use io::{AnyDrive, Buf, BufMut, Env, Faults, Faulty};
+use io::{AnyDrive, Buf, BufMut, Env, Faults, Faulty, join_all};
 use schemes::part::Part;
 use schemes::part::hang::Patience;
 use schemes::{Store, StoreError};

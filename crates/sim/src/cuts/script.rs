@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use engine::{ConversionPolicy, CreateSpec, Pool, Volume};
-use futures_util::future::join_all;
 use io::virt::VirtEnv;
-use io::{Env, Nanos};
+use io::{Env, Nanos, join_all};
 
 use crate::machine::Machine;
 use crate::oracle::Oracle;

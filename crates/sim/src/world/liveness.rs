@@ -6,9 +6,8 @@
 //! ```
 
 use engine::{ConversionPolicy, DriveState, Pool};
-use futures_util::future::join_all;
 use io::virt::VirtEnv;
-use io::{Env, Nanos};
+use io::{Env, Nanos, join_all};
 
 use super::World;
 use super::patience::Patience;

@@ -1,10 +1,10 @@
 //! One session of a world: opened with what drives there are, used, and ended.
 
 use engine::Pool;
-use futures_util::future::{join, join_all};
+use futures_util::future::join;
 use io::rng::{Rng, mix};
 use io::virt::VirtEnv;
-use io::{Env, Nanos};
+use io::{Env, Nanos, join_all};
 
 use super::client::Client;
 use super::plan::VolumePlan;

@@ -3,8 +3,7 @@
 use std::rc::Rc;
 
 use classical::ArrayError;
-use futures_util::future::join_all;
-use io::{Buf, BufMut, Env};
+use io::{Buf, BufMut, Env, join_all};
 
 use super::Inner;
 use super::replica::Replica;

@@ -12,8 +12,7 @@
 
 use classical::{Array, ArrayError, OpenOptions};
 use format::Uuid;
-use futures_util::future::join_all;
-use io::{Buf, Env};
+use io::{Buf, Env, join_all};
 
 use super::cache::{CACHE_MIN, Overlay};
 use super::page::{Page, current};

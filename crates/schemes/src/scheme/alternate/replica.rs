@@ -11,9 +11,8 @@ use std::collections::VecDeque;
 
 use classical::Array;
 use format::Uuid;
-use futures_util::future::join_all;
 use io::sync::{Permit, Turn};
-use io::{Buf, BufMut, Env};
+use io::{Buf, BufMut, Env, join_all};
 
 use super::cache::{Batch, Entry};
 use super::page::Page;

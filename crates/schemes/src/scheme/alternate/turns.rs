@@ -7,8 +7,7 @@
 //! ```
 
 use classical::ArrayError;
-use futures_util::future::join_all;
-use io::{Env, Nanos};
+use io::{Env, Nanos, join_all};
 
 use super::replica::BATCH_MAX;
 use super::roles::{Facts, Step};

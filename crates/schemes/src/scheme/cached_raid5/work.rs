@@ -8,8 +8,8 @@ use std::cell::{Cell, RefCell};
 use std::ops::Range;
 
 use classical::{Array, Grid};
-use futures_util::future::{join, join_all};
-use io::{Buf, BufMut, Env};
+use futures_util::future::join;
+use io::{Buf, BufMut, Env, join_all};
 
 use super::lines::{Given, Lines, State};
 use crate::key_locks::Locks;

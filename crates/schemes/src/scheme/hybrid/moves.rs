@@ -15,9 +15,9 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use classical::Array;
-use futures_util::future::{join, join_all};
+use futures_util::future::join;
 use io::sync::{Event, EventWait};
-use io::{Buf, BufMut, Env};
+use io::{Buf, BufMut, Env, join_all};
 
 use super::decide::Cover;
 use super::offline::{Offline, Step};

@@ -13,8 +13,8 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use futures_util::future::{join_all, try_join_all};
-use io::{Buf, BufMut, Env};
+use futures_util::future::try_join_all;
+use io::{Buf, BufMut, Env, join_all};
 
 use super::plan::{Mode, Part, To, pages, route};
 use super::{DATA, Inner, VOID};

@@ -12,8 +12,7 @@ use std::rc::Rc;
 use classical::ArrayError;
 use classical::member::Member;
 use format::{MemberState, Uuid};
-use futures_util::future::join_all;
-use io::{Buf, Drive, DriveError, Durability};
+use io::{Buf, Drive, DriveError, Durability, join_all};
 
 use super::pairs;
 use crate::losses::Losses;

@@ -12,8 +12,9 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use futures_util::future::join_all;
-use io::{Buf, BufMut, Drive, DriveError, DriveErrorKind, Durability, Env, Geometry, Operation};
+use io::{
+    Buf, BufMut, Drive, DriveError, DriveErrorKind, Durability, Env, Geometry, Operation, join_all,
+};
 
 use super::home::Home;
 use super::record::{self, Header, PAGE};

@@ -12,8 +12,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use futures_util::future::join_all;
-use io::{Drive, Durability, Env};
+use io::{Drive, Durability, Env, join_all};
 
 use super::drive::Steered;
 use super::record::{self, Head, Header, PAGE, Spared};

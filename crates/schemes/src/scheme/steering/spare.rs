@@ -16,8 +16,7 @@ use std::rc::Rc;
 
 use classical::{Array, CreateSpec, Grid, Redundancy, label};
 use format::{Extent, LABEL_AREA, LABEL_LEN, Uuid, label_offsets};
-use futures_util::future::join_all;
-use io::{Buf, Drive, Env};
+use io::{Buf, Drive, Env, join_all};
 
 use super::drive::Steered;
 use super::home::Home;

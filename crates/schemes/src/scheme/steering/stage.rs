@@ -8,9 +8,8 @@ use std::rc::Rc;
 use classical::Grid;
 use classical::member::Member;
 use format::Uuid;
-use futures_util::future::join_all;
 use io::sync::Turn;
-use io::{Buf, Drive, Durability};
+use io::{Buf, Drive, Durability, join_all};
 
 use super::record::{self, Head, PAGE, Spared};
 use super::space::{Division, Lease, Places, is_enough};
