@@ -76,6 +76,7 @@ impl<E: Env> Shard<E> {
         let zone = self.geometry.zone_of(flbn);
         let class = state.space.class_of_zone(zone).expect("mapped blocks lie in zones").clone();
         let (stripe, position) = self.geometry.stripe_of(&class, flbn);
+        state.sums.expect_block(&class, stripe, position);
         let mut copies = SmallVec::new();
         copies.push(state.space.address(&class, stripe, position));
         if replicated && let Some(tuple) = state.space.tuple(stripe) {

@@ -20,6 +20,7 @@ use std::collections::BTreeSet;
 use format::{ClassId, Flbn, SUMS_ENTRIES, StripeId};
 use io::PAGE;
 use io::crc::crc32c;
+use io::memory::prefetch;
 use smallvec::SmallVec;
 
 use crate::geometry::{Class, PoolGeometry};
@@ -178,13 +179,17 @@ impl Sums {
 
     /// The sum of a page, 0 if it is not known.
     pub fn get(&self, class: &Class, stripe: StripeId, position: usize, page: usize) -> u32 {
-        let Some(Some(zone)) = self.zones.get(stripe.zone as usize) else { return 0 };
-        if position >= class.data() || zone.class != class.id {
-            return 0;
+        self.some_of(class, (stripe, position), page, 1).map_or(0, |sums| sums[0])
+    }
+
+    /// Somebody will ask for sums of this block soon: they are seldom in a cache. Those of a block
+    /// of the usual size lie in one line of it, or in two.
+    pub fn expect_block(&self, class: &Class, stripe: StripeId, position: usize) {
+        let sums = self.some_of(class, (stripe, position), 0, self.block_pages());
+        if let Some([first, .., last]) = sums {
+            prefetch(first);
+            prefetch(last);
         }
-        let at = self.first_of(class, stripe, position) + page;
-        let part = zone.parts.get(at / SUMS_ENTRIES).and_then(Option::as_ref);
-        part.map_or(0, |part| part[at % SUMS_ENTRIES])
     }
 
     /// What so many pages of a block from page `first` on should be.
@@ -198,7 +203,30 @@ impl Sums {
         if !self.enabled || planted::is(Bug::SkipSums) {
             return Wanted::new();
         }
-        (first..first + count).map(|page| self.get(class, stripe, position, page)).collect()
+        // Those of a block of the usual size lie in one part.
+        match self.some_of(class, (stripe, position), first, count) {
+            Some(sums) => Wanted::from_slice(sums),
+            None => {
+                (first..first + count).map(|page| self.get(class, stripe, position, page)).collect()
+            }
+        }
+    }
+
+    /// Sums that lie in one part.
+    fn some_of(
+        &self,
+        class: &Class,
+        (stripe, position): (StripeId, usize),
+        first: usize,
+        count: usize,
+    ) -> Option<&[u32]> {
+        let zone = self.zones.get(stripe.zone as usize)?.as_ref()?;
+        if position >= class.data() || zone.class != class.id {
+            return None;
+        }
+        let at = self.first_of(class, stripe, position) + first;
+        let part = zone.parts.get(at / SUMS_ENTRIES)?.as_ref()?;
+        part.get(at % SUMS_ENTRIES..at % SUMS_ENTRIES + count)
     }
 
     /// The first of these pages (of a block from page `first` on) that is not what was written.

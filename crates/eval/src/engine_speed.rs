@@ -59,7 +59,7 @@ async fn speed(env: &UringEnv, options: &Options) {
     let (_pool, volume) = filled(env, options, SpikeHandling::default(), true).await;
     for (name, kind, bytes, scale) in OPERATIONS {
         for depth in DEPTHS {
-            let done = measure(env, &volume, kind, bytes, depth, options.requests / scale).await;
+            let done = measure(env, &volume, kind, bytes, depth, options.requests / scale, 0).await;
             let (p50, p99) = (done.micros(0.5), done.micros(0.99));
             println!("{name:<34} {depth:>4} {:>12.0} {p50:>10.2} {p99:>10.2}", done.per_second());
         }
@@ -86,7 +86,7 @@ async fn overhead(env: &UringEnv, options: &Options) {
                 for turn in 0..pools.len() {
                     let at = (round + turn) % pools.len();
                     let volume = &pools[at].1;
-                    let done = measure(env, volume, kind, bytes, depth, requests).await;
+                    let done = measure(env, volume, kind, bytes, depth, requests, round).await;
                     rates[at].push(done.per_second());
                 }
             }
@@ -121,7 +121,7 @@ async fn checksums(env: &UringEnv, options: &Options) {
             for round in 0..options.rounds {
                 for at in [round % 2, (round + 1) % 2] {
                     let volume = &pools[at].1;
-                    let done = measure(env, volume, kind, bytes, depth, requests).await;
+                    let done = measure(env, volume, kind, bytes, depth, requests, round).await;
                     rates[at].push(done.per_second());
                 }
             }
@@ -160,9 +160,14 @@ async fn measure(
     bytes: u64,
     depth: usize,
     requests: u64,
+    round: usize,
 ) -> Outcome {
     let span = volume.size();
-    let load = Load { kind, bytes, align: bytes, depth, requests, span, seed: depth as u64 };
+    // Reads are of other places in each round: the same few again would be found in caches. Writes
+    // are of the same: each place that is new to them is one more for conversion to follow up.
+    let again = if kind == Kind::Read { round * (DEPTHS[1] + 1) } else { 0 };
+    let seed = (again + depth) as u64;
+    let load = Load { kind, bytes, align: bytes, depth, requests, span, seed };
     load::run(env, volume, load).await
 }
 
