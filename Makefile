@@ -42,7 +42,7 @@ fmt:
 test: lint
 	$(CARGO) test --locked --release --workspace
 	$(CARGO) build --locked --release --package xtask
-	$(CARGO) test --locked --release --package sim --features planted --test planted
+	$(CARGO) test --locked --release --workspace --features sim/planted --test planted
 	target/release/steadyraid-sim world --seeds 10000..10600 --jobs 2
 	target/release/steadyraid-sim world --seeds 30000..30200 --jobs 2
 	target/release/steadyraid-sim world --seeds 600000..600150 --jobs 2
@@ -56,6 +56,7 @@ test: lint
 	scripts/tests/filesystem.sh
 	scripts/tests/crash_kill.sh
 	scripts/tests/docs.sh
+	scripts/fuzz.sh 60
 
 bench: build
 	scripts/bench.sh

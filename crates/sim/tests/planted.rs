@@ -5,7 +5,7 @@
 //! be our own, and the net under the assertions is what is on trial. Nor does a request that
 //! takes too long: it says that something is wrong, not that data is.
 //!
-//! Only with the feature `planted`: `cargo test --release -p sim --features planted --test
+//! Only with the feature `planted`: `cargo test --release --workspace --features sim/planted --test
 //! planted -- --nocapture` prints which seed caught what (`docs/testing.md`).
 
 use engine::planted::{Bug, plant};
