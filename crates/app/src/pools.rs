@@ -36,13 +36,13 @@ pub struct Opening {
 
 /// Claims the drives of a group and opens the pool on them, as they are: what a model adds to
 /// them is for those who are served.
-pub async fn open(env: &UringEnv, group: &Group, read_only: bool) -> Outcome<Pool> {
+pub(crate) async fn open(env: &UringEnv, group: &Group, read_only: bool) -> Outcome<Pool> {
     let options = Opening { read_only, ..Opening::default() };
     open_drives(env, claim(env, group).await?, group.scheme(), options).await
 }
 
 /// Also claimed to be looked at: a pool that is being written to has no state to show.
-pub async fn claim(env: &UringEnv, group: &Group) -> Outcome<Vec<RealDrive>> {
+pub(crate) async fn claim(env: &UringEnv, group: &Group) -> Outcome<Vec<RealDrive>> {
     let mut claimed = Vec::new();
     for drive in &group.drives {
         claimed.push(drives::claim(env, drive.path()).await?);
@@ -50,7 +50,7 @@ pub async fn claim(env: &UringEnv, group: &Group) -> Outcome<Vec<RealDrive>> {
     Ok(claimed)
 }
 
-pub async fn open_drives(
+pub(crate) async fn open_drives(
     env: &UringEnv,
     drives: Vec<RealDrive>,
     scheme: Option<Scheme>,
@@ -69,7 +69,7 @@ pub async fn open_drives(
 }
 
 /// Views of the pools on these drives: at least one.
-pub async fn status_unserved(
+pub(crate) async fn status_unserved(
     env: &UringEnv,
     sources: &[DriveName],
     name: Option<&str>,
@@ -85,7 +85,7 @@ pub async fn status_unserved(
 }
 
 /// Opens the pool that `request` is about, carries it out, closes the pool.
-pub async fn change_unserved(
+pub(crate) async fn change_unserved(
     env: &UringEnv,
     sources: &[DriveName],
     request: &Request,
@@ -149,7 +149,7 @@ impl Request {
 }
 
 /// Carries out a request on the pool it is about.
-pub async fn apply(pool: &Pool, request: &Request) -> Outcome<Answer> {
+pub(crate) async fn apply(pool: &Pool, request: &Request) -> Outcome<Answer> {
     match request {
         Request::Status { .. } => Ok(Answer::Pools(vec![pool.view()])),
         Request::Stripe { number, .. } => stripe(pool, *number),

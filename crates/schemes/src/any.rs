@@ -1,6 +1,7 @@
 //! Any of the schemes behind one type, for whoever serves pools.
 
 use classical::Array;
+use futures_util::future::LocalBoxFuture;
 use io::{Buf, Env};
 
 use crate::care::AllKept;
@@ -17,6 +18,11 @@ use crate::scheme::steering::{self, Steering};
 use crate::scheme::tole_raid::ToleRaid;
 use crate::scheme::{OpenOptions, Scheme};
 use crate::store::{Counters, Replace, Restoring, Store, StoreError};
+
+/// Behind a pointer: what awaits any of ten is not made of all ten, which takes long to compile.
+fn boxed<'a, T>(future: impl Future<Output = T> + 'a) -> LocalBoxFuture<'a, T> {
+    Box::pin(future)
+}
 
 /// One variant a kind of store, and [`Store`] for all of them.
 macro_rules! stores {
@@ -38,25 +44,29 @@ macro_rules! stores {
             }
 
             async fn read(&self, offset: u64, len: u64) -> Result<Buf, StoreError> {
-                match self { $(AnyStore::$kind(store) => Store::read(store, offset, len).await),+ }
+                match self {
+                    $(AnyStore::$kind(store) => boxed(Store::read(store, offset, len)).await),+
+                }
             }
 
             async fn write(&self, offset: u64, data: Buf, fua: bool) -> Result<(), StoreError> {
                 match self {
-                    $(AnyStore::$kind(store) => Store::write(store, offset, data, fua).await),+
+                    $(AnyStore::$kind(store) => {
+                        boxed(Store::write(store, offset, data, fua)).await
+                    }),+
                 }
             }
 
             async fn flush(&self) -> Result<(), StoreError> {
-                match self { $(AnyStore::$kind(store) => Store::flush(store).await),+ }
+                match self { $(AnyStore::$kind(store) => boxed(Store::flush(store)).await),+ }
             }
 
             async fn close(&self) -> Result<(), StoreError> {
-                match self { $(AnyStore::$kind(store) => Store::close(store).await),+ }
+                match self { $(AnyStore::$kind(store) => boxed(Store::close(store)).await),+ }
             }
 
             async fn work(&self) -> Result<bool, StoreError> {
-                match self { $(AnyStore::$kind(store) => store.work().await),+ }
+                match self { $(AnyStore::$kind(store) => boxed(store.work()).await),+ }
             }
 
             fn owed(&self) -> u64 {
@@ -96,7 +106,7 @@ macro_rules! stores {
             }
 
             async fn audit(&self, offset: u64, len: u64) -> Vec<String> {
-                match self { $(AnyStore::$kind(store) => store.audit(offset, len).await),+ }
+                match self { $(AnyStore::$kind(store) => boxed(store.audit(offset, len)).await),+ }
             }
         }
 
@@ -108,12 +118,14 @@ macro_rules! stores {
             }
 
             async fn write_off(&self, place: usize) -> Result<(), StoreError> {
-                match self { $(AnyStore::$kind(store) => Replace::write_off(store, place).await),+ }
+                match self {
+                    $(AnyStore::$kind(store) => boxed(Replace::write_off(store, place)).await),+
+                }
             }
 
             async fn replace(&self, place: usize, new: E::Drive) -> Result<(), StoreError> {
                 match self {
-                    $(AnyStore::$kind(store) => Replace::replace(store, place, new).await),+
+                    $(AnyStore::$kind(store) => boxed(Replace::replace(store, place, new)).await),+
                 }
             }
 
@@ -126,7 +138,7 @@ macro_rules! stores {
             }
 
             async fn tell_whole(&self, place: usize) -> Result<(), StoreError> {
-                match self { $(AnyStore::$kind(store) => store.tell_whole(place).await),+ }
+                match self { $(AnyStore::$kind(store) => boxed(store.tell_whole(place)).await),+ }
             }
         }
     };
@@ -167,39 +179,47 @@ impl<E: Env> AnyStore<E> {
             | Scheme::Raid6
             | Scheme::Raid50
             | Scheme::Raid60 => {
-                Ok(AnyStore::InPlace(Array::open(env, drives, options.into()).await?))
+                Ok(AnyStore::InPlace(boxed(Array::open(env, drives, options.into())).await?))
             }
             Scheme::CachedRaid5 => {
-                let opened = CachedRaid5::open(env, drives, options.into()).await?;
+                let opened = boxed(CachedRaid5::open(env, drives, options.into())).await?;
                 Ok(AnyStore::CachedRaid5(opened))
             }
             Scheme::Steering => {
                 let write_hole = options.write_hole;
                 let options = steering::Options { write_hole, ..steering::Options::default() };
-                Ok(AnyStore::Steering(steering::open(env, drives, options).await?))
+                Ok(AnyStore::Steering(boxed(steering::open(env, drives, options)).await?))
             }
             Scheme::Alternate => {
                 let arrays = options.into();
                 let options = alternate::Options { arrays, ..alternate::Options::default() };
-                Ok(AnyStore::Alternate(Alternate::open(env, drives, options).await?))
+                Ok(AnyStore::Alternate(boxed(Alternate::open(env, drives, options)).await?))
             }
             Scheme::Hybrid => {
-                Ok(AnyStore::Hybrid(Hybrid::open(env, drives, options.into()).await?))
+                Ok(AnyStore::Hybrid(boxed(Hybrid::open(env, drives, options.into())).await?))
             }
             Scheme::LogMirror => {
                 let (arrays, policy) = (options.into(), Policy::default());
                 let options = log_mirror::Options { arrays, policy };
-                Ok(AnyStore::LogMirror(LogMirror::open(env, drives, options).await?))
+                Ok(AnyStore::LogMirror(boxed(LogMirror::open(env, drives, options)).await?))
             }
-            Scheme::LogRaid => Ok(AnyStore::LogRaid(LogRaid::open(env, drives, options).await?)),
-            Scheme::MirrorLog => Ok(AnyStore::MirrorLog(MirrorLog::open(env, drives).await?)),
+            Scheme::LogRaid => {
+                Ok(AnyStore::LogRaid(boxed(LogRaid::open(env, drives, options)).await?))
+            }
+            Scheme::MirrorLog => {
+                Ok(AnyStore::MirrorLog(boxed(MirrorLog::open(env, drives)).await?))
+            }
             Scheme::Hpda => {
                 let (arrays, policy) = (options.into(), Policy::default());
                 let options = log_mirror::Options { arrays, policy };
-                Ok(AnyStore::LogMirror(hpda::open(env, drives, options).await?))
+                Ok(AnyStore::LogMirror(boxed(hpda::open(env, drives, options)).await?))
             }
-            Scheme::ToleRaid => Ok(AnyStore::ToleRaid(ToleRaid::open(env, drives, options).await?)),
-            Scheme::NRaid5 => Ok(AnyStore::NRaid5(NRaid5::open(env, drives, options).await?)),
+            Scheme::ToleRaid => {
+                Ok(AnyStore::ToleRaid(boxed(ToleRaid::open(env, drives, options)).await?))
+            }
+            Scheme::NRaid5 => {
+                Ok(AnyStore::NRaid5(boxed(NRaid5::open(env, drives, options)).await?))
+            }
         }
     }
 }

@@ -97,35 +97,3 @@ pub fn run(
     });
     summary
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_number_of_threads_changes_nothing() {
-        let run = |jobs| {
-            let mut seeds = Vec::new();
-            let summary = run(
-                10_000,
-                Some(10_005),
-                jobs,
-                || true,
-                |outcome, _| {
-                    seeds.push(outcome.seed);
-                },
-            );
-            assert_eq!(seeds, Vec::from_iter(10_000..=10_005));
-            summary
-        };
-        let alone = run(1);
-        assert_eq!(alone.passed + alone.failed, 6);
-        assert_eq!(alone, run(3));
-    }
-
-    #[test]
-    fn when_time_is_up_no_world_begins() {
-        let summary = run(10_000, None, 2, || false, |_, _| {});
-        assert_eq!(summary, Summary::default());
-    }
-}

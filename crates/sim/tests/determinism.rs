@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use sim::campaign::{self, Summary};
 use sim::world::{Plan, run};
 
 #[test]
@@ -42,4 +43,24 @@ fn two_processes_tell_the_same_story() {
         assert!(meta.status.success(), "{said}");
         assert!(said.contains(" lines are the same"), "{said}");
     }
+}
+
+#[test]
+fn the_number_of_threads_changes_nothing() {
+    let of_jobs = |jobs| {
+        let mut seeds = Vec::new();
+        let push = |outcome: &campaign::Outcome, _: &Summary| seeds.push(outcome.seed);
+        let summary = campaign::run(10_000, Some(10_005), jobs, || true, push);
+        assert_eq!(seeds, Vec::from_iter(10_000..=10_005));
+        summary
+    };
+    let alone = of_jobs(1);
+    assert_eq!(alone.passed + alone.failed, 6);
+    assert_eq!(alone, of_jobs(3));
+}
+
+#[test]
+fn when_time_is_up_no_world_begins() {
+    let summary = campaign::run(10_000, None, 2, || false, |_, _| {});
+    assert_eq!(summary, Summary::default());
 }

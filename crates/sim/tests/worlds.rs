@@ -18,21 +18,41 @@ fn seeds_that_once_failed() {
 }
 
 #[test]
-fn worlds_1000_to_1049() {
-    all(1000..1050);
+fn worlds_1000_to_1024() {
+    all(1_000..1_025);
 }
 
 #[test]
-fn worlds_1050_to_1099() {
-    all(1050..1100);
+fn worlds_1025_to_1049() {
+    all(1_025..1_050);
 }
 
 #[test]
-fn worlds_1100_to_1149() {
-    all(1100..1150);
+fn worlds_1050_to_1074() {
+    all(1_050..1_075);
 }
 
 #[test]
-fn worlds_1150_to_1199() {
-    all(1150..1200);
+fn worlds_1075_to_1099() {
+    all(1_075..1_100);
+}
+
+#[test]
+fn worlds_1100_to_1124() {
+    all(1_100..1_125);
+}
+
+#[test]
+fn worlds_1125_to_1149() {
+    all(1_125..1_150);
+}
+
+#[test]
+fn worlds_1150_to_1174() {
+    all(1_150..1_175);
+}
+
+#[test]
+fn worlds_1175_to_1199() {
+    all(1_175..1_200);
 }

@@ -7,7 +7,7 @@ use crate::error::{Failure, Outcome};
 use crate::explain;
 
 /// Refuses drives that hold something known. With `force`, only drives that can't be read.
-pub async fn blank_or_forced(drives: &Opened, force: bool) -> Outcome<()> {
+pub(crate) async fn blank_or_forced(drives: &Opened, force: bool) -> Outcome<()> {
     for (path, drive) in drives.existing() {
         let label =
             read_label(drive).await.map_err(|error| explain::drive(path.display(), &error))?;

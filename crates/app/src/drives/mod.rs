@@ -52,7 +52,7 @@ pub const PATIENCE: Nanos = Nanos::from_secs(2);
 pub const RETRY: Nanos = Nanos::from_millis(20);
 
 /// Opens a drive to use it; waits for the last breath of a server that has it.
-pub async fn claim(env: &UringEnv, path: &Path) -> Outcome<RealDrive> {
+pub(crate) async fn claim(env: &UringEnv, path: &Path) -> Outcome<RealDrive> {
     let deadline = env.now() + PATIENCE;
     loop {
         match UringDrive::open(env, path, Access::ReadWrite) {

@@ -95,7 +95,7 @@ impl From<&Group> for Listed {
 
 /// Pools on `sources`, which are drives or directories of drives, by name. Drives that were
 /// named but can't be used are warned about on standard error: a pool may do without them.
-pub async fn groups(env: &UringEnv, sources: &[DriveName]) -> Outcome<Vec<Group>> {
+pub(crate) async fn groups(env: &UringEnv, sources: &[DriveName]) -> Outcome<Vec<Group>> {
     let mut groups: BTreeMap<Uuid, Group> = BTreeMap::new();
     for Source { drive, named } in expand(sources)? {
         let label = match look(env, drive.path()).await {

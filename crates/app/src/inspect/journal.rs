@@ -31,7 +31,7 @@ pub struct Journal {
     pub blocks: Vec<Block>,
 }
 
-pub async fn read<D: Drive>(drive: &D, label: &Superblock) -> Outcome<Journal> {
+pub(crate) async fn read<D: Drive>(drive: &D, label: &Superblock) -> Outcome<Journal> {
     let mut windows = Windows::new(drive, label.journal);
     let mut blocks = Vec::new();
     let mut at = label.journal.offset;

@@ -31,7 +31,7 @@ impl Copy {
 }
 
 /// All four, those that lie outside a tiny drive left out.
-pub async fn read<D: Drive>(drive: &D) -> Outcome<Vec<Copy>> {
+pub(crate) async fn read<D: Drive>(drive: &D) -> Outcome<Vec<Copy>> {
     let size = drive.geometry().size;
     let mut offsets = label_offsets(size).to_vec();
     offsets.dedup();

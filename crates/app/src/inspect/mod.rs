@@ -54,7 +54,7 @@ pub enum Content {
     Empty,
 }
 
-pub async fn look<D: Drive>(drive: &D, depth: Depth) -> Outcome<Report> {
+pub(crate) async fn look<D: Drive>(drive: &D, depth: Depth) -> Outcome<Report> {
     let copies = labels::read(drive).await?;
     let (content, summary) = judge(drive).await?;
     let superblock = newest(copies.iter().map(|copy| copy.decoded.clone())).ok();

@@ -43,7 +43,7 @@ pub struct Checkpoint {
     pub damaged: Vec<Damaged>,
 }
 
-pub async fn read<D: Drive>(drive: &D, label: &Superblock) -> Outcome<Checkpoint> {
+pub(crate) async fn read<D: Drive>(drive: &D, label: &Superblock) -> Outcome<Checkpoint> {
     let Extent { offset, len } = label.meta;
     let mut found = Checkpoint { offset, len, slots: Vec::new(), damaged: Vec::new() };
     let mut windows = Windows::new(drive, label.meta);

@@ -12,7 +12,7 @@ use crate::explain;
 use crate::size::Size;
 
 /// Adds `new` to the pool on the drives given. Returns what is said about it.
-pub async fn drives(
+pub(crate) async fn drives(
     env: &UringEnv,
     sources: &[DriveName],
     pool: &str,
@@ -53,7 +53,7 @@ pub async fn drives(
 }
 
 /// Makes spares of drives, which are served as others if something is wrapped around them.
-pub async fn spares(
+pub(crate) async fn spares(
     pool: &Other,
     drives: &[RealDrive],
     served: &[RealDrive],
@@ -87,7 +87,7 @@ pub fn say(pool: &str, added: usize, plan: &AddPlan) -> String {
 }
 
 /// Whoever forces knows that they hold something.
-pub async fn wipe_labels(drives: &[RealDrive]) -> Outcome<()> {
+pub(crate) async fn wipe_labels(drives: &[RealDrive]) -> Outcome<()> {
     for drive in drives {
         wipe_label(drive).await?;
     }

@@ -63,7 +63,7 @@ pub fn scrub(pool: &Pool, action: ScrubAction) -> Outcome<Answer> {
     Ok(Answer::Done(format!("{object}: {said}")))
 }
 
-pub async fn rebalance(pool: &Fusion, stop: bool) -> Outcome<Answer> {
+pub(crate) async fn rebalance(pool: &Fusion, stop: bool) -> Outcome<Answer> {
     let object = format!("pool {}", pool.name());
     let failed = |error| Failure::new(&object, error);
     if stop {

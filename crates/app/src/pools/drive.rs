@@ -129,7 +129,7 @@ fn failed(object: &str, left: impl std::fmt::Display, offline: bool) -> Answer {
     Answer::Done(format!("{object} is {is}; {left} more may die before data is lost; {next}"))
 }
 
-pub async fn fail(pool: &Pool, drive: &str, force: bool, offline: bool) -> Outcome<Answer> {
+pub(crate) async fn fail(pool: &Pool, drive: &str, force: bool, offline: bool) -> Outcome<Answer> {
     match pool {
         Pool::Fusion(pool) => fail_fusion(pool, drive, force, offline).await,
         Pool::Other(other) => fail_other(other, &find_in(pool, drive)?, force, offline).await,
@@ -174,7 +174,7 @@ async fn fail_fusion(pool: &Fusion, drive: &str, force: bool, offline: bool) -> 
     Ok(failed(&object, pool.status().redundancy_margin, offline))
 }
 
-pub async fn remove(pool: &Pool, drive: &str, stop: bool) -> Outcome<Answer> {
+pub(crate) async fn remove(pool: &Pool, drive: &str, stop: bool) -> Outcome<Answer> {
     match pool {
         Pool::Fusion(pool) => remove_fusion(pool, drive, stop),
         Pool::Other(other) => remove_other(other, &find_in(pool, drive)?, stop).await,

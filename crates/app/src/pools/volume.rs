@@ -10,7 +10,7 @@ use crate::render::human;
 use crate::size::Size;
 
 /// Carries out a request that is about a volume.
-pub async fn change(pool: &Pool, request: &Request) -> Outcome<Answer> {
+pub(crate) async fn change(pool: &Pool, request: &Request) -> Outcome<Answer> {
     match pool {
         Pool::Fusion(pool) => change_fusion(pool, request).await,
         Pool::Other(pool) => change_other(pool, request).await,

@@ -10,7 +10,7 @@ use crate::error::{Failure, Outcome};
 use crate::pools::{Pool, add};
 
 /// Adds `new` to a pool that is served. Returns what is said about it.
-pub async fn drives(
+pub(crate) async fn drives(
     env: &UringEnv,
     wrapper: &Wrapper,
     pool: &Pool,

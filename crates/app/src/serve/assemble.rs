@@ -12,7 +12,7 @@ use crate::error::{Failure, Outcome};
 use crate::pools::{self, Opening, Pool};
 
 /// The pools that can be served; `None` if there is none, after saying why.
-pub async fn pools(
+pub(crate) async fn pools(
     env: &UringEnv,
     options: &Options,
     wrapper: &Wrapper,
@@ -40,7 +40,7 @@ pub async fn pools(
 }
 
 /// One more beside those that are served.
-pub async fn pool(
+pub(crate) async fn pool(
     env: &UringEnv,
     served: &[Pool],
     group: &Group,
@@ -55,7 +55,7 @@ pub async fn pool(
 }
 
 /// The same in memory, where so many `drives` are already.
-pub async fn pool_in_memory(
+pub(crate) async fn pool_in_memory(
     env: &UringEnv,
     served: &[Pool],
     mem_pool: &MemPool,

@@ -113,7 +113,12 @@ impl Followers {
 }
 
 /// Tells the server's log, and those who are to be alerted, what happens to a pool.
-pub async fn report(followers: Followers, pool: Pool, sink: Rc<RefCell<Sink>>, alerts: Rc<Alerts>) {
+pub(crate) async fn report(
+    followers: Followers,
+    pool: Pool,
+    sink: Rc<RefCell<Sink>>,
+    alerts: Rc<Alerts>,
+) {
     let name = pool.name();
     let mut seen = 0;
     loop {

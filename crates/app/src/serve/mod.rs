@@ -106,7 +106,7 @@ pub struct Options {
 }
 
 /// `reread` has the options as they are now, after SIGHUP; without it that signal ends the server.
-pub async fn run(
+pub(crate) async fn run(
     env: &UringEnv,
     options: Options,
     reread: Option<impl Fn() -> Outcome<Options>>,

@@ -33,7 +33,7 @@ pub fn reloading() {
 
 /// Says that the loop turns, if systemd wants to know (`WatchdogSec=`), three times as often as it
 /// has to hear it.
-pub async fn keep_alive(env: UringEnv) {
+pub(crate) async fn keep_alive(env: UringEnv) {
     let number = |name| std::env::var(name).ok()?.parse::<u64>().ok();
     let for_us = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));
     let Some(micros) = number("WATCHDOG_USEC").filter(|micros| for_us && *micros > 0) else {

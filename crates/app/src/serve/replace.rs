@@ -14,7 +14,7 @@ use crate::render::view;
 use crate::size::Size;
 
 /// Carries out a request to replace a drive of `pool`, if it is one.
-pub async fn carry_out(
+pub(crate) async fn carry_out(
     env: &UringEnv,
     wrapper: &Wrapper,
     pool: &Pool,

@@ -1,6 +1,7 @@
 //! Which of an experiment's drives a scheme uses, and in what groups.
 
-use io::Env;
+use futures_util::future::LocalBoxFuture;
+use io::virt::VirtEnv;
 use schemes::plan::plan;
 use schemes::scheme::steering::Staging;
 use schemes::scheme::{Scheme, Spec};
@@ -27,8 +28,19 @@ pub fn is_grouped(drives: usize) -> bool {
 /// 29 drives four groups of 6+1 and a spare (FusionRAID §5.1), if the scheme has groups; then
 /// `raid5` is RAID50 and `raid6` RAID60. Otherwise as the scheme proposes, with as few spares as it
 /// takes.
-pub async fn lay_out<E: Env>(
-    env: &E,
+///
+/// Boxed: each program that awaited an `async fn` would compile all schemes for it.
+pub fn lay_out<'a>(
+    env: &'a VirtEnv,
+    scheme: Scheme,
+    sizes: &'a [u64],
+    variant: Variant,
+) -> LocalBoxFuture<'a, Result<(Spec, usize), String>> {
+    Box::pin(laid_out(env, scheme, sizes, variant))
+}
+
+async fn laid_out(
+    env: &VirtEnv,
     scheme: Scheme,
     sizes: &[u64],
     variant: Variant,
@@ -57,46 +69,4 @@ pub async fn lay_out<E: Env>(
     }
     let why = refusal.map_or_else(|| "no drives".to_owned(), |error| error.to_string());
     Err(format!("{} of {drives} drives: {why}", scheme.name()))
-}
-
-#[cfg(test)]
-mod tests {
-    use io::virt::VirtEnv;
-
-    use super::*;
-
-    fn laid_out(scheme: Scheme, drives: usize) -> (&'static str, usize, Option<usize>) {
-        let env = VirtEnv::new(1);
-        let sizes = vec![1 << 30; drives];
-        let (spec, used) =
-            env.block_on(lay_out(&env, scheme, &sizes, Variant::default())).expect("a layout");
-        (spec.scheme.name(), used, spec.width)
-    }
-
-    /// FusionRAID §5.1: a pool of 30, here with one drive less.
-    #[test]
-    fn twenty_nine_drives_are_four_groups_of_seven_and_a_spare() {
-        assert_eq!(laid_out(Scheme::Raid5, 29), ("raid50", 28, Some(7)));
-        for scheme in [Scheme::Raid50, Scheme::NRaid5, Scheme::ToleRaid, Scheme::Steering] {
-            assert_eq!(laid_out(scheme, 29), (scheme.name(), 28, Some(7)));
-        }
-        assert_eq!(laid_out(Scheme::Raid10, 29), ("raid10", 28, None));
-    }
-
-    #[test]
-    fn eight_drives_are_one_group_or_what_the_scheme_proposes() {
-        assert_eq!(laid_out(Scheme::Raid5, 8), ("raid5", 8, None));
-        for scheme in Scheme::ALL {
-            let (_, used, width) = laid_out(scheme, 8);
-            assert_eq!((used, width), (8, None), "{}", scheme.name());
-        }
-        assert_eq!(laid_out(Scheme::Raid50, 9).1, 8, "one is left over");
-    }
-
-    #[test]
-    fn too_few_drives_are_refused() {
-        let env = VirtEnv::new(1);
-        let two = lay_out(&env, Scheme::Raid5, &[1 << 30; 2], Variant::default());
-        assert!(env.block_on(two).is_err());
-    }
 }

@@ -5,6 +5,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use futures_util::future::LocalBoxFuture;
 use io::sync::Event;
 use io::virt::{VirtDrive, VirtEnv};
 use io::{Buf, Env, Nanos, join_all};
@@ -153,12 +154,15 @@ impl Served {
         });
     }
 
-    pub async fn close(&self) {
-        self.inner.stopping.set(true);
-        while self.inner.tasks.get() > 0 {
-            self.inner.stopped.wait().await;
-        }
-        self.inner.store.close().await.expect("it closes");
+    /// Behind a pointer, as [`Stand::open`](super::stand::Stand::open) is.
+    pub fn close(&self) -> LocalBoxFuture<'_, ()> {
+        Box::pin(async {
+            self.inner.stopping.set(true);
+            while self.inner.tasks.get() > 0 {
+                self.inner.stopped.wait().await;
+            }
+            self.inner.store.close().await.expect("it closes");
+        })
     }
 
     pub fn shape(&self) -> String {

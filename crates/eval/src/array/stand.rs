@@ -4,6 +4,7 @@
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 
+use futures_util::future::LocalBoxFuture;
 use model::presets::Preset;
 use schemes::scheme::{OpenOptions, Scheme};
 
@@ -118,8 +119,13 @@ impl Stand {
         self.served.borrow_mut().retain(|(scheme, _)| Some(*scheme) != system.scheme());
     }
 
-    /// The array on the drives of a world that was woken from [`Stand::of`] it.
-    pub async fn open(&self, system: System, world: &World) -> Opened {
+    /// The array on the drives of a world that was woken from [`Stand::of`] it. Behind a pointer:
+    /// what waits for it elsewhere would have all arrays compiled once more.
+    pub fn open<'a>(&'a self, system: System, world: &'a World) -> LocalBoxFuture<'a, Opened> {
+        Box::pin(self.opened(system, world))
+    }
+
+    async fn opened(&self, system: System, world: &World) -> Opened {
         if let Some(spikes) = system.spikes() {
             return Opened::fusion(world, spikes).await;
         }

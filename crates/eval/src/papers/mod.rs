@@ -3,7 +3,7 @@
 mod fusionraid;
 mod hybraid;
 mod ldm;
-mod ours;
+pub mod ours;
 mod separation;
 mod steering;
 

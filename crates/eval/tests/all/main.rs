@@ -4,6 +4,7 @@
 mod arrays;
 mod bound;
 mod experiments;
+mod layout;
 mod papers;
 mod rebuild;
 mod systems;

@@ -7,10 +7,10 @@ use schemes::scheme::n_raid5::{NRaid5, create};
 use schemes::scheme::{OpenOptions, Scheme, Spec};
 use schemes::{Store, StoreError};
 
-use crate::hung::battery_hung;
-use crate::replaced::battery_replaced;
-use crate::rotten::battery_rotten;
-use crate::world::{CHUNK, Subject, battery};
+use crate::battery::hung::battery_hung;
+use crate::battery::replaced::battery_replaced;
+use crate::battery::rotten::battery_rotten;
+use crate::battery::world::{CHUNK, Subject, battery};
 
 const WIDTH: usize = 3;
 

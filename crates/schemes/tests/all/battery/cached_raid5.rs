@@ -5,10 +5,10 @@ use io::virt::{VirtDrive, VirtEnv};
 use schemes::StoreError;
 use schemes::scheme::cached_raid5::{self, CachedRaid5, Spec};
 
-use crate::hung::battery_hung;
-use crate::replaced::battery_replaced;
-use crate::rotten::battery_rotten;
-use crate::world::{CHUNK, Subject, battery, battery_variant};
+use crate::battery::hung::battery_hung;
+use crate::battery::replaced::battery_replaced;
+use crate::battery::rotten::battery_rotten;
+use crate::battery::world::{CHUNK, Subject, battery, battery_variant};
 
 #[derive(Clone, Copy)]
 struct Cached {

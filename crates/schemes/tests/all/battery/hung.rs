@@ -9,7 +9,7 @@ use io::{Env, Faults, Nanos};
 use schemes::Store;
 use schemes::part::hang::HANG_AFTER;
 
-use crate::world::{Subject, World, worlds};
+use crate::battery::world::{Subject, World, worlds};
 
 /// Worlds; more with SCHEME_SEEDS.
 const SEEDS: u64 = 12;

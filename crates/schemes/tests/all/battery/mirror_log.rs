@@ -8,9 +8,9 @@ use io::virt::{VirtDrive, VirtEnv};
 use schemes::scheme::mirror_log::{MirrorLog, Spec, create};
 use schemes::{Store, StoreError};
 
-use crate::hung::battery_hung;
-use crate::replaced::battery_replaced;
-use crate::world::{CHUNK, Subject, battery, battery_variant};
+use crate::battery::hung::battery_hung;
+use crate::battery::replaced::battery_replaced;
+use crate::battery::world::{CHUNK, Subject, battery, battery_variant};
 
 #[derive(Clone, Copy)]
 struct Logs {

@@ -12,8 +12,8 @@ use io::virt::{VirtDrive, VirtEnv};
 use schemes::scheme::alternate::{Alternate, FlushLog, Options, Spec, create};
 use schemes::{Store, StoreError};
 
-use crate::hung::battery_hung;
-use crate::world::{CHUNK, Subject, World, battery, battery_variant, forget_strange};
+use crate::battery::hung::battery_hung;
+use crate::battery::world::{CHUNK, Subject, World, battery, battery_variant, forget_strange};
 
 #[derive(Clone, Copy)]
 struct Replicas {
@@ -275,7 +275,7 @@ fn alternate_whose_drives_are_replaced() {
 /// Whole pages are logged since.
 #[test]
 fn what_lies_beside_a_batch_is_logged_too() {
-    crate::world::one(PARITY, 185);
+    crate::battery::world::one(PARITY, 185);
 }
 
 #[test]

@@ -6,10 +6,10 @@ use schemes::scheme::OpenOptions;
 use schemes::scheme::log_raid::{LogRaid, Spec, create};
 use schemes::{Store, StoreError};
 
-use crate::hung::battery_hung;
-use crate::replaced::battery_replaced;
-use crate::rotten::battery_rotten;
-use crate::world::{CHUNK, Subject, battery, battery_variant};
+use crate::battery::hung::battery_hung;
+use crate::battery::replaced::battery_replaced;
+use crate::battery::rotten::battery_rotten;
+use crate::battery::world::{CHUNK, Subject, battery, battery_variant};
 
 const WIDTH: usize = 3;
 

@@ -11,7 +11,7 @@ use io::virt::Disk;
 use io::{Env, Nanos};
 use schemes::Store;
 
-use crate::world::{Subject, World, worlds};
+use crate::battery::world::{Subject, World, worlds};
 
 const PAGE: u64 = 4096;
 /// How a label begins.
@@ -37,7 +37,7 @@ pub fn battery_rotten<S: Subject>(subject: S) {
 /// How many of some worlds fail.
 pub fn failing<S: Subject>(subject: S, seeds: u64, left: Left) -> usize {
     let world = |seed| {
-        crate::world::forget_strange();
+        crate::battery::world::forget_strange();
         let mut world = World::new(subject, seed);
         world.make();
         rounds(&mut world, left);

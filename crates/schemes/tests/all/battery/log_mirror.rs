@@ -11,10 +11,10 @@ use schemes::scheme::log_mirror::policy::Policy;
 use schemes::scheme::log_mirror::{LogMirror, Options, Spec, create};
 use schemes::{Store, StoreError};
 
-use crate::hung::battery_hung;
-use crate::replaced::battery_replaced;
-use crate::rotten::battery_rotten;
-use crate::world::{CHUNK, Subject, battery, battery_variant};
+use crate::battery::hung::battery_hung;
+use crate::battery::replaced::battery_replaced;
+use crate::battery::rotten::battery_rotten;
+use crate::battery::world::{CHUNK, Subject, battery, battery_variant};
 
 #[derive(Clone, Copy)]
 struct Mirrored {

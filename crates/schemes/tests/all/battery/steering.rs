@@ -11,9 +11,9 @@ use io::{Env, Nanos};
 use schemes::scheme::steering::{Options, Spec, Staging, Steering, create, open};
 use schemes::{Store, StoreError};
 
-use crate::hung::battery_hung;
-use crate::rotten::battery_rotten;
-use crate::world::{CHUNK, Subject, battery, battery_variant, one};
+use crate::battery::hung::battery_hung;
+use crate::battery::rotten::battery_rotten;
+use crate::battery::world::{CHUNK, Subject, battery, battery_variant, one};
 
 #[derive(Clone, Copy)]
 struct Steered {

@@ -9,7 +9,7 @@ use io::Drive;
 use io::virt::{VirtDrive, VirtEnv};
 use schemes::{Replace, Store, StoreError};
 
-use crate::world::{Subject, worlds};
+use crate::battery::world::{Subject, worlds};
 
 /// Drives restored in the worlds of one scheme, for each world.
 const RESTORED: u64 = 1;

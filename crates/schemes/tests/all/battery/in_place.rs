@@ -5,10 +5,10 @@ use classical::{Array, CreateSpec, OpenOptions, Redundancy, WriteHole};
 use io::virt::{VirtDrive, VirtEnv};
 use schemes::StoreError;
 
-use crate::hung::battery_hung;
-use crate::replaced::battery_replaced;
-use crate::rotten::{Left, battery_rotten, failing};
-use crate::world::{CHUNK, Subject, World, battery, forget_strange};
+use crate::battery::hung::battery_hung;
+use crate::battery::replaced::battery_replaced;
+use crate::battery::rotten::{Left, battery_rotten, failing};
+use crate::battery::world::{CHUNK, Subject, World, battery, forget_strange};
 
 #[derive(Clone, Copy)]
 pub struct InPlace {
