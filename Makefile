@@ -39,8 +39,6 @@ lint: setup
 fmt:
 	$(CARGO) fmt --all
 
-# Some tests wait more than they compute.
-test: export RUST_TEST_THREADS ?= $(shell echo $$(($$(nproc) * 2)))
 test: lint
 	$(CARGO) test --locked --release --workspace
 	$(CARGO) build --locked --release --package xtask

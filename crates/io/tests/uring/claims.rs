@@ -6,9 +6,9 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 
 use io::uring::{Access, OpenError, UringDrive, UringEnv, create_file};
-use io::{Buf, Drive, DriveErrorKind, Durability, Env, Nanos};
+use io::{Buf, Drive, DriveErrorKind, Durability};
 
-use crate::support::{TempDir, argument, in_child};
+use crate::support::{TempDir, argument, in_child, open_soon};
 
 fn open(env: &UringEnv, path: &Path) -> Result<UringDrive, OpenError> {
     UringDrive::open(env, path, Access::ReadWrite)
@@ -28,20 +28,6 @@ fn a_file_is_claimed_by_one_drive() {
     open_soon(&env, &path);
 }
 
-/// A child that another test starts has all our files, and with them our locks, until it is a
-/// program of its own.
-fn open_soon(env: &UringEnv, path: &Path) -> UringDrive {
-    let deadline = env.now() + Nanos::from_secs(10);
-    loop {
-        match open(env, path) {
-            Err(OpenError::Locked { .. }) if env.now() < deadline => {
-                env.block_on(env.sleep_until(env.now() + Nanos::from_millis(1)));
-            }
-            opened => return opened.unwrap(),
-        }
-    }
-}
-
 #[test]
 fn a_file_is_claimed_against_other_processes() {
     let (env, dir) = (UringEnv::new().unwrap(), TempDir::new());
@@ -54,8 +40,8 @@ fn a_file_is_claimed_against_other_processes() {
     assert!(told.contains("in use by another process"), "{told}");
     assert!(told.contains("inspected 1048576 bytes"), "{told}");
     drop(drive);
-    let told = child();
-    assert!(told.contains("claimed it"), "{told}");
+    let claimed = (0..100).any(|_| child().contains("claimed it"));
+    assert!(claimed, "it was given up");
 }
 
 /// The other process of the test above; on its own it does nothing.

@@ -14,7 +14,7 @@ use io::rng::Rng;
 use io::uring::{RealDrive, UringDrive, UringEnv};
 use io::{Buf, Drive, DriveErrorKind, Durability, Env};
 
-use crate::support::{TempDir, pattern};
+use crate::support::{TempDir, open_soon, pattern};
 
 const MIB: u64 = 1 << 20;
 
@@ -190,8 +190,7 @@ fn an_environment_may_end_with_operations_in_flight() {
         if round == 0 {
             dir.drive(&env, MIB);
         }
-        let drive =
-            UringDrive::open(&env, dir.join("drive"), io::uring::Access::ReadWrite).unwrap();
+        let drive = open_soon(&env, &dir.join("drive"));
         for page in 0..64 {
             let drive = drive.clone();
             env.spawn(async move {

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use io::uring::{Access, UringDrive, UringEnv, create_file};
-use io::{Buf, BufMut};
+use io::uring::{Access, OpenError, UringDrive, UringEnv, create_file};
+use io::{Buf, BufMut, Env, Nanos};
 
 /// Removed with everything in it at the end of the test.
 pub struct TempDir(PathBuf);
@@ -39,6 +39,20 @@ impl TempDir {
 impl Drop for TempDir {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A child that another test starts has all our files, and with them our locks, until it is a
+/// program of its own.
+pub fn open_soon(env: &UringEnv, path: &Path) -> UringDrive {
+    let deadline = env.now() + Nanos::from_secs(10);
+    loop {
+        match UringDrive::open(env, path, Access::ReadWrite) {
+            Err(OpenError::Locked { .. } | OpenError::InUse { .. }) if env.now() < deadline => {
+                env.block_on(env.sleep_until(env.now() + Nanos::from_millis(1)));
+            }
+            opened => return opened.unwrap(),
+        }
     }
 }
 

@@ -7,6 +7,8 @@ use io::{Buf, Env, Nanos};
 use schemes::scheme::alternate::{Alternate, Options, Spec, create};
 use schemes::{Store, StoreError};
 
+use crate::scrub::scrub;
+
 const PAGE: u64 = 4096;
 const BYTES: u64 = 1 << 20;
 const DRIVE: u64 = 24 << 20;
@@ -85,18 +87,7 @@ impl Bench {
     }
 
     fn scrub(&self) -> Scrubbed {
-        let mut all = Scrubbed::default();
-        self.env.block_on(async {
-            for kept in self.store.kept() {
-                let mut step = Some(0);
-                while let Some(at) = step {
-                    let (found, next) = kept.scrub_some(at).await.expect("scrubs");
-                    all += found;
-                    step = next;
-                }
-            }
-        });
-        all
+        self.env.block_on(scrub(&self.store))
     }
 }
 

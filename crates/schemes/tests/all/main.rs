@@ -17,6 +17,7 @@ mod log_requests;
 mod mirror_log_scrub;
 mod page_map;
 mod pool;
+mod scrub;
 mod steering_rebuild;
 mod steering_requests;
 mod steering_spare;

@@ -7,6 +7,8 @@ use io::virt::{Disk, Latency, VirtDrive, VirtEnv};
 use schemes::Store;
 use schemes::scheme::mirror_log::{MirrorLog, Spec, create};
 
+use crate::scrub::scrub;
+
 const PAGE: u64 = 4096;
 const DRIVE: u64 = 12 << 20;
 const BYTES: usize = 3 << 20;
@@ -55,18 +57,7 @@ impl Bench {
     }
 
     fn scrub(&self) -> Scrubbed {
-        let mut all = Scrubbed::default();
-        self.env.block_on(async {
-            for kept in self.store.kept() {
-                let mut step = Some(0);
-                while let Some(at) = step {
-                    let (found, next) = kept.scrub_some(at).await.expect("scrubs");
-                    all += found;
-                    step = next;
-                }
-            }
-        });
-        all
+        self.env.block_on(scrub(&self.store))
     }
 
     /// Where on a drive this page of what was written lies.

@@ -19,6 +19,11 @@ fn known(pools: &[Pool], to: &mut Family, value: impl Fn(&Pool) -> Option<f64>) 
     pools.iter().try_for_each(|pool| to.known(&of_pool(pool), value(pool)))
 }
 
+/// One counter of each pool.
+fn counter(pools: &[Pool], to: &mut Family, value: impl Fn(&Pool) -> u64) -> fmt::Result {
+    pools.iter().try_for_each(|pool| to.counter(&of_pool(pool), value(pool) as f64))
+}
+
 /// Counters of each pool, told apart by a label.
 fn counters<const N: usize>(
     pools: &[Pool],
@@ -110,14 +115,10 @@ fn around(pools: &[Pool], to: &mut Writer) -> fmt::Result {
         })
     })?;
     to.counter("pool_hedges_won", "Second ways that were the first to end", |to| {
-        pools
-            .iter()
-            .try_for_each(|pool| to.counter(&of_pool(pool), pool.counters.hedge_wins as f64))
+        counter(pools, to, |pool| pool.counters.hedge_wins)
     })?;
     to.counter("pool_hedges_refused", "Second ways that the budget did not allow", |to| {
-        pools
-            .iter()
-            .try_for_each(|pool| to.counter(&of_pool(pool), pool.counters.hedges_refused as f64))
+        counter(pools, to, |pool| pool.counters.hedges_refused)
     })?;
     to.gauge("pool_hedge_budget", "Late requests that may be sent a second way now", |to| {
         known(pools, to, |pool| pool.hedge_budget.map(f64::from))
@@ -136,9 +137,7 @@ fn background(pools: &[Pool], to: &mut Writer) -> fmt::Result {
         })
     })?;
     to.counter("pool_space_waits", "Times that writes had to wait for space", |to| {
-        pools
-            .iter()
-            .try_for_each(|pool| to.counter(&of_pool(pool), pool.counters.space_waits as f64))
+        counter(pools, to, |pool| pool.counters.space_waits)
     })?;
     // Some of them only grow, others are what is at the moment.
     to.gauge("pool_scheme_figure", "What only the pool's scheme counts, by its names", |to| {
@@ -154,9 +153,7 @@ fn background(pools: &[Pool], to: &mut Writer) -> fmt::Result {
 fn care(pools: &[Pool], to: &mut Writer) -> fmt::Result {
     let help = "Pages that were read and are not what was written";
     to.counter("pool_checksum_errors", help, |to| {
-        pools
-            .iter()
-            .try_for_each(|pool| to.counter(&of_pool(pool), pool.counters.checksum_errors as f64))
+        counter(pools, to, |pool| pool.counters.checksum_errors)
     })?;
     let help = "What became of pages found wrong, by requests and by scrubbing";
     to.counter("pool_pages", help, |to| {

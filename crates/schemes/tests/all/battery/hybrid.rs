@@ -71,16 +71,18 @@ const RESTLESS: Tuning = Tuning {
     offline_batch: 3,
 };
 
+const TWO_TIERS: Hybrid = Hybrid {
+    name: "hybrid",
+    split: 2,
+    parity_width: 3,
+    drives: 5,
+    drive: 6 << 20,
+    tuning: RESTLESS,
+};
+
 #[test]
 fn hybrid() {
-    battery(Hybrid {
-        name: "hybrid",
-        split: 2,
-        parity_width: 3,
-        drives: 5,
-        drive: 6 << 20,
-        tuning: RESTLESS,
-    });
+    battery(TWO_TIERS);
 }
 
 #[test]
@@ -110,19 +112,8 @@ fn hybrid_without_room() {
 
 #[test]
 fn hybrid_replaced() {
-    let (name, split, parity_width, drives) = ("hybrid", 2, 3, 5);
-    let (drive, tuning) = (6 << 20, RESTLESS);
-    battery_replaced(Hybrid { name, split, parity_width, drives, drive, tuning });
+    battery_replaced(TWO_TIERS);
 }
-
-const TWO_TIERS: Hybrid = Hybrid {
-    name: "hybrid",
-    split: 2,
-    parity_width: 3,
-    drives: 5,
-    drive: 6 << 20,
-    tuning: RESTLESS,
-};
 
 #[test]
 fn hybrid_rotten() {

@@ -12,6 +12,7 @@ use io::{Env, Nanos};
 use schemes::Store;
 
 use crate::battery::world::{Subject, World, worlds};
+use crate::scrub::scrub;
 
 const PAGE: u64 = 4096;
 /// How a label begins.
@@ -56,9 +57,9 @@ fn rounds<S: Subject>(world: &mut World<S>, left: Left) {
         let store = world.opened();
         beside(world, &store, &victims);
         if left == Left::Nothing {
-            let first = scrub(world, &store);
+            let first = world.env.block_on(scrub(&store));
             assert_eq!(first.lost, 0, "{first:?}");
-            let Scrubbed { bad, parity, lost, metadata, .. } = scrub(world, &store);
+            let Scrubbed { bad, parity, lost, metadata, .. } = world.env.block_on(scrub(&store));
             assert_eq!((bad, parity, lost, metadata), (0, 0, 0, 0), "a second scrub");
         }
         // One whose labels rotted is lost.
@@ -124,22 +125,6 @@ fn beside<S: Subject>(world: &mut World<S>, store: &S::Store, victims: &[usize])
     let requests = futures_util::future::join_all(clients.iter().map(|client| client.work(40)));
     world.env.block_on(join(requests, rot));
     world.env.block_on(clients[0].flush());
-}
-
-/// All of the store, step by step.
-fn scrub<S: Subject>(world: &World<S>, store: &S::Store) -> Scrubbed {
-    let mut all = Scrubbed::default();
-    world.env.block_on(async {
-        for kept in store.kept() {
-            let mut step = Some(0);
-            while let Some(at) = step {
-                let (found, next) = kept.scrub_some(at).await.expect("scrubs");
-                all += found;
-                step = next;
-            }
-        }
-    });
-    all
 }
 
 /// Changes some bytes of so many pages of a disk that are not as on a blank one; labels are left
