@@ -26,7 +26,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 // Tests of small parts, and fuzzing, needn't wait until all of the product is compiled. A
-// `pub async fn` always is, called or not, wherever it is: those of this crate are `pub(crate)`.
+// `pub async fn` that is no method always is, called or not: those of this crate are `pub(crate)`.
 #[cfg(not(any(test, fuzzing)))]
 pub fn main() -> ExitCode {
     let exit = <cli::Cli>::parse().run().unwrap_or_else(|failure| {
