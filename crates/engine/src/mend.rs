@@ -201,7 +201,8 @@ impl<E: Env> Shard<E> {
 
     // ---- reading
 
-    /// What was read of a block is what was written there.
+    /// What was read of a block is what was written there. Nobody changes its sums while it is
+    /// read.
     pub fn is_right(&self, source: &Source, first: u64, pages: &[u8]) -> bool {
         let (state, at) = (self.state.borrow(), (source.stripe, source.position));
         let first = (first / PAGE as u64) as usize;

@@ -12,7 +12,6 @@ use crate::array::Array;
 use crate::geometry::{BlockAddress, Class};
 use crate::hedge::{Outcome, Patience, Way, Ways};
 use crate::shard::Shard;
-use crate::sums::{Wanted, are_right};
 
 /// Where the bytes of a piece can be had: the same bytes on every address, or only by
 /// computing them from the rest of the stripe.
@@ -53,12 +52,9 @@ impl<E: Env> Shard<E> {
         let best = rest.next().expect("every block has at least one address");
         running.push(self.start(source, best, first, len));
         let mut is_bad = false;
-        // They are seldom in a cache: looked for now, they come while the drive is read. Nobody
-        // changes them while the read guard is held.
-        let wanted = self.wanted(source, first, len);
         loop {
             match patience.first(&mut running).await {
-                Outcome::Over(at, Ok(pages)) if are_right(&wanted, &pages) => {
+                Outcome::Over(at, Ok(pages)) if self.is_right(source, first, &pages) => {
                     drop(running.remove(at));
                     self.count(|counters| counters.hedge_wins += u64::from(at > 0));
                     self.leave_reads(running);
@@ -99,12 +95,6 @@ impl<E: Env> Shard<E> {
                 Outcome::Late => self.count(|counters| counters.hedges_refused += 1),
             }
         }
-    }
-
-    /// What pages of a block should be.
-    fn wanted(&self, source: &Source, first: u64, len: usize) -> Wanted {
-        let (state, at) = (self.state.borrow(), (source.stripe, source.position));
-        state.sums.wanted(&source.class, at, (first / PAGE as u64) as usize, len / PAGE)
     }
 
     fn leave_reads(&self, running: Ways<Way<Result<Buf, Failed>>>) {
@@ -173,9 +163,8 @@ impl<E: Env> Shard<E> {
     /// nothing was written to: what is computed of these is as right as what it is computed from.
     fn is_told(&self, source: &Source) -> bool {
         let Source { class, stripe, position, .. } = source;
-        let pages = usize::from(self.geometry.block_pages());
-        let wanted = self.state.borrow().sums.wanted(class, (*stripe, *position), 0, pages);
-        !self.has_sums() || *position < class.data() && wanted.iter().all(|&sum| sum != 0)
+        let state = self.state.borrow();
+        !state.sums.is_enabled() || state.sums.has_block(class, *stripe, *position)
     }
 
     /// The other blocks of the stripe.

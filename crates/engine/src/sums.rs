@@ -29,10 +29,6 @@ use crate::planted::{self, Bug};
 /// Sums of the pages of one piece of data, in order.
 pub type PageSums = SmallVec<[u32; 1]>;
 
-/// What pages should be, 0 where that is not known; none at all if nobody looks. Those of a block
-/// of the usual size need no allocation.
-pub type Wanted = SmallVec<[u32; 16]>;
-
 #[derive(Clone)]
 struct ZoneSums {
     class: ClassId,
@@ -57,12 +53,6 @@ pub fn sum_of(page: &[u8]) -> u32 {
 
 fn known(crc: u32) -> u32 {
     crc.max(1)
-}
-
-/// Whether pages are what they should be.
-pub fn are_right(wanted: &[u32], pages: &[u8]) -> bool {
-    let each = wanted.iter().zip(pages.chunks_exact(PAGE));
-    each.into_iter().all(|(&sum, page)| sum == 0 || sum == sum_of(page))
 }
 
 /// CRC of whole pages, and the sum of each.
@@ -192,24 +182,10 @@ impl Sums {
         }
     }
 
-    /// What so many pages of a block from page `first` on should be.
-    pub fn wanted(
-        &self,
-        class: &Class,
-        (stripe, position): (StripeId, usize),
-        first: usize,
-        count: usize,
-    ) -> Wanted {
-        if !self.enabled || planted::is(Bug::SkipSums) {
-            return Wanted::new();
-        }
-        // Those of a block of the usual size lie in one part.
-        match self.some_of(class, (stripe, position), first, count) {
-            Some(sums) => Wanted::from_slice(sums),
-            None => {
-                (first..first + count).map(|page| self.get(class, stripe, position, page)).collect()
-            }
-        }
+    /// Whether what every page of a block should be is known.
+    pub fn has_block(&self, class: &Class, stripe: StripeId, position: usize) -> bool {
+        let mut pages = 0..self.block_pages();
+        position < class.data() && pages.all(|page| self.get(class, stripe, position, page) != 0)
     }
 
     /// Sums that lie in one part.
@@ -240,11 +216,17 @@ impl Sums {
         if !self.enabled || planted::is(Bug::SkipSums) {
             return None;
         }
-        let is_wrong = |&(at, page): &(usize, &[u8])| {
-            let sum = self.get(class, stripe, position, at);
-            sum != 0 && sum != sum_of(page)
+        let is_wrong = |sum: u32, page: &[u8]| sum != 0 && sum != sum_of(page);
+        let each = pages.chunks_exact(PAGE);
+        // Those of a block of the usual size lie in one part.
+        let wrong = match self.some_of(class, (stripe, position), first, pages.len() / PAGE) {
+            Some(sums) => sums.iter().zip(each).position(|(sum, page)| is_wrong(*sum, page)),
+            None => {
+                let sum = |at: usize| self.get(class, stripe, position, first + at);
+                each.enumerate().position(|(at, page)| is_wrong(sum(at), page))
+            }
         };
-        (first..).zip(pages.chunks_exact(PAGE)).find(is_wrong).map(|(at, _)| at)
+        wrong.map(|at| first + at)
     }
 
     /// The stripe begins a new life: what it held is of no interest.
