@@ -40,5 +40,5 @@ mod write;
 
 pub use array::{Array, ArrayError, CreateSpec, OpenOptions, WriteHole};
 pub use grid::{Grid, GridError, Redundancy};
-pub use mend::{Health, Mending, Missed, Note};
+pub use mend::{Health, Mending, Missed, Note, Unread};
 pub use scrub::Scrubbed;

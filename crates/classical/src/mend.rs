@@ -140,6 +140,37 @@ impl Mending {
         }
         notes.push_back(note);
     }
+
+    /// A page was bad, and is written again, or its drive is lost by that.
+    pub fn tell_rewritten(&self, unread: Unread, note: Note) {
+        self.count(|health| {
+            health.wrong += u64::from(unread == Unread::Wrong);
+            health.refused += u64::from(unread == Unread::Refused);
+            health.repaired += u64::from(note.repaired);
+        });
+        if note.repaired {
+            self.tell(note);
+        }
+    }
+
+    /// Nothing gives a page: told once, as long as it is remembered by its drive, its place there
+    /// and its sum.
+    pub fn tell_lost(&self, page: (usize, u64, u32), unread: Unread, (drive, byte): (String, u64)) {
+        let mut lost = self.lost.borrow_mut();
+        if !lost.insert(page) {
+            return;
+        }
+        if lost.len() > LOST_KNOWN_MAX {
+            lost.pop_first();
+        }
+        drop(lost);
+        self.count(|health| {
+            health.wrong += u64::from(unread == Unread::Wrong);
+            health.refused += u64::from(unread == Unread::Refused);
+            health.lost += 1;
+        });
+        self.tell(Note { drive, byte, repaired: false });
+    }
 }
 
 impl<E: Env> Array<E> {
@@ -398,14 +429,9 @@ impl<E: Env> Inner<E> {
     ) -> bool {
         let (drive, offset) = self.address(stripe, member, start);
         let done = drive.write(offset, page.clone(), Durability::Durable).await.is_ok();
-        self.mending.count(|health| {
-            health.wrong += u64::from(unread == Unread::Wrong);
-            health.refused += u64::from(unread == Unread::Refused);
-            health.repaired += u64::from(done);
-        });
+        let (name, byte) = drive.device(offset);
+        self.mending.tell_rewritten(unread, Note { drive: name, byte, repaired: done });
         if done {
-            let (drive, byte) = drive.device(offset);
-            self.mending.tell(Note { drive, byte, repaired: true });
             if self.sum(stripe, member, start) == UNKNOWN {
                 // It was not lost: nothing has to be durable.
                 self.learn(stripe, member, start, page);
@@ -441,20 +467,7 @@ impl<E: Env> Inner<E> {
         if self.mending.elsewhere.get() && self.miss(stripe, member, start, unread) {
             return;
         }
-        let mut lost = self.mending.lost.borrow_mut();
-        if !lost.insert((index, offset, self.sum(stripe, member, start))) {
-            return;
-        }
-        if lost.len() > LOST_KNOWN_MAX {
-            lost.pop_first();
-        }
-        drop(lost);
-        self.mending.count(|health| {
-            health.wrong += u64::from(unread == Unread::Wrong);
-            health.refused += u64::from(unread == Unread::Refused);
-            health.lost += 1;
-        });
-        let (drive, byte) = drive.device(offset);
-        self.mending.tell(Note { drive, byte, repaired: false });
+        let page = (index, offset, self.sum(stripe, member, start));
+        self.mending.tell_lost(page, unread, drive.device(offset));
     }
 }

@@ -40,7 +40,12 @@ pub const VOID: u32 = 2;
 
 /// What a page's sum is: none of those above.
 pub fn sum_of(page: &[u8]) -> u32 {
-    match crc32c(page) {
+    sum_of_crc(crc32c(page))
+}
+
+/// The same of a page of that CRC32C.
+pub fn sum_of_crc(crc: u32) -> u32 {
+    match crc {
         crc @ 0..3 => crc + 3,
         crc => crc,
     }

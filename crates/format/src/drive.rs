@@ -62,6 +62,8 @@ pub const INCOMPAT_LISTS: u64 = 64;
 pub const INCOMPAT_ARRAY_SUMS: u64 = 128;
 /// Incompatible feature, of the drive's own label alone: a spare ([`Superblock::is_spare`]).
 pub const INCOMPAT_SPARE: u64 = 256;
+/// Incompatible feature: summaries of a segment log have sums of its pages.
+pub const INCOMPAT_LOG_SUMS: u64 = 512;
 /// Incompatible features this software knows.
 pub const KNOWN_INCOMPAT: u64 = INCOMPAT_LIMITS
     | INCOMPAT_GROUPS
@@ -71,7 +73,8 @@ pub const KNOWN_INCOMPAT: u64 = INCOMPAT_LIMITS
     | INCOMPAT_SUBSTITUTES
     | INCOMPAT_LISTS
     | INCOMPAT_ARRAY_SUMS
-    | INCOMPAT_SPARE;
+    | INCOMPAT_SPARE
+    | INCOMPAT_LOG_SUMS;
 /// `Superblock::scheme`: FusionRAID over RAID+.
 pub const SCHEME_FUSION: u16 = 1;
 /// In-place schemes: chunks without redundancy, mirrors, one or two parity chunks a stripe.

@@ -7,12 +7,14 @@ use crate::page_map;
 use crate::scheme::alternate::{page, replica};
 use crate::scheme::steering::record as steering;
 use crate::segments::bytes as segments;
+use crate::segments::size::Shape;
 use crate::volumes::grains::{Owner, PER_PAGE};
 use crate::volumes::table;
 
 const HEAD: segments::Head = segments::Head { nonce: 99, born: 5, number: 3, mate: 17 };
 /// Of the segment.
-const PAGES: u32 = 300;
+/// Without sums and with them.
+const SHAPES: [Shape; 2] = [Shape { pages: 300, sums: false }, Shape { pages: 300, sums: true }];
 const DRIVES: usize = 5;
 /// Where a record of steering lies: drive and offset.
 const HERE: (usize, u64) = (4, 20480);
@@ -60,11 +62,18 @@ fn take_segments(pool: &Uuid, bytes: &[u8]) -> bool {
         let again = segments::Header::of(pool, &HEAD, 6, &header.encode(pool));
         assert_eq!(again.as_ref(), Some(header));
     }
-    let summary = segments::Summary::decode(pool, &HEAD, PAGES, bytes);
-    if let Some(summary) = &summary {
-        assert!(summary.held().count() <= PAGES as usize);
+    let mut known = false;
+    for shape in SHAPES {
+        let summary = segments::Summary::decode(pool, &HEAD, shape, bytes);
+        if let Some(summary) = &summary {
+            assert!(summary.held().count() <= shape.pages as usize);
+            let again = summary.encode(pool, &HEAD, shape);
+            let again = segments::Summary::decode(pool, &HEAD, shape, &again);
+            assert_eq!(again.as_ref(), Some(summary));
+        }
+        known |= summary.is_some();
     }
-    head.is_some() || header.is_some() || summary.is_some()
+    head.is_some() || header.is_some() || known
 }
 
 fn take_steering(pool: &Uuid, bytes: &[u8]) -> bool {
@@ -111,7 +120,8 @@ pub fn samples(pool: &Uuid) -> Vec<Vec<u8>> {
         page: 6,
         entries: vec![entry; 3],
     };
-    let summary = segments::Summary { blocks: vec![(7, 70), (9, 71)] };
+    let held = |block| segments::Held { block, version: 70, sum: 9 };
+    let summary = segments::Summary { pages: vec![held(7), held(9)], ended: 71 };
     let volume = |number, name: &str| table::Volume { number, name: name.into(), size: 512 };
     let volumes = vec![volume(1, "a"), volume(4, "b-c")];
     let all = table::Table { id: pool.0, generation: 7, grain: 4096, grains: 9, next: 5, volumes };
@@ -146,7 +156,8 @@ pub fn samples(pool: &Uuid) -> Vec<Vec<u8>> {
         anchor.encode(pool).to_vec(),
         HEAD.encode(pool).to_vec(),
         own.encode(pool).to_vec(),
-        summary.encode(pool, &HEAD, PAGES),
+        summary.encode(pool, &HEAD, SHAPES[0]),
+        summary.encode(pool, &HEAD, SHAPES[1]),
         all.encode(),
         table::encode_page(&pool.0, 2, 3, &[owner, None, owner]),
         alternate.encode(pool).to_vec(),

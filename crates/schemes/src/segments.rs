@@ -14,7 +14,7 @@
 //!
 //! Records of a head are written one after the other, so that what opening finds of a segment ends
 //! where the first record is missing; what comes meanwhile gathers in the next. Memory: 4 bytes a
-//! block, 12 more while opening, and 24 a segment.
+//! block, 4 more if reads are held against sums, 12 more while opening, and 24 a segment.
 
 pub mod bytes;
 mod clean;
@@ -26,15 +26,15 @@ pub mod size;
 pub mod table;
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
-use classical::Mending;
+use classical::sums::passes;
 use format::Uuid;
 use io::sync::{Event, Turn};
 use io::{Buf, BufMut, Env, join_all};
 
-use self::bytes::{PAGE, Summary};
+use self::bytes::{Held, PAGE, Summary};
 use self::head::{Full, LogHead, Ticket, Waiting};
 use self::medium::Medium;
 use self::size::Shape;
@@ -54,6 +54,15 @@ struct Count {
     waits: u64,
 }
 
+/// Why a segment is not emptied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stuck {
+    /// It could not be read.
+    Unread,
+    /// Nothing gives what still counts of it: the rest was moved.
+    OnlyLost,
+}
+
 struct Inner<E: Env, M> {
     env: E,
     medium: M,
@@ -69,13 +78,11 @@ struct Inner<E: Env, M> {
     closing: RefCell<VecDeque<Full>>,
     close_turn: Turn,
     clean_turn: Turn,
-    /// Segments that could not be read: not tried again until the log is opened anew.
-    stuck: RefCell<BTreeSet<u32>>,
+    /// Not tried again until the log is opened anew, or they hold nothing.
+    stuck: RefCell<BTreeMap<u32, Stuck>>,
     /// A place is free again.
     freed: Event,
     count: Cell<Count>,
-    /// What scrubs found bad.
-    mending: Mending,
 }
 
 /// A handle: clones name the same log.
@@ -107,7 +114,8 @@ impl<E: Env, M: Medium> Drop for Pin<E, M> {
 /// Blocks in a row that lie in a row, or were never written.
 struct Run {
     place: Option<Place>,
-    blocks: u32,
+    /// What each should be.
+    sums: Vec<u32>,
 }
 
 impl<E: Env, M: Medium> SegmentLog<E, M> {
@@ -232,8 +240,13 @@ impl<E: Env, M: Medium> SegmentLog<E, M> {
             let place = self.inner.table.borrow().find(block as u32);
             let Some(Place { segment, page }) = place else { continue };
             let copies = self.inner.medium.read_copies(segment, u64::from(page) * PAGE, PAGE).await;
-            if !copies.is_ok_and(|copies| copies.windows(2).all(|two| *two[0] == *two[1])) {
-                wrong.push(format!("block {block}: its copies differ"));
+            let sum = self.inner.table.borrow().sum(block as u32);
+            let right = |copies: &Vec<Buf>| {
+                copies.iter().all(|copy| passes(sum, copy) && **copy == *copies[0])
+            };
+            if !copies.as_ref().is_ok_and(right) {
+                wrong
+                    .push(format!("block {block}: its copies differ, or are not what was written"));
             }
         }
         wrong
@@ -250,7 +263,10 @@ impl<E: Env, M: Medium> Inner<E, M> {
     fn give_back(&self, segments: &[u32]) {
         // Others may be begun there before its summary was ever written.
         self.closing.borrow_mut().retain(|full| !segments.contains(&full.head.number));
-        segments.iter().for_each(|segment| self.medium.give_back(*segment));
+        for segment in segments {
+            self.stuck.borrow_mut().remove(segment);
+            self.medium.give_back(*segment);
+        }
         if !segments.is_empty() {
             self.freed.notify_all();
         }
@@ -275,12 +291,13 @@ impl<E: Env, M: Medium> Inner<E, M> {
         for block in first..first + blocks {
             let place = table.find(block);
             let goes_on = runs.last_mut().filter(|run| {
-                let next = |p: Place| Place { page: p.page + run.blocks, ..p };
+                let next = |p: Place| Place { page: p.page + run.sums.len() as u32, ..p };
                 run.place.map(next) == place
             });
+            let sum = table.sum(block);
             match goes_on {
-                Some(run) => run.blocks += 1,
-                None => runs.push(Run { place, blocks: 1 }),
+                Some(run) => run.sums.push(sum),
+                None => runs.push(Run { place, sums: vec![sum] }),
             }
         }
         runs
@@ -291,10 +308,10 @@ impl<E: Env, M: Medium> Inner<E, M> {
         let pins: Vec<Pin<E, M>> =
             runs.iter().flat_map(|run| run.place).map(|place| self.pin(place.segment)).collect();
         let reads = runs.iter().map(|run| async move {
-            let len = u64::from(run.blocks) * PAGE;
+            let len = run.sums.len() as u64 * PAGE;
             match run.place {
                 Some(Place { segment, page }) => {
-                    self.medium.read(segment, u64::from(page) * PAGE, len).await
+                    self.medium.read(segment, u64::from(page) * PAGE, len, &run.sums).await
                 }
                 None => Ok(Buf::zeroed(len as usize)),
             }
@@ -354,20 +371,36 @@ impl<E: Env, M: Medium> Inner<E, M> {
     }
 
     async fn summary_of(&self, segment: u32) -> Result<Summary, StoreError> {
-        let damaged = || StoreError::Damaged(format!("the summary of segment {segment}"));
-        let head = self.medium.read(segment, 0, PAGE).await?;
-        let head = bytes::Head::decode(&self.pool, &head).ok_or_else(damaged)?;
+        let head = |bytes: &Buf| bytes::Head::decode(&self.pool, bytes);
+        let head = self.first_whole(segment, 0, 1, head).await?;
         let end = self.shape.end();
-        let (at, len) = (u64::from(end) * PAGE, u64::from(self.shape.pages - end) * PAGE);
-        let summary = self.medium.read(segment, at, len).await?;
-        Summary::decode(&self.pool, &head, self.shape.pages, &summary).ok_or_else(damaged)
+        let summary = |bytes: &Buf| Summary::decode(&self.pool, &head, self.shape, bytes);
+        self.first_whole(segment, end, self.shape.pages - end, summary).await
     }
 
-    /// Of a summary what counts: page, block, version.
-    fn live_in(&self, segment: u32, summary: &Summary) -> Vec<(u32, u32, u64)> {
+    /// What a segment says of itself, from the first copy that makes sense.
+    async fn first_whole<T>(
+        &self,
+        segment: u32,
+        page: u32,
+        pages: u32,
+        decode: impl Fn(&Buf) -> Option<T>,
+    ) -> Result<T, StoreError> {
+        let (at, len) = (u64::from(page) * PAGE, u64::from(pages) * PAGE);
+        if let Some(decoded) = decode(&self.medium.read(segment, at, len, &[]).await?) {
+            return Ok(decoded);
+        }
+        let copies = self.medium.read_copies(segment, at, len).await?;
+        let damaged = || StoreError::Damaged(format!("page {page} of segment {segment}"));
+        copies.iter().find_map(decode).ok_or_else(damaged)
+    }
+
+    /// Of a summary what counts, and its pages.
+    fn live_in(&self, segment: u32, summary: &Summary) -> Vec<(u32, Held)> {
         let table = self.table.borrow();
-        let is_live = |&(page, block, _): &(u32, u32, u64)| {
-            block < table.blocks() && table.find(block) == Some(Place { segment, page })
+        let is_live = |(page, held): &(u32, Held)| {
+            let place = Place { segment, page: *page };
+            held.block < table.blocks() && table.find(held.block) == Some(place)
         };
         summary.held().filter(is_live).collect()
     }

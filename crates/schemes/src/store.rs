@@ -28,6 +28,13 @@ pub enum StoreError {
     Damaged(String),
 }
 
+impl StoreError {
+    /// A page nobody can give, and nothing else.
+    pub fn is_page_lost(&self) -> bool {
+        matches!(self, StoreError::Array(ArrayError::PageLost { .. }))
+    }
+}
+
 /// How a scheme's counters are shown: by their names, in a fixed order.
 pub type Counters = Vec<(&'static str, u64)>;
 

@@ -156,12 +156,13 @@ impl<E: Env> Medium for Stripes<E> {
         Ok(self.array.write(self.at(number, at), data, through).await?)
     }
 
-    async fn read(&self, number: u32, at: u64, len: u64) -> Result<Buf, StoreError> {
+    /// The array looks after its pages by itself.
+    async fn read(&self, number: u32, at: u64, len: u64, _: &[u32]) -> Result<Buf, StoreError> {
         Ok(self.array.read(self.at(number, at), len).await?)
     }
 
     async fn read_copies(&self, number: u32, at: u64, len: u64) -> Result<Vec<Buf>, StoreError> {
-        Ok(vec![self.read(number, at, len).await?])
+        Ok(vec![self.read(number, at, len, &[]).await?])
     }
 
     async fn flush(&self) -> Result<(), StoreError> {
@@ -198,7 +199,7 @@ pub async fn create<E: Env>(env: &E, drives: &[E::Drive], spec: &Spec) -> Result
 
 /// Blocks offered on an array of this size.
 fn plan(size: u64, segment: u64) -> Result<u32, StoreError> {
-    let (shape, places) = (Shape::of(segment), size / segment);
+    let (shape, places) = (Shape::of(segment, false), size / segment);
     if places * u64::from(shape.pages) >= u64::from(u32::MAX) {
         return Err(StoreError::Shape {
             what: format!("a log of {size} bytes"),
@@ -241,7 +242,7 @@ impl<E: Env> LogRaid<E> {
         }
         let blocks = plan(array.size(), segment)?;
         let stripes = Stripes { array, segment_bytes: segment, free: Default::default() };
-        let (pool, shape) = (set.label.pool, Shape::of(segment));
+        let (pool, shape) = (set.label.pool, Shape::of(segment, false));
         let log = SegmentLog::open(env, stripes, pool, shape, blocks).await?;
         let array = log.medium().array.clone();
         Ok(LogRaid { log, arrays: Rc::new(Arrays::new(env, set, vec![array])) })

@@ -28,10 +28,12 @@
 //! block written. All of it takes twice its size; of the half that is left four fifths are offered,
 //! less in groups of fewer than nine drives, so that after the loss of one everything fits the
 //! others twice. Memory: 4 bytes for each block.
-//! Rot: a scrub holds both copies of everything against the checksums in the records and puts right
-//! what is wrong in one. Reads are not held against them.
+//! Rot: the checksums in the records are kept at the end of full segments and in memory, another 4
+//! bytes for each block: what is read, and what is moved, is held against them, and put right from
+//! the other copy. A scrub does the same with all copies.
 //! Source: FusionRAID §5.3 (4-RAIDM).
 
+mod heal;
 pub mod mirrors;
 pub mod pairs;
 mod replace;
@@ -40,7 +42,7 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::rc::Rc;
 
-use format::{MemberState, SCHEME_MIRROR_LOG};
+use format::{INCOMPAT_LOG_SUMS, MemberState, SCHEME_MIRROR_LOG, Superblock};
 use io::{Buf, Drive, Env, join_all};
 
 pub use self::replace::Drives;
@@ -64,12 +66,22 @@ pub struct Spec {
     pub chunk: u64,
     /// Bytes of a segment; else as is good for the drives' size.
     pub segment: Option<u64>,
+    /// Reads are held against checksums.
+    pub checksums: bool,
+}
+
+/// Of the segments of a pool.
+fn shape_of(label: &Superblock) -> Shape {
+    Shape::of(label.zone_bytes, label.features.incompat & INCOMPAT_LOG_SUMS != 0)
 }
 
 /// Places of segments, and blocks offered by a group of so many drives.
-fn plan(width: usize, space: u64, segment: u64) -> Result<(u32, u32), StoreError> {
+fn plan(
+    width: usize,
+    space: u64,
+    (segment, shape): (u64, Shape),
+) -> Result<(u32, u32), StoreError> {
     let (places, drives) = (space / segment, width as u64);
-    let shape = Shape::of(segment);
     if drives * places * u64::from(shape.pages) >= u64::from(u32::MAX) {
         return Err(StoreError::Shape {
             what: format!("groups of {width} drives of {space} bytes"),
@@ -103,7 +115,10 @@ pub async fn create<E: Env>(env: &E, drives: &[E::Drive], spec: &Spec) -> Result
         return Err(StoreError::Shape { what, hint: "give a --block-size from 64 KiB to 16 MiB" });
     }
     set.label.zone_bytes = segment;
-    plan(width, space, segment)?;
+    if spec.checksums {
+        set.label.features.incompat |= INCOMPAT_LOG_SUMS;
+    }
+    plan(width, space, (segment, shape_of(&set.label)))?;
     set.write_labels().await
 }
 
@@ -154,13 +169,13 @@ impl<E: Env> Group<E> {
         };
         let drives: Vec<_> = own.clone().map(drive).collect();
         let space = set.space(own.clone());
-        let (places, blocks) = plan(own.len(), space, segment)?;
+        let shape = shape_of(&set.label);
+        let (places, blocks) = plan(own.len(), space, (segment, shape))?;
         debug_assert!(drives.iter().flatten().all(|part| part.geometry().size == space));
-        let mirrors = Mirrors::new(drives, own.start, losses, segment, places);
+        let mirrors = Mirrors::new(drives, own.start, losses, shape, places);
         // What is not there misses what is written from now on.
         mirrors.record_losses().await?;
-        let (pool, shape) = (set.label.pool, Shape::of(segment));
-        let log = SegmentLog::open(env, mirrors, pool, shape, blocks).await?;
+        let log = SegmentLog::open(env, mirrors, set.label.pool, shape, blocks).await?;
         Ok(Group { log, lacking: Rc::default(), held: Rc::default() })
     }
 }

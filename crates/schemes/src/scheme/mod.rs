@@ -335,7 +335,8 @@ impl Spec {
 
     fn mirror_log(&self, drives: usize) -> mirror_log::Spec {
         let (name, width) = (self.name.clone(), self.width.unwrap_or(drives / 2));
-        mirror_log::Spec { name, width, chunk: self.chunk, segment: None }
+        let (chunk, checksums) = (self.chunk, self.checksums);
+        mirror_log::Spec { name, width, chunk, segment: None, checksums }
     }
 
     fn log_mirror(&self, drives: usize) -> log_mirror::Spec {

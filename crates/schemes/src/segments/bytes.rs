@@ -15,13 +15,17 @@
 //!
 //!  summary  0  magic "STDYSEGS" | crc32c of the rest of it (4) | pages (4)
 //!          16  pool uuid (16)
-//!          32  nonce (8) | number (4) | 0 (20)
+//!          32  nonce (8) | number (4) | 0 (4) | ended (8) | 0 (8)
 //!          64  per page: block (4), all ones for none | then per page: version (8)
+//!              then per page, if the magic is "STDYSEGC": sum (4); else ended is 0
 //! ```
 //! The nonce is drawn when a segment is begun: what an earlier use of its place left is never taken
 //! for a part of it.
 
+use classical::sums::{UNKNOWN, sum_of_crc};
 use format::Uuid;
+
+use super::size::Shape;
 
 /// Unit of the log: what drives write at once.
 pub const PAGE: u64 = 4096;
@@ -33,11 +37,13 @@ pub const NO_BLOCK: u32 = u32::MAX;
 pub const NO_MATE: u32 = u32::MAX;
 
 const AT_CRC: usize = 8;
+const AT_ENDED: usize = 48;
 const AT_ENTRIES: usize = 64;
 const ENTRY: usize = 16;
 const HEAD_MAGIC: &[u8; 8] = b"STDYSEGH";
 const RECORD_MAGIC: &[u8; 8] = b"STDYSEGR";
 const SUMMARY_MAGIC: &[u8; 8] = b"STDYSEGS";
+const SUMS_MAGIC: &[u8; 8] = b"STDYSEGC";
 
 /// How a segment begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,10 +74,31 @@ pub struct Header {
     pub entries: Vec<Entry>,
 }
 
-/// Which block each page of a segment holds, and its version.
+/// What a page of a segment holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    pub block: u32,
+    pub version: u64,
+    /// `classical::sums::sum_of` the page; not known where summaries have none.
+    pub sum: u32,
+}
+
+impl Held {
+    /// A page that holds no block.
+    pub const NOTHING: Held = Held { block: NO_BLOCK, version: 0, sum: UNKNOWN };
+
+    pub fn of(entry: &Entry) -> Held {
+        Held { block: entry.block, version: entry.version, sum: sum_of_crc(entry.crc) }
+    }
+}
+
+/// What each page of a segment holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    pub blocks: Vec<(u32, u64)>,
+    pub pages: Vec<Held>,
+    /// Sequence of the last record: later than those of every segment that was emptied into this
+    /// one. 0 where summaries do not say.
+    pub ended: u64,
 }
 
 fn seal(bytes: &mut [u8]) {
@@ -184,48 +211,78 @@ impl Header {
     }
 }
 
-/// Pages of the summary of a segment of so many.
-pub fn summary_pages(pages: u32) -> u32 {
-    (AT_ENTRIES as u64 + u64::from(pages) * 12).div_ceil(PAGE) as u32
+/// Pages of the summary of a segment.
+pub fn summary_pages(shape: Shape) -> u32 {
+    let each = if shape.sums { 16 } else { 12 };
+    (AT_ENTRIES as u64 + u64::from(shape.pages) * each).div_ceil(PAGE) as u32
+}
+
+fn summary_magic(shape: Shape) -> &'static [u8; 8] {
+    if shape.sums { SUMS_MAGIC } else { SUMMARY_MAGIC }
 }
 
 impl Summary {
+    /// Of a segment that was just begun: its first page is the head.
+    pub fn begun() -> Summary {
+        Summary { pages: vec![Held::NOTHING], ended: 0 }
+    }
+
+    /// The next record. Pages before it that no record has hold nothing.
+    pub fn add(&mut self, record: &Header) {
+        self.pages.resize(record.page as usize + 1, Held::NOTHING);
+        self.pages.extend(record.entries.iter().map(Held::of));
+        self.ended = record.sequence;
+    }
+
     /// All pages of the segment, those that were never written too.
-    pub fn encode(&self, pool: &Uuid, head: &Head, pages: u32) -> Vec<u8> {
-        assert!(self.blocks.len() <= pages as usize, "a summary is of one segment");
-        let mut bytes = vec![0; summary_pages(pages) as usize * PAGE as usize];
-        put(&mut bytes, 0, SUMMARY_MAGIC);
-        put(&mut bytes, 12, &pages.to_le_bytes());
+    pub fn encode(&self, pool: &Uuid, head: &Head, shape: Shape) -> Vec<u8> {
+        let pages = shape.pages as usize;
+        assert!(self.pages.len() <= pages, "a summary is of one segment");
+        let mut bytes = vec![0; summary_pages(shape) as usize * PAGE as usize];
+        put(&mut bytes, 0, summary_magic(shape));
+        put(&mut bytes, 12, &shape.pages.to_le_bytes());
         put(&mut bytes, 16, &pool.0);
         put(&mut bytes, 32, &head.nonce.to_le_bytes());
         put(&mut bytes, 40, &head.number.to_le_bytes());
-        let versions = AT_ENTRIES + 4 * pages as usize;
-        for page in 0..pages as usize {
-            let (block, version) = self.blocks.get(page).copied().unwrap_or((NO_BLOCK, 0));
-            put(&mut bytes, AT_ENTRIES + 4 * page, &block.to_le_bytes());
-            put(&mut bytes, versions + 8 * page, &version.to_le_bytes());
+        if shape.sums {
+            put(&mut bytes, AT_ENDED, &self.ended.to_le_bytes());
+        }
+        let versions = AT_ENTRIES + 4 * pages;
+        let sums = versions + 8 * pages;
+        for page in 0..pages {
+            let held = self.pages.get(page).copied().unwrap_or(Held::NOTHING);
+            put(&mut bytes, AT_ENTRIES + 4 * page, &held.block.to_le_bytes());
+            put(&mut bytes, versions + 8 * page, &held.version.to_le_bytes());
+            if shape.sums {
+                put(&mut bytes, sums + 4 * page, &held.sum.to_le_bytes());
+            }
         }
         seal(&mut bytes);
         bytes
     }
 
-    pub fn decode(pool: &Uuid, head: &Head, pages: u32, bytes: &[u8]) -> Option<Summary> {
-        let bytes = bytes.get(..summary_pages(pages) as usize * PAGE as usize)?;
-        let own = is_sealed(bytes, SUMMARY_MAGIC, pool)
-            && u32_at(bytes, 12) == pages
+    pub fn decode(pool: &Uuid, head: &Head, shape: Shape, bytes: &[u8]) -> Option<Summary> {
+        let bytes = bytes.get(..summary_pages(shape) as usize * PAGE as usize)?;
+        let own = is_sealed(bytes, summary_magic(shape), pool)
+            && u32_at(bytes, 12) == shape.pages
             && u64_at(bytes, 32) == head.nonce
             && u32_at(bytes, 40) == head.number;
-        let versions = AT_ENTRIES + 4 * pages as usize;
-        let block = |page: usize| {
-            (u32_at(bytes, AT_ENTRIES + 4 * page), u64_at(bytes, versions + 8 * page))
+        let pages = shape.pages as usize;
+        let versions = AT_ENTRIES + 4 * pages;
+        let sums = versions + 8 * pages;
+        let held = |page: usize| Held {
+            block: u32_at(bytes, AT_ENTRIES + 4 * page),
+            version: u64_at(bytes, versions + 8 * page),
+            sum: if shape.sums { u32_at(bytes, sums + 4 * page) } else { UNKNOWN },
         };
-        own.then(|| Summary { blocks: (0..pages as usize).map(block).collect() })
+        let ended = if shape.sums { u64_at(bytes, AT_ENDED) } else { 0 };
+        own.then(|| Summary { pages: (0..pages).map(held).collect(), ended })
     }
 
-    /// Pages that hold a block: page, block and version.
-    pub fn held(&self) -> impl Iterator<Item = (u32, u32, u64)> {
-        let pages = (0..).zip(&self.blocks);
-        pages.filter(|(_, (block, _))| *block != NO_BLOCK).map(|(at, &(b, v))| (at, b, v))
+    /// Pages that hold a block, and what they hold.
+    pub fn held(&self) -> impl Iterator<Item = (u32, Held)> {
+        let pages = (0..).zip(self.pages.iter().copied());
+        pages.filter(|(_, held)| held.block != NO_BLOCK)
     }
 }
 
@@ -273,17 +330,30 @@ mod tests {
         assert_eq!(Head::decode(&POOL, &head), Some(HEAD));
         head[50] ^= 1;
         assert_eq!(Head::decode(&POOL, &head), None);
-        let summary = Summary { blocks: vec![(NO_BLOCK, 0), (NO_BLOCK, 0), (7, 70), (9, 71)] };
-        let bytes = summary.encode(&POOL, &HEAD, 400);
-        assert_eq!(bytes.len(), 2 * PAGE as usize);
-        let read = Summary::decode(&POOL, &HEAD, 400, &bytes).expect("whole");
-        assert_eq!(read.held().collect::<Vec<_>>(), [(2, 7, 70), (3, 9, 71)]);
-        assert_eq!(Summary::decode(&POOL, &Head { nonce: 1, ..HEAD }, 400, &bytes), None);
-        assert_eq!(Summary::decode(&POOL, &HEAD, 399, &bytes), None);
-        for sector in 0..bytes.len() / 512 {
-            let mut torn = bytes.clone();
-            torn[sector * 512 + 100] ^= 1;
-            assert_eq!(Summary::decode(&POOL, &HEAD, 400, &torn), None, "sector {sector}");
+        for sums in [false, true] {
+            let shape = Shape { pages: 400, sums };
+            let sum = |crc| if sums { crc } else { UNKNOWN };
+            let (seven, nine) = (
+                Held { block: 7, version: 70, sum: sum(17) },
+                Held { block: 9, version: 71, sum: sum(u32::MAX) },
+            );
+            let ended = if sums { 71 } else { 0 };
+            let summary = Summary { pages: vec![Held::NOTHING, Held::NOTHING, seven, nine], ended };
+            let bytes = summary.encode(&POOL, &HEAD, shape);
+            assert_eq!(bytes.len(), 2 * PAGE as usize);
+            let decode =
+                |head: &Head, shape, bytes: &[u8]| Summary::decode(&POOL, head, shape, bytes);
+            let read = decode(&HEAD, shape, &bytes).expect("whole");
+            assert_eq!(read.held().collect::<Vec<_>>(), [(2, seven), (3, nine)]);
+            assert_eq!(read.ended, ended);
+            assert_eq!(decode(&Head { nonce: 1, ..HEAD }, shape, &bytes), None);
+            assert_eq!(decode(&HEAD, Shape { pages: 399, ..shape }, &bytes), None);
+            assert_eq!(decode(&HEAD, Shape { sums: !sums, ..shape }, &bytes), None);
+            for sector in 0..bytes.len() / 512 {
+                let mut torn = bytes.clone();
+                torn[sector * 512 + 100] ^= 1;
+                assert_eq!(decode(&HEAD, shape, &torn), None, "sector {sector}");
+            }
         }
     }
 }

@@ -4,11 +4,11 @@ use std::rc::Rc;
 
 use io::{Buf, Env, join_all};
 
-use super::bytes::{BLOCKS_MAX, NO_BLOCK, PAGE};
+use super::bytes::{BLOCKS_MAX, Held, PAGE};
 use super::head::{Full, Waiting};
 use super::medium::Medium;
 use super::table::{Place, State};
-use super::{BLOCK, Inner};
+use super::{BLOCK, Inner, Stuck};
 use crate::store::StoreError;
 
 /// Blocks of a segment that are read at once when it is emptied: they are in memory until written.
@@ -84,7 +84,7 @@ impl<E: Env, M: Medium> Inner<E, M> {
     fn victim(&self) -> Option<u32> {
         let (table, stuck) = (self.table.borrow(), self.stuck.borrow());
         let cost = self.medium.cost();
-        let gains = table.closed().filter(|(number, _)| !stuck.contains(number));
+        let gains = table.closed().filter(|(number, _)| !stuck.contains_key(number));
         let gains = gains.filter_map(|(number, live)| {
             Some((benefit(self.shape.pages, live, self.medium.gain(number), cost)?, number))
         });
@@ -95,14 +95,16 @@ impl<E: Env, M: Medium> Inner<E, M> {
     fn degraded(&self) -> Option<u32> {
         let (table, stuck) = (self.table.borrow(), self.stuck.borrow());
         let mut closed = table.closed().map(|(number, _)| number);
-        closed.find(|number| !stuck.contains(number) && !self.medium.is_whole(*number))
+        closed.find(|number| !stuck.contains_key(number) && !self.medium.is_whole(*number))
     }
 
-    /// Segments with fewer copies than they could have.
+    /// Segments with fewer copies than they could have. What nothing gives has no copy to make.
     pub fn degraded_segments(&self) -> u64 {
-        let table = self.table.borrow();
+        let (table, stuck) = (self.table.borrow(), self.stuck.borrow());
         let numbers = 0..self.medium.numbers();
-        let held = numbers.filter(|number| table.live(*number) > 0);
+        let holds =
+            |number: &u32| table.live(*number) > 0 && stuck.get(number) != Some(&Stuck::OnlyLost);
+        let held = numbers.filter(holds);
         held.filter(|number| !self.medium.is_whole(*number)).count() as u64
     }
 
@@ -116,16 +118,28 @@ impl<E: Env, M: Medium> Inner<E, M> {
             Err(error) => return self.give_up(segment, error),
         };
         let live = self.live_in(segment, &summary);
+        let mut lost = false;
         for some in live.chunks(MOVED_AT_ONCE) {
             let read = match self.read_live(segment, some).await {
                 Ok(read) => read,
                 Err(error) => return self.give_up(segment, error),
             };
-            let moved = some.iter().zip(read).map(|(&(page, block, version), data)| {
-                let from = Place { segment, page };
-                Waiting { block, data, moved: Some((version, from)), durable: false }
-            });
-            self.join(self.cleaner(), moved.collect()).done().await?;
+            let mut moved = Vec::new();
+            for (&(page, held), read) in some.iter().zip(read) {
+                let Held { block, version, .. } = held;
+                let from = Some((version, Place { segment, page }));
+                match read {
+                    Ok(data) => moved.push(Waiting { block, data, moved: from, durable: false }),
+                    // Told by whoever looked for it.
+                    Err(_) => lost = true,
+                }
+            }
+            if !moved.is_empty() {
+                self.join(self.cleaner(), moved).done().await?;
+            }
+        }
+        if lost {
+            self.set_stuck(segment, Stuck::OnlyLost);
         }
         drop(pin);
         self.bump(|count| count.cleaned += 1);
@@ -134,31 +148,60 @@ impl<E: Env, M: Medium> Inner<E, M> {
 
     /// Others can be emptied.
     fn give_up(&self, segment: u32, error: StoreError) -> Result<(), StoreError> {
-        self.stuck.borrow_mut().insert(segment);
+        self.set_stuck(segment, Stuck::Unread);
         Err(error)
     }
 
-    /// The blocks at these pages; neighbours are read together.
+    /// Unless clients have written the rest of it elsewhere meanwhile.
+    fn set_stuck(&self, segment: u32, why: Stuck) {
+        if self.table.borrow().live(segment) > 0 {
+            self.stuck.borrow_mut().insert(segment, why);
+        }
+    }
+
+    /// The blocks at these pages, but for those that are lost; neighbours are read together.
     async fn read_live(
         &self,
         segment: u32,
-        live: &[(u32, u32, u64)],
-    ) -> Result<Vec<Buf>, StoreError> {
-        let mut runs: Vec<(u32, u32)> = Vec::new();
-        for (page, ..) in live {
-            match runs.last_mut().filter(|(first, count)| first + *count == *page) {
-                Some((_, count)) => *count += 1,
-                None => runs.push((*page, 1)),
+        live: &[(u32, Held)],
+    ) -> Result<Vec<Result<Buf, StoreError>>, StoreError> {
+        let mut runs: Vec<(u32, Vec<u32>)> = Vec::new();
+        for (page, held) in live {
+            match runs.last_mut().filter(|(first, sums)| first + sums.len() as u32 == *page) {
+                Some((_, sums)) => sums.push(held.sum),
+                None => runs.push((*page, vec![held.sum])),
             }
         }
-        let reads = runs.iter().map(|&(first, count)| {
-            self.medium.read(segment, u64::from(first) * PAGE, u64::from(count) * PAGE)
-        });
-        let read: Vec<Buf> = join_all(reads).await.into_iter().collect::<Result<_, _>>()?;
-        let blocks = |run: &Buf| -> Vec<Buf> {
-            (0..run.len()).step_by(BLOCK).map(|at| run.slice(at..at + BLOCK)).collect()
-        };
-        Ok(read.iter().flat_map(blocks).collect())
+        let reads = runs.iter().map(|(first, sums)| self.read_run(segment, *first, sums));
+        let read: Vec<Vec<_>> = join_all(reads).await.into_iter().collect::<Result<_, _>>()?;
+        Ok(read.into_iter().flatten().collect())
+    }
+
+    /// Blocks in a row. One that is lost leaves the others.
+    async fn read_run(
+        &self,
+        segment: u32,
+        first: u32,
+        sums: &[u32],
+    ) -> Result<Vec<Result<Buf, StoreError>>, StoreError> {
+        let (at, len) = (u64::from(first) * PAGE, sums.len() as u64 * PAGE);
+        match self.medium.read(segment, at, len, sums).await {
+            Ok(run) => {
+                Ok((0..run.len()).step_by(BLOCK).map(|at| Ok(run.slice(at..at + BLOCK))).collect())
+            }
+            Err(error) if error.is_page_lost() => {
+                let mut each = Vec::new();
+                for (at, sum) in (0..).zip(sums) {
+                    let at = u64::from(first + at) * PAGE;
+                    match self.medium.read(segment, at, PAGE, &[*sum]).await {
+                        Err(error) if !error.is_page_lost() => return Err(error),
+                        read => each.push(read),
+                    }
+                }
+                Ok(each)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Every full segment has its summary, or is dead, when this returns.
@@ -191,9 +234,9 @@ impl<E: Env, M: Medium> Inner<E, M> {
         if self.table.borrow().state(number) != State::Full {
             return Ok(());
         }
-        debug_assert!(full.summary.blocks.iter().any(|(block, _)| *block != NO_BLOCK));
-        let (pages, end) = (self.shape.pages, self.shape.end());
-        let bytes = full.summary.encode(&self.pool, &full.head, pages);
+        debug_assert!(full.summary.held().next().is_some());
+        let end = self.shape.end();
+        let bytes = full.summary.encode(&self.pool, &full.head, self.shape);
         self.table.borrow_mut().pin(number);
         let written =
             self.medium.write(number, u64::from(end) * PAGE, Buf::from_slice(&bytes), true).await;

@@ -5,10 +5,11 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+use io::crc::crc32c;
 use io::sync::Event;
 use io::{Buf, BufMut, Env};
 
-use super::bytes::{Entry, Head, Header, NO_BLOCK, PAGE, Summary};
+use super::bytes::{Entry, Head, Header, Held, PAGE, Summary};
 use super::medium::Medium;
 use super::table::Place;
 use super::{BLOCK, Inner};
@@ -76,7 +77,7 @@ pub struct OpenSegment {
 impl OpenSegment {
     /// The next free page.
     fn end(&self) -> u32 {
-        self.summary.blocks.len() as u32
+        self.summary.pages.len() as u32
     }
 }
 
@@ -204,8 +205,7 @@ impl<E: Env, M: Medium> Inner<E, M> {
         let (number, mate) = self.acquire(head == self.cleaner()).await?;
         let own = Head { nonce: self.env.random(), born: self.next_sequence(), number, mate };
         self.table.borrow_mut().begin(number);
-        let summary = Summary { blocks: vec![(NO_BLOCK, 0)] };
-        let segment = OpenSegment { head: own, summary, durable: 1 };
+        let segment = OpenSegment { head: own, summary: Summary::begun(), durable: 1 };
         self.heads[head].borrow_mut().segment = Some(segment);
         // What was in this place before is void before any of it is overwritten: else a crash could
         // leave its head and summary over something else.
@@ -240,18 +240,11 @@ impl<E: Env, M: Medium> Inner<E, M> {
     ) -> Result<bool, StoreError> {
         let durable = batch.iter().any(|(waiting, _)| waiting.durable);
         for _ in 0..TRIES_MAX {
-            let sequence = self.next_sequence();
-            let version =
-                |waiting: &Waiting| waiting.moved.map_or(sequence, |(version, _)| version);
-            let (own, page) = {
-                let own = self.heads[head].borrow();
-                let own = own.segment.as_ref().expect("it was made ready");
-                (own.head, own.end())
-            };
-            let record = self.encode(&own, page, sequence, batch, version);
-            let at = u64::from(page) * PAGE;
-            self.medium.write(own.number, at, record, durable).await?;
-            if !self.medium.is_whole(own.number) {
+            let header = self.header(head, batch);
+            let record = self.encode(&header, batch);
+            let at = u64::from(header.page) * PAGE;
+            self.medium.write(header.number, at, record, durable).await?;
+            if !self.medium.is_whole(header.number) {
                 self.bump(|count| count.again += 1);
                 self.make_ready(head).await?;
                 // What was begun with this batch has room for it.
@@ -260,26 +253,27 @@ impl<E: Env, M: Medium> Inner<E, M> {
                 assert!(room >= batch.len(), "a new segment has room for any record");
                 continue;
             }
-            return Ok(self.note_record(head, page, sequence, batch, durable));
+            return Ok(self.note_record(head, &header, batch, durable));
         }
         Err(StoreError::Damaged("drive after drive, while a record was written".into()))
     }
 
-    fn encode(
-        &self,
-        own: &Head,
-        page: u32,
-        sequence: u64,
-        batch: &[(Waiting, Rc<Ticket>)],
-        version: impl Fn(&Waiting) -> u64,
-    ) -> Buf {
+    /// Of the next record of a head's segment.
+    fn header(&self, head: usize, batch: &[(Waiting, Rc<Ticket>)]) -> Header {
+        let sequence = self.next_sequence();
         let entry = |(waiting, _): &(Waiting, Rc<Ticket>)| Entry {
             block: waiting.block,
-            crc: crc32c::crc32c(&waiting.data),
-            version: version(waiting),
+            crc: crc32c(&waiting.data),
+            version: waiting.moved.map_or(sequence, |(version, _)| version),
         };
         let entries = batch.iter().map(entry).collect();
-        let header = Header { nonce: own.nonce, sequence, number: own.number, page, entries };
+        let own = self.heads[head].borrow();
+        let own = own.segment.as_ref().expect("it was made ready");
+        let Head { nonce, number, .. } = own.head;
+        Header { nonce, sequence, number, page: own.end(), entries }
+    }
+
+    fn encode(&self, header: &Header, batch: &[(Waiting, Rc<Ticket>)]) -> Buf {
         let mut record = BufMut::with_len((1 + batch.len()) * BLOCK);
         record[..BLOCK].copy_from_slice(&header.encode(&self.pool));
         for (at, (waiting, _)) in (1..).zip(batch) {
@@ -291,32 +285,28 @@ impl<E: Env, M: Medium> Inner<E, M> {
     fn note_record(
         &self,
         head: usize,
-        page: u32,
-        sequence: u64,
+        header: &Header,
         batch: &[(Waiting, Rc<Ticket>)],
         through: bool,
     ) -> bool {
-        let (number, durable) = {
+        let Header { number, page, ref entries, .. } = *header;
+        let durable = {
             let mut own = self.heads[head].borrow_mut();
             let own = own.segment.as_mut().expect("it is being written");
-            own.summary.blocks.push((NO_BLOCK, 0));
-            for (waiting, _) in batch {
-                let version = waiting.moved.map_or(sequence, |(version, _)| version);
-                own.summary.blocks.push((waiting.block, version));
-            }
+            own.summary.add(header);
             let durable = through && own.durable == page;
             if durable {
                 own.durable = own.end();
             }
-            (own.head.number, durable)
+            durable
         };
         let mut table = self.table.borrow_mut();
         let mut moved = 0;
-        for ((waiting, _), page) in batch.iter().zip(page + 1..) {
+        for (((waiting, _), entry), page) in batch.iter().zip(entries).zip(page + 1..) {
             let to = Place { segment: number, page };
             match waiting.moved {
                 Some((_, from)) => moved += u64::from(table.relocate(waiting.block, from, to)),
-                None => table.put(waiting.block, to),
+                None => table.put(waiting.block, to, Held::of(entry).sum),
             }
         }
         drop(table);

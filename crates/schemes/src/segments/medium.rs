@@ -1,7 +1,8 @@
 //! What a log lies on: places for segments, and how many copies of each.
 
+use classical::{Mending, Unread};
 use format::Uuid;
-use io::{Buf, DriveError};
+use io::Buf;
 
 use super::bytes::Head;
 use crate::store::StoreError;
@@ -52,8 +53,15 @@ pub trait Medium: 'static {
         through: bool,
     ) -> impl Future<Output = Result<(), StoreError>>;
 
-    fn read(&self, number: u32, at: u64, len: u64)
-    -> impl Future<Output = Result<Buf, StoreError>>;
+    /// `wanted`: the sums of its pages, as far as they are known. A medium that looks after what
+    /// it gives by itself need not look at them.
+    fn read(
+        &self,
+        number: u32,
+        at: u64,
+        len: u64,
+        wanted: &[u32],
+    ) -> impl Future<Output = Result<Buf, StoreError>>;
 
     /// The same bytes as each copy has them; those that can't be read are left out.
     fn read_copies(
@@ -71,17 +79,28 @@ pub trait Copied: Medium {
     /// The places of a segment that can be asked.
     fn copies(&self, number: u32) -> Vec<u32>;
 
+    /// If every page passes for its sum, as far as these are known.
     fn read_copy(
         &self,
         place: u32,
         at: u64,
         len: u64,
-    ) -> impl Future<Output = Result<Buf, DriveError>>;
+        wanted: &[u32],
+    ) -> impl Future<Output = Result<Buf, Unread>>;
 
-    /// Durable when this returns. False: the drive is lost by that, or was replaced meanwhile.
-    fn write_copy(&self, number: u32, place: u32, at: u64, data: Buf)
-    -> impl Future<Output = bool>;
+    /// Puts a page right that could not be read, and tells it. Durable when this returns.
+    fn rewrite(
+        &self,
+        number: u32,
+        place: u32,
+        at: u64,
+        page: Buf,
+        unread: Unread,
+    ) -> impl Future<Output = ()>;
 
-    /// The drive's name, and where on it a byte is: for people.
-    fn device(&self, place: u32, at: u64) -> (String, u64);
+    /// No copy of a page is what was written: told once for each place and sum.
+    fn tell_lost(&self, place: u32, at: u64, sum: u32, unread: Unread);
+
+    /// What was found bad.
+    fn mending(&self) -> &Mending;
 }

@@ -2,13 +2,14 @@
 //! is made whole.
 
 use std::cell::{Cell, RefCell};
+use std::cmp::Ordering;
 use std::rc::Rc;
 
 use format::Uuid;
 use io::sync::{Event, Turn};
 use io::{Buf, Env, join_all};
 
-use super::bytes::{Head, Header, NO_BLOCK, PAGE, Summary};
+use super::bytes::{Head, Header, PAGE, Summary};
 use super::head::heads;
 use super::medium::{Found, Medium};
 use super::size::Shape;
@@ -25,25 +26,36 @@ struct Finding {
     table: Table,
     /// Of each block, while opening only.
     versions: Vec<u64>,
+    /// Of each segment that was noted: when it ended.
+    ended: Vec<u64>,
     newest: u64,
 }
 
 impl Finding {
     fn note(&mut self, segment: u32, summary: &Summary, is_whole: impl Fn(u32) -> bool) {
         let whole = is_whole(segment);
-        for (page, block, version) in summary.held() {
+        self.ended[segment as usize] = summary.ended;
+        self.newest = self.newest.max(summary.ended);
+        for (page, held) in summary.held() {
+            let (block, version) = (held.block, held.version);
             self.newest = self.newest.max(version);
             let Some(known) = self.versions.get_mut(block as usize) else { continue };
-            // Of the same version any copy will do: a place that was freed keeps what it has until
-            // the head of another use of it is durable. But of two such places one may be another's
-            // by now: better one that has both.
+            // Of the same version the segment that ended later has what was moved, the other was
+            // emptied: it may be another's by now, and nobody has scrubbed it since. Where nobody
+            // knows, better one that has both places.
             let better = || {
-                let place = self.table.find(block);
-                whole && place.is_some_and(|place| !is_whole(place.segment))
+                let Some(Place { segment: other, .. }) = self.table.find(block) else {
+                    return false;
+                };
+                match summary.ended.cmp(&self.ended[other as usize]) {
+                    Ordering::Greater => true,
+                    Ordering::Less => false,
+                    Ordering::Equal => whole && !is_whole(other),
+                }
             };
             if *known < version || *known == version && better() {
                 *known = version;
-                self.table.put(block, Place { segment, page });
+                self.table.put(block, Place { segment, page }, held.sum);
             }
         }
     }
@@ -60,8 +72,9 @@ impl<E: Env, M: Medium> SegmentLog<E, M> {
     ) -> Result<SegmentLog<E, M>, StoreError> {
         let found = medium.scan(&pool).await?;
         let mut finding = Finding {
-            table: Table::new(blocks, shape.pages, medium.numbers()),
+            table: Table::new(blocks, shape, medium.numbers()),
             versions: vec![0; blocks as usize],
+            ended: vec![0; medium.numbers() as usize],
             newest: 0,
         };
         let looker = Looker { medium: &medium, pool, shape };
@@ -116,7 +129,6 @@ impl<E: Env, M: Medium> SegmentLog<E, M> {
             stuck: RefCell::default(),
             freed: Event::new(),
             count: Cell::default(),
-            mending: Default::default(),
         };
         Ok(SegmentLog { inner: Rc::new(inner) })
     }
@@ -135,7 +147,7 @@ impl<M: Medium> Looker<'_, M> {
         let (pages, end) = (self.shape.pages, self.shape.end());
         let (at, len) = (u64::from(end) * PAGE, u64::from(pages - end) * PAGE);
         let copies = self.medium.read_copies(head.number, at, len).await?;
-        let decode = |copy: &Buf| Summary::decode(&self.pool, head, pages, copy);
+        let decode = |copy: &Buf| Summary::decode(&self.pool, head, self.shape, copy);
         let mut all: Vec<Option<Summary>> = copies.iter().map(decode).collect();
         Ok(if all.iter().all(Option::is_some) { all.swap_remove(0) } else { None })
     }
@@ -167,17 +179,14 @@ impl<M: Medium> Looker<'_, M> {
             if copies.iter().any(|other| other[from..end] != *bytes) {
                 self.medium.write(head.number, from as u64, bytes, false).await?;
             }
-            summary.blocks.resize(page as usize + 1, (NO_BLOCK, 0));
-            let held = header.entries.iter().map(|entry| (entry.block, entry.version));
-            summary.blocks.extend(held);
+            summary.add(&header);
             page = (end / BLOCK) as u32;
         }
         Ok(summary)
     }
 
     async fn write_summary(&self, head: &Head, summary: &Summary) -> Result<(), StoreError> {
-        let (pages, end) = (self.shape.pages, self.shape.end());
-        let bytes = Buf::from_slice(&summary.encode(&self.pool, head, pages));
-        self.medium.write(head.number, u64::from(end) * PAGE, bytes, true).await
+        let bytes = Buf::from_slice(&summary.encode(&self.pool, head, self.shape));
+        self.medium.write(head.number, u64::from(self.shape.end()) * PAGE, bytes, true).await
     }
 }

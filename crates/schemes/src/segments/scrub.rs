@@ -11,11 +11,12 @@
 
 use std::rc::Rc;
 
-use classical::{Health, Note, Scrubbed};
+use classical::sums::{UNKNOWN, sum_of_crc};
+use classical::{Health, Note, Scrubbed, Unread};
 use futures_util::future::LocalBoxFuture;
 use io::{Buf, Env, join_all};
 
-use super::bytes::{Head, Header, NO_BLOCK, PAGE, Summary};
+use super::bytes::{Head, Header, PAGE, Summary};
 use super::medium::Copied;
 use super::table::{Place, State};
 use super::{Inner, SegmentLog};
@@ -40,17 +41,17 @@ struct Copy {
 }
 
 impl<E: Env, M: Copied> Kept for SegmentLog<E, M> {
-    /// There are some, in records, but reads are not held against them.
     fn has_sums(&self) -> bool {
-        false
+        self.inner.shape.sums
     }
 
     fn health(&self) -> Health {
-        self.inner.mending.health()
+        let sums_memory = self.inner.table.borrow().sums_memory();
+        Health { sums_memory, ..self.inner.medium.mending().health() }
     }
 
     fn take_notes(&self) -> Vec<Note> {
-        self.inner.mending.take_notes()
+        self.inner.medium.mending().take_notes()
     }
 
     fn scrub_bytes(&self) -> u64 {
@@ -87,7 +88,7 @@ impl<E: Env, M: Copied> Inner<E, M> {
             State::Full => {
                 let closing = self.closing.borrow();
                 let own = closing.iter().find(|full| full.head.number == number)?;
-                let end = own.summary.blocks.len() as u32;
+                let end = own.summary.pages.len() as u32;
                 Some(Extent { head: Some(own.head), end, closed: false })
             }
             State::Free | State::Dead(_) | State::Awaited => None,
@@ -110,7 +111,7 @@ impl<E: Env, M: Copied> Inner<E, M> {
             first.find_map(|page| decode(page).filter(|head| head.number == number))
         });
         let Some(head) = head else {
-            self.lose(number, &copies, 0, &mut found);
+            self.lose(number, &copies, 0, UNKNOWN, &mut found);
             return found;
         };
         let first = Buf::from_slice(&head.encode(&self.pool));
@@ -128,17 +129,17 @@ impl<E: Env, M: Copied> Inner<E, M> {
             let from = (at as u64 * PAGE) as usize;
             Some(whole.slice(from..from + PAGE as usize))
         };
-        match self.medium.read_copy(place, 0, u64::from(pages) * PAGE).await {
+        match self.medium.read_copy(place, 0, u64::from(pages) * PAGE, &[]).await {
             Ok(whole) => {
                 Some(Copy { place, pages: (0..pages).map(|at| page(&whole, at)).collect() })
             }
-            Err(error) if error.is_refusal() => {
+            Err(Unread::Absent) => None,
+            Err(_) => {
                 let each = (0..pages).map(|at| async move {
-                    self.medium.read_copy(place, u64::from(at) * PAGE, PAGE).await.ok()
+                    self.medium.read_copy(place, u64::from(at) * PAGE, PAGE, &[]).await.ok()
                 });
                 Some(Copy { place, pages: join_all(each).await })
             }
-            Err(_) => None,
         }
     }
 
@@ -152,32 +153,19 @@ impl<E: Env, M: Copied> Inner<E, M> {
                 continue;
             }
             bad += 1;
+            let unread = seen.map_or(Unread::Refused, |_| Unread::Wrong);
             let data = Buf::from_slice(right);
-            let repaired = self.medium.write_copy(number, copy.place, at, data).await;
-            self.mending.count(|health| {
-                health.wrong += u64::from(seen.is_some());
-                health.refused += u64::from(seen.is_none());
-                health.repaired += u64::from(repaired);
-            });
-            if repaired {
-                let (drive, byte) = self.medium.device(copy.place, at);
-                self.mending.tell(Note { drive, byte, repaired });
-            }
+            self.medium.rewrite(number, copy.place, at, data, unread).await;
         }
         bad
     }
 
     /// No copy of a page is what was written.
-    fn lose(&self, number: u32, copies: &[Copy], page: u32, found: &mut Scrubbed) {
+    fn lose(&self, number: u32, copies: &[Copy], page: u32, sum: u32, found: &mut Scrubbed) {
         found.bad += 1;
         found.lost += 1;
-        self.mending.count(|health| {
-            health.wrong += 1;
-            health.lost += 1;
-        });
         let place = copies.first().map_or(number, |copy| copy.place);
-        let (drive, byte) = self.medium.device(place, u64::from(page) * PAGE);
-        self.mending.tell(Note { drive, byte, repaired: false });
+        self.medium.tell_lost(place, u64::from(page) * PAGE, sum, Unread::Wrong);
     }
 
     /// Records, one after the other. What they say of each page; `None` where a header is lost.
@@ -188,7 +176,7 @@ impl<E: Env, M: Copied> Inner<E, M> {
         copies: &[Copy],
         found: &mut Scrubbed,
     ) -> Option<Summary> {
-        let mut summary = Summary { blocks: vec![(NO_BLOCK, 0)] };
+        let mut summary = Summary::begun();
         let (mut page, mut live, mut gaps) = (1, 0, Vec::new());
         while page < extent.end {
             let mut seen = copies.iter().filter_map(|copy| copy.pages[page as usize].as_deref());
@@ -204,9 +192,8 @@ impl<E: Env, M: Copied> Inner<E, M> {
                 continue;
             };
             found.metadata += self.put_right(head.number, copies, page, &right).await;
-            summary.blocks.resize(page as usize + 1, (NO_BLOCK, 0));
+            summary.add(&header);
             for (entry, page) in header.entries.iter().zip(page + 1..) {
-                summary.blocks.push((entry.block, entry.version));
                 let passes = |bytes: &&[u8]| crc32c::crc32c(bytes) == entry.crc;
                 let mut seen =
                     copies.iter().filter_map(|copy| copy.pages[page as usize].as_deref());
@@ -217,7 +204,7 @@ impl<E: Env, M: Copied> Inner<E, M> {
                     found.bad += bad;
                     found.repaired += bad;
                 } else if counts {
-                    self.lose(head.number, copies, page, found);
+                    self.lose(head.number, copies, page, sum_of_crc(entry.crc), found);
                 }
             }
             page += 1 + header.entries.len() as u32;
@@ -248,7 +235,7 @@ impl<E: Env, M: Copied> Inner<E, M> {
             // Copies that are the same were not changed by chance.
             let same = copies.len() > 1 && seen.all(|other| Some(other) == first);
             if first.is_none() || !same {
-                self.lose(number, copies, page, found);
+                self.lose(number, copies, page, UNKNOWN, found);
             }
         }
         gaps.iter().any(|page| live.contains(page))
@@ -267,11 +254,11 @@ impl<E: Env, M: Copied> Inner<E, M> {
             let each: Option<Vec<&[u8]>> =
                 copy.pages[end as usize..].iter().map(Option::as_deref).collect();
             let bytes = each?.concat();
-            Summary::decode(&self.pool, head, pages, &bytes).map(|_| bytes)
+            Summary::decode(&self.pool, head, self.shape, &bytes).map(|_| bytes)
         };
-        let made = || records.map(|records| records.encode(&self.pool, head, pages));
+        let made = || records.map(|records| records.encode(&self.pool, head, self.shape));
         let Some(right) = copies.iter().find_map(whole).or_else(made) else {
-            self.lose(head.number, copies, end, found);
+            self.lose(head.number, copies, end, UNKNOWN, found);
             return;
         };
         for (page, right) in (end..pages).zip(right.chunks_exact(PAGE as usize)) {

@@ -32,17 +32,19 @@ pub fn segment_bytes(space: u64, unit: u64) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     pub pages: u32,
+    /// Summaries have the sums of pages, and reads are held against them.
+    pub sums: bool,
 }
 
 impl Shape {
-    pub fn of(segment_bytes: u64) -> Shape {
-        assert!(segment_bytes <= 1 << 30, "pages of a segment fit 32 bits, twelve times");
-        Shape { pages: (segment_bytes / PAGE) as u32 }
+    pub fn of(segment_bytes: u64, sums: bool) -> Shape {
+        assert!(segment_bytes <= 1 << 30, "pages of a segment fit 32 bits, sixteen times");
+        Shape { pages: (segment_bytes / PAGE) as u32, sums }
     }
 
     /// Where records end and the summary begins.
     pub fn end(self) -> u32 {
-        self.pages.saturating_sub(summary_pages(self.pages))
+        self.pages.saturating_sub(summary_pages(self))
     }
 
     /// Blocks that it holds in records as long as can be.
@@ -70,11 +72,15 @@ mod tests {
 
     #[test]
     fn large_segments_are_nearly_all_data() {
-        let shape = Shape::of(SEGMENT_MAX);
+        let shape = Shape::of(SEGMENT_MAX, false);
         assert_eq!((shape.pages, shape.end()), (4096, 4083));
         assert_eq!(shape.blocks(), 16 * 252 + 33);
-        let small = Shape::of(SEGMENT_MIN);
-        assert_eq!((small.pages, small.end(), small.blocks()), (16, 15, 13));
+        let summed = Shape::of(SEGMENT_MAX, true);
+        assert_eq!((summed.end(), summed.blocks()), (4079, 16 * 252 + 29));
+        for sums in [false, true] {
+            let small = Shape::of(SEGMENT_MIN, sums);
+            assert_eq!((small.pages, small.end(), small.blocks()), (16, 15, 13));
+        }
     }
 
     #[test]
@@ -87,7 +93,7 @@ mod tests {
 
     #[test]
     fn what_is_offered_fits_with_a_drive_less() {
-        let shape = Shape::of(SEGMENT_MAX);
+        let shape = Shape::of(SEGMENT_MAX, false);
         let in_segments = |places, degraded, beside| {
             offered(shape, places, degraded, beside) / u64::from(shape.blocks())
         };

@@ -11,6 +11,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use classical::sums::UNKNOWN;
+
+use super::size::Shape;
+
 /// A page of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
@@ -47,6 +51,8 @@ pub struct Table {
     /// Segment and page in one number, plus one; 0 for a block that was never written. Four bytes
     /// a block: memory that was never touched costs nothing.
     map: Vec<u32>,
+    /// Of each block; none at all if nobody looks.
+    sums: Vec<u32>,
     segments: Vec<Segment>,
     /// Bounded by the segments there are.
     dead: BTreeMap<u64, u32>,
@@ -55,8 +61,9 @@ pub struct Table {
 }
 
 impl Table {
-    /// Of so many blocks in segments of so many pages.
-    pub fn new(blocks: u32, pages: u32, segments: u32) -> Table {
+    /// Of so many blocks in so many segments.
+    pub fn new(blocks: u32, shape: Shape, segments: u32) -> Table {
+        let pages = shape.pages;
         assert!(
             u64::from(pages) * u64::from(segments) < u64::from(u32::MAX),
             "places have 32 bits"
@@ -64,6 +71,7 @@ impl Table {
         Table {
             pages,
             map: vec![0; blocks as usize],
+            sums: vec![UNKNOWN; if shape.sums { blocks as usize } else { 0 }],
             segments: vec![Segment::default(); segments as usize],
             dead: BTreeMap::new(),
             deaths: 0,
@@ -78,6 +86,16 @@ impl Table {
     pub fn find(&self, block: u32) -> Option<Place> {
         let number = self.map[block as usize].checked_sub(1)?;
         Some(Place { segment: number / self.pages, page: number % self.pages })
+    }
+
+    /// What the block's page should be.
+    pub fn sum(&self, block: u32) -> u32 {
+        self.sums.get(block as usize).copied().unwrap_or(UNKNOWN)
+    }
+
+    /// Bytes of memory that sums take.
+    pub fn sums_memory(&self) -> u64 {
+        size_of_val(&self.sums[..]) as u64
     }
 
     /// Pages of a segment where blocks lie. Looks through all there are: for what is rarely asked.
@@ -109,7 +127,7 @@ impl Table {
     }
 
     /// The block lies here now; what it had before counts no more.
-    pub fn put(&mut self, block: u32, place: Place) {
+    pub fn put(&mut self, block: u32, place: Place, sum: u32) {
         if let Some(old) = self.find(block) {
             let segment = self.at(old.segment);
             segment.live -= 1;
@@ -117,6 +135,9 @@ impl Table {
             self.look_for_death(old.segment);
         }
         self.map[block as usize] = self.number(place);
+        if let Some(own) = self.sums.get_mut(block as usize) {
+            *own = sum;
+        }
         self.at(place.segment).live += 1;
         self.mapped += 1;
     }
@@ -126,7 +147,7 @@ impl Table {
     pub fn relocate(&mut self, block: u32, from: Place, to: Place) -> bool {
         let same = self.find(block) == Some(from);
         if same {
-            self.put(block, to);
+            self.put(block, to, self.sum(block));
         }
         same
     }
@@ -272,6 +293,7 @@ mod tests {
     #[derive(Default)]
     struct Oracle {
         blocks: BTreeMap<u32, Place>,
+        sums: BTreeMap<u32, u32>,
         /// Everything in use, with the number of flushes begun when it was found empty.
         used: BTreeMap<u32, (bool, Option<u64>)>,
         pins: Vec<u32>,
@@ -310,7 +332,7 @@ mod tests {
     fn put_or_relocate(
         table: &mut Table,
         oracle: &mut Oracle,
-        block: u32,
+        (block, sum): (u32, u32),
         place: Place,
         moves: bool,
     ) {
@@ -318,7 +340,8 @@ mod tests {
         if let Some(from) = from.filter(|_| moves) {
             assert!(table.relocate(block, from, place));
         } else {
-            table.put(block, place);
+            oracle.sums.insert(block, sum);
+            table.put(block, place, sum);
             // What was found before may not count any more.
             assert!(!from.is_some_and(|from| table.relocate(block, from, place)));
         }
@@ -328,7 +351,7 @@ mod tests {
     fn it_is_what_lists_that_are_searched_say() {
         for seed in 0..400 {
             let mut rng = Rng::new(mix(seed));
-            let mut table = Table::new(BLOCKS, PAGES, SEGMENTS);
+            let mut table = Table::new(BLOCKS, Shape { pages: PAGES, sums: true }, SEGMENTS);
             let mut oracle = Oracle { free: (0..SEGMENTS).collect(), ..Oracle::default() };
             let mut free: BTreeSet<u32> = (0..SEGMENTS).collect();
             let (mut open, mut end, mut flushes, mut flushed): (Option<u32>, u32, u64, u64) =
@@ -352,7 +375,7 @@ mod tests {
                             (open, end) = (Some(segment), 0);
                         }
                         let place = Place { segment: open.expect("just begun"), page: end };
-                        let block = rng.below(u64::from(BLOCKS)) as u32;
+                        let block = (rng.below(u64::from(BLOCKS)) as u32, rng.next_u64() as u32);
                         end += 1;
                         put_or_relocate(&mut table, &mut oracle, block, place, rng.chance(1, 2));
                         oracle.note_deaths(flushes);
@@ -390,6 +413,7 @@ mod tests {
                 assert_eq!(table.audit(), Vec::<String>::new());
                 for block in 0..BLOCKS {
                     assert_eq!(table.find(block), oracle.blocks.get(&block).copied());
+                    assert_eq!(table.sum(block), oracle.sums.get(&block).copied().unwrap_or(0));
                 }
                 assert_eq!(free, oracle.free, "seed {seed}");
             }

@@ -35,7 +35,8 @@ fn disks(count: u64, size: u64) -> Vec<Disk> {
 fn mirror_log(width: u64, drive: u64, segment: u64) -> Bench<MirrorLog<VirtEnv>> {
     let (env, disks) = (VirtEnv::fifo(1), disks(width, drive));
     let (name, width) = ("tank".to_owned(), width as usize);
-    let spec = mirror_log::Spec { name, width, chunk: CHUNK, segment: Some(segment) };
+    let spec =
+        mirror_log::Spec { name, width, chunk: CHUNK, segment: Some(segment), checksums: true };
     env.block_on(mirror_log::create(&env, &drives(&env, &disks), &spec)).expect("it fits");
     let store = env.block_on(MirrorLog::open(&env, drives(&env, &disks))).expect("it opens");
     Bench { env, disks, store, text: String::new() }

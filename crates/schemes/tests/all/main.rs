@@ -14,6 +14,7 @@ mod hybrid_room;
 mod log_mirror_rebuild;
 mod log_mirror_requests;
 mod log_requests;
+mod mirror_log_rot;
 mod mirror_log_scrub;
 mod page_map;
 mod pool;

@@ -9,9 +9,10 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use classical::ArrayError;
 use classical::member::Member;
+use classical::{ArrayError, Mending, Unread};
 use format::{MemberState, Uuid};
+use io::sync::Turn;
 use io::{Buf, Drive, DriveError, Durability, join_all};
 
 use super::pairs;
@@ -19,7 +20,7 @@ use crate::losses::Losses;
 use crate::part::Part;
 use crate::segments::bytes::{BLOCKS_MAX, Head, NO_MATE, PAGE};
 use crate::segments::medium::{Copied, Found, Medium};
-use crate::segments::size::{RESERVE, TARGET};
+use crate::segments::size::{RESERVE, Shape, TARGET};
 use crate::store::StoreError;
 
 /// Heads of segments that are read at once when the log is opened. The places of a drive are used
@@ -46,13 +47,34 @@ pub struct Mirrors<D> {
     /// Of the group in the set.
     first: usize,
     losses: Rc<Losses<D>>,
-    segment_bytes: u64,
+    pub(super) shape: Shape,
     /// Places of a drive.
     places: u32,
     state: RefCell<State>,
     /// New drives that do not have all that they should.
     filling: RefCell<BTreeSet<usize>>,
     turn: Cell<usize>,
+    mending: Mending,
+    /// Who puts pages right.
+    pub(super) heal_turn: Turn,
+}
+
+fn places_of(head: &Head) -> impl Iterator<Item = u32> {
+    [head.number, head.mate].into_iter().filter(|at| *at != NO_MATE)
+}
+
+/// Who claimed each place last.
+pub(super) fn owners(heads: &BTreeMap<u32, Head>) -> BTreeMap<u32, Head> {
+    let mut owners: BTreeMap<u32, Head> = BTreeMap::new();
+    for head in heads.values() {
+        for place in places_of(head) {
+            let owner = owners.entry(place).or_insert(*head);
+            if owner.born < head.born {
+                *owner = *head;
+            }
+        }
+    }
+    owners
 }
 
 impl<D: Drive> Mirrors<D> {
@@ -61,17 +83,18 @@ impl<D: Drive> Mirrors<D> {
         drives: Vec<Option<Part<D>>>,
         first: usize,
         losses: Rc<Losses<D>>,
-        segment_bytes: u64,
+        shape: Shape,
         places: u32,
     ) -> Mirrors<D> {
         let state = State { free: vec![(0..places).collect(); drives.len()], ..State::default() };
         let drives: Vec<Member<Part<D>>> = drives.into_iter().map(Member::new).collect();
         let (state, turn, filling) = (RefCell::new(state), Cell::new(0), RefCell::default());
-        Mirrors { drives, first, losses, segment_bytes, places, state, filling, turn }
+        let (mending, heal_turn) = Default::default();
+        Mirrors { drives, first, losses, shape, places, state, filling, turn, mending, heal_turn }
     }
 
     pub fn segment_bytes(&self) -> u64 {
-        self.segment_bytes
+        u64::from(self.shape.pages) * PAGE
     }
 
     /// Also those that are being filled.
@@ -111,7 +134,7 @@ impl<D: Drive> Mirrors<D> {
         let places: Vec<u32> = (0..self.places).collect();
         for some in places.chunks(HEADS_AT_ONCE) {
             let blank = some.iter().map(async |place| {
-                let at = u64::from(*place) * self.segment_bytes;
+                let at = u64::from(*place) * self.segment_bytes();
                 match Head::decode(pool, &part.read(at, PAGE as usize).await?) {
                     Some(_) => {
                         part.write(at, Buf::zeroed(PAGE as usize), Durability::Durable).await
@@ -183,8 +206,8 @@ impl<D: Drive> Mirrors<D> {
         (place / self.places) as usize
     }
 
-    fn address(&self, place: u32, at: u64) -> (&Member<Part<D>>, u64) {
-        let begin = u64::from(place % self.places) * self.segment_bytes;
+    pub(super) fn address(&self, place: u32, at: u64) -> (&Member<Part<D>>, u64) {
+        let begin = u64::from(place % self.places) * self.segment_bytes();
         (&self.drives[self.drive(place)], begin + at)
     }
 
@@ -196,8 +219,27 @@ impl<D: Drive> Mirrors<D> {
         self.drives.iter().zip(&state.free).map(count).collect()
     }
 
+    /// Those whose drives have least to do first.
+    pub(super) fn by_load(&self, number: u32) -> Vec<u32> {
+        let mut copies = self.copies(number);
+        let turn = self.turn.replace(self.turn.get() ^ 1);
+        if !copies.is_empty() {
+            let first = turn % copies.len();
+            copies.rotate_left(first);
+        }
+        copies.sort_by_key(|place| {
+            let drive = &self.drives[self.drive(*place)];
+            (drive.sits_out(), drive.in_flight())
+        });
+        copies
+    }
+
+    pub(super) fn mending(&self) -> &Mending {
+        &self.mending
+    }
+
     /// The places of a segment on drives that are there.
-    fn copies(&self, number: u32) -> Vec<u32> {
+    pub(super) fn copies(&self, number: u32) -> Vec<u32> {
         let state = self.state.borrow();
         let all = state.copies.get(&number).into_iter().flatten().copied();
         all.filter(|place| !self.drives[self.drive(*place)].is_lost()).collect()
@@ -260,16 +302,7 @@ impl<D: Drive> Mirrors<D> {
     /// first record both have it, and a drive that was replaced may have records of the segment
     /// that opening dropped while it was not there.
     fn found(&self, heads: &BTreeMap<u32, Head>) -> Vec<Found> {
-        let of = |head: &Head| [head.number, head.mate].into_iter().filter(|at| *at != NO_MATE);
-        let mut owners: BTreeMap<u32, Head> = BTreeMap::new();
-        for head in heads.values() {
-            for place in of(head) {
-                let owner = owners.entry(place).or_insert(*head);
-                if owner.born < head.born {
-                    *owner = *head;
-                }
-            }
-        }
+        let owners = owners(heads);
         let mut newest: BTreeMap<u32, Head> = BTreeMap::new();
         for (place, head) in heads {
             let rival = newest.get(&head.number).is_some_and(|other| other.born > head.born);
@@ -281,7 +314,7 @@ impl<D: Drive> Mirrors<D> {
             let owned = |place: &u32| {
                 owners.get(place) == Some(head) && !self.drives[self.drive(*place)].is_lost()
             };
-            let sure = of(head).filter(owned).filter(|place| heads.get(place) == Some(head));
+            let sure = places_of(head).filter(owned).filter(|place| heads.get(place) == Some(head));
             let sure: Vec<u32> = sure.collect();
             sure.iter().for_each(|place| self.claim(*place));
             if owned(number) && !sure.contains(number) {
@@ -308,7 +341,8 @@ impl<D: Drive> Medium for Mirrors<D> {
     }
 
     async fn scan(&self, pool: &Uuid) -> Result<Vec<Found>, StoreError> {
-        let heads = self.heads(pool).await;
+        let mut heads = self.heads(pool).await;
+        self.restore_heads(pool, &mut heads).await;
         Ok(self.found(&heads))
     }
 
@@ -379,30 +413,14 @@ impl<D: Drive> Medium for Mirrors<D> {
         }
     }
 
-    /// From the copy whose drive has least to do.
-    async fn read(&self, number: u32, at: u64, len: u64) -> Result<Buf, StoreError> {
-        let mut copies = self.copies(number);
-        let turn = self.turn.replace(self.turn.get() ^ 1);
-        if !copies.is_empty() {
-            let first = turn % copies.len();
-            copies.rotate_left(first);
-        }
-        copies.sort_by_key(|place| {
-            let drive = &self.drives[self.drive(*place)];
-            (drive.sits_out(), drive.in_flight())
-        });
-        for place in copies {
-            // Its drive may have been replaced while another copy was tried.
-            if !self.copies(number).contains(&place) {
-                continue;
-            }
-            let (member, at) = self.address(place, at);
-            if let Ok(bytes) = member.read(at, len).await {
-                return Ok(bytes);
-            }
-        }
-        self.record_losses().await?;
-        Err(StoreError::Damaged(format!("all copies of segment {number}")))
+    async fn read(
+        &self,
+        number: u32,
+        at: u64,
+        len: u64,
+        wanted: &[u32],
+    ) -> Result<Buf, StoreError> {
+        self.read_right(number, at, len, wanted).await
     }
 
     async fn read_copies(&self, number: u32, at: u64, len: u64) -> Result<Vec<Buf>, StoreError> {
@@ -430,22 +448,25 @@ impl<D: Drive> Copied for Mirrors<D> {
         Mirrors::copies(self, number)
     }
 
-    async fn read_copy(&self, place: u32, at: u64, len: u64) -> Result<Buf, DriveError> {
-        let (member, at) = self.address(place, at);
-        member.read(at, len).await
+    async fn read_copy(
+        &self,
+        place: u32,
+        at: u64,
+        len: u64,
+        wanted: &[u32],
+    ) -> Result<Buf, Unread> {
+        self.see(place, at, len, wanted).await
     }
 
-    async fn write_copy(&self, number: u32, place: u32, at: u64, data: Buf) -> bool {
-        // On a drive that came meanwhile the place is another segment's.
-        if !self.copies(number).contains(&place) {
-            return false;
-        }
-        let (member, at) = self.address(place, at);
-        member.write(at, data, Durability::Durable).await.is_ok()
+    async fn rewrite(&self, number: u32, place: u32, at: u64, page: Buf, unread: Unread) {
+        Mirrors::rewrite(self, number, place, at, page, unread).await;
     }
 
-    fn device(&self, place: u32, at: u64) -> (String, u64) {
-        let (member, at) = self.address(place, at);
-        member.device(at)
+    fn tell_lost(&self, place: u32, at: u64, sum: u32, unread: Unread) {
+        Mirrors::tell_lost(self, place, at, sum, unread);
+    }
+
+    fn mending(&self) -> &Mending {
+        &self.mending
     }
 }

@@ -10,6 +10,7 @@ use schemes::{Store, StoreError};
 
 use crate::battery::hung::battery_hung;
 use crate::battery::replaced::battery_replaced;
+use crate::battery::rotten::battery_rotten;
 use crate::battery::world::{CHUNK, Subject, battery, battery_variant};
 
 #[derive(Clone, Copy)]
@@ -46,7 +47,7 @@ impl Subject for Logs {
     /// Everything it offers is written once: from then on what is written needs cleaning.
     async fn create(&self, env: &VirtEnv, drives: &[VirtDrive]) -> Result<(), StoreError> {
         let (name, width) = ("tank".to_owned(), self.width);
-        let spec = Spec { name, width, chunk: CHUNK, segment: Some(64 << 10) };
+        let spec = Spec { name, width, chunk: CHUNK, segment: Some(64 << 10), checksums: true };
         create(env, drives, &spec).await?;
         let store = MirrorLog::open(env, drives.to_vec()).await?;
         store.write(0, Buf::zeroed(store.size() as usize), false).await?;
@@ -100,6 +101,12 @@ fn mirror_log_of_many_drives() {
 fn mirror_log_replaced() {
     battery_replaced(Logs { width: 3, groups: 1, drive: 5 << 20 });
     battery_replaced(Logs { width: 2, groups: 2, drive: 5 << 20 });
+}
+
+#[test]
+fn mirror_log_rotten() {
+    battery_rotten(Logs { width: 3, groups: 1, drive: 5 << 20 });
+    battery_rotten(Logs { width: 2, groups: 2, drive: 5 << 20 });
 }
 
 #[test]

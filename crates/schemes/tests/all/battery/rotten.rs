@@ -62,6 +62,7 @@ fn rounds<S: Subject>(world: &mut World<S>, left: Left) {
             let Scrubbed { bad, parity, lost, metadata, .. } = world.env.block_on(scrub(&store));
             assert_eq!((bad, parity, lost, metadata), (0, 0, 0, 0), "a second scrub");
         }
+        settle(world, &store);
         // One whose labels rotted is lost.
         if store.lost().is_empty() {
             world.audit(&store);
@@ -83,6 +84,14 @@ fn agree<S: Subject>(world: &World<S>, store: &S::Store) {
         });
     }
     panic!("{} stripes are owed still", store.owed());
+}
+
+/// What lost a copy because nobody knew it for one has two again.
+fn settle<S: Subject>(world: &World<S>, store: &S::Store) {
+    for _ in 0..300 {
+        let work = world.env.block_on(store.work());
+        work.unwrap_or_else(|error| panic!("work: {error}"));
+    }
 }
 
 /// As many drives as can be lost together.
