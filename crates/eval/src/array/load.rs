@@ -200,7 +200,7 @@ pub struct Span {
 
 /// Counts what is under way, and wakes who waits for the last one.
 #[derive(Clone, Default)]
-pub(super) struct Pending {
+pub struct Pending {
     count: Rc<Cell<usize>>,
     over: Event,
 }
@@ -215,6 +215,11 @@ impl Pending {
         if self.count.get() == 0 {
             self.over.notify_all();
         }
+    }
+
+    /// Requests that came and are not answered, and those who play them.
+    pub fn count(&self) -> usize {
+        self.count.get()
     }
 
     pub(super) async fn wait(&self) {
@@ -233,7 +238,18 @@ pub async fn play<L: Load>(
     span: Span,
     begin: impl FnOnce(),
 ) {
-    let pending = Pending::default();
+    play_counted(world, array, streams, span, &Pending::default(), begin).await;
+}
+
+/// The same; another may look how much is under way.
+pub async fn play_counted<L: Load>(
+    world: &World,
+    array: &Rc<dyn Array>,
+    streams: &[(L, Rc<RefCell<Tally>>)],
+    span: Span,
+    pending: &Pending,
+    begin: impl FnOnce(),
+) {
     for (stream, tally) in streams {
         pending.begin();
         let player =

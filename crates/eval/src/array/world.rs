@@ -121,6 +121,12 @@ impl World {
         self.members[..drives].iter().map(|member| member.port.clone()).collect()
     }
 
+    /// Says after the world's end whether anything of it is left.
+    pub fn remains(&self) -> impl Fn() -> bool + use<> {
+        let models: Vec<_> = self.members.iter().map(|one| Rc::downgrade(&one.machine)).collect();
+        move || models.iter().any(|model| model.strong_count() > 0)
+    }
+
     /// What can go wrong with a drive.
     pub fn faults(&self, drive: usize) -> &Faults {
         &self.members[drive].faults

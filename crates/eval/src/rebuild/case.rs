@@ -8,7 +8,7 @@ use futures_util::future::join;
 use io::{Env, ModelCounters, Nanos};
 
 use crate::array::fusion::Fusion;
-use crate::array::load::{Arrivals, Load, Sizes, Span, Stream, Until, play};
+use crate::array::load::{Arrivals, Load, Pending, Sizes, Span, Stream, Until, play_counted};
 use crate::array::served::{Served, Speed};
 use crate::array::stand::Stand;
 use crate::array::tally::Tally;
@@ -57,6 +57,8 @@ pub struct Outcome {
     /// From the loss to full redundancy.
     pub took: Nanos,
     pub is_over: bool,
+    /// Requests were answered as they came. Where they were not, it was not waited for the end.
+    pub keeps_up: bool,
     /// Bytes of the lost drive that were written elsewhere.
     pub restored: u64,
     /// Bytes that it was to be; 0 of a pool, which does not tell.
@@ -68,6 +70,10 @@ pub struct Outcome {
 
 /// How often it is looked whether it is over.
 const LOOK: Nanos = Nanos::from_millis(10);
+
+/// Requests under way beside a rebuild. Those that come are not held back: of an array that can't
+/// answer them there would be more and more for ever, and its rebuild waits behind them.
+const UNDER_WAY_MAX: usize = 1 << 16;
 
 /// An array that loses a drive.
 enum Kept {
@@ -125,8 +131,9 @@ impl Case {
             world.settle().await;
         }
         let tally = Rc::new(RefCell::new(Tally::default()));
+        let pending = Pending::default();
         let story = async {
-            let told = self.tell(world, &kept, &tally).await;
+            let told = self.tell(world, &kept, &tally, &pending).await;
             load.iter().for_each(Until::end);
             told
         };
@@ -137,7 +144,7 @@ impl Case {
                 let times = &self.times;
                 let measured = Nanos(times.before.0 + times.during_max.0 + times.after.0);
                 let span = Span { warmup: times.warmup, measured };
-                join(play(world, &array, &streams, span, || {}), story).await.1
+                join(play_counted(world, &array, &streams, span, &pending, || {}), story).await.1
             }
         };
         Ok(Outcome { shape, stored: array.size(), trouble: kept.trouble(), ..told? })
@@ -149,6 +156,7 @@ impl Case {
         world: &World,
         kept: &Kept,
         tally: &RefCell<Tally>,
+        pending: &Pending,
     ) -> Result<Outcome, String> {
         let Times { warmup, before, during_max, after } = self.times;
         let sleep = |span: Nanos| world.env.sleep_until(world.env.now() + span);
@@ -159,11 +167,14 @@ impl Case {
         let (drives, margin, began) = (world.each_counters(), kept.margin(), world.env.now());
         kept.lose(self, world).await?;
         let mut lacking = 0;
-        while kept.margin() < margin && world.env.now() < began + during_max {
+        let keeps_up = || pending.count() <= UNDER_WAY_MAX;
+        let is_over = || kept.margin() >= margin;
+        while !is_over() && keeps_up() && world.env.now() < began + during_max {
             lacking = kept.lacking().max(lacking);
             sleep(LOOK).await;
         }
-        let (took, is_over) = (world.env.now().saturating_sub(began), kept.margin() >= margin);
+        let (is_over, keeps_up) = (is_over(), keeps_up());
+        let took = world.env.now().saturating_sub(began);
         let restored = kept.restored().unwrap_or(lacking - kept.lacking());
         let (second, drives) = (tally.take(), since(&drives, &world.each_counters()));
         if is_over {
@@ -172,7 +183,19 @@ impl Case {
         let phases = [first, second, tally.take()];
         let (case, shape, stored, trouble) = (*self, String::new(), 0, None);
         let whole = lacking;
-        Ok(Outcome { case, shape, stored, phases, took, is_over, restored, whole, drives, trouble })
+        Ok(Outcome {
+            case,
+            shape,
+            stored,
+            phases,
+            took,
+            is_over,
+            keeps_up,
+            restored,
+            whole,
+            drives,
+            trouble,
+        })
     }
 
     fn stream(&self, size: u64) -> Stream {

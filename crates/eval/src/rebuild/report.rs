@@ -175,9 +175,10 @@ impl Page {
 /// What should not have been.
 fn remarks(outcome: &Outcome) -> String {
     let failed: u64 = outcome.phases.iter().map(|tally| tally.failed).sum();
-    let mut text = match outcome.is_over {
-        true => String::new(),
-        false => "  not over".to_owned(),
+    let mut text = match (outcome.is_over, outcome.keeps_up) {
+        (true, _) => String::new(),
+        (false, true) => "  not over".to_owned(),
+        (false, false) => "  requests come faster than they are answered".to_owned(),
     };
     if failed > 0 {
         let _ = write!(text, "  {failed} failed");

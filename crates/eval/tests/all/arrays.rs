@@ -1,6 +1,9 @@
 //! Every system is an array: what was written is read back, from the drives it should be on.
 
+use std::rc::Rc;
+
 use eval::array::fusion::Shape;
+use eval::array::load::{Arrivals, Sizes, Span, Stream, play};
 use eval::array::stand::Stand;
 use eval::array::world::Shelf;
 use eval::array::{Array, System};
@@ -89,6 +92,38 @@ fn what_every_system_was_told_is_read_back() {
         assert!(written > SPAN, "{system}: {written} bytes went to the drives");
         stand.forget(system);
     }
+}
+
+/// A run of many cells keeps nothing of those that are over: tasks and timers hold the world that
+/// they live in, and it holds them.
+#[test]
+fn nothing_is_left_of_a_world_that_ended() {
+    let stand = stand(8);
+    let load = Stream {
+        arrivals: Arrivals::Poisson,
+        rate: 2_000,
+        read_percent: 30,
+        reads: Sizes::one(4 * KIB),
+        writes: Sizes::one(16 * KIB),
+        first: 0,
+        span: 16 * MIB,
+        seed: 1,
+    };
+    let mut left = Vec::new();
+    for system in System::all() {
+        let world = stand.of(system).expect("a layout").wake(1);
+        let remains = world.remains();
+        world.env.block_on(async {
+            let opened = stand.open(system, &world).await;
+            let streams = [(load.clone(), Rc::default())];
+            let span = Span { warmup: Nanos::ZERO, measured: Nanos::from_millis(300) };
+            play(&world, &opened.array, &streams, span, || {}).await;
+        });
+        drop(world);
+        left.extend(remains().then(|| system.to_string()));
+        stand.forget(system);
+    }
+    assert!(left.is_empty(), "of worlds with {}", left.join(", "));
 }
 
 /// KiB that each drive wrote for some requests.

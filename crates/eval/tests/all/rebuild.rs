@@ -2,7 +2,7 @@
 
 use clap::Parser;
 use eval::array::System;
-use eval::rebuild::{Case, Options, Speed};
+use eval::rebuild::{Case, Options, Speed, Times};
 use io::Nanos;
 
 #[derive(Parser)]
@@ -41,4 +41,16 @@ fn all_drives_have_the_same_part_in_a_rebuild_and_a_spare_has_all_of_it() {
     assert!((0..DRIVES - 1).all(|at| wrote(at) < 1 << 20), "the others are only read");
     let read = |at: usize| spare.drives[at].0;
     assert!((7..DRIVES).all(|at| read(at) == 0), "other groups have no part in it");
+}
+
+/// An hour of requests that nothing holds back would be millions under way.
+#[test]
+fn a_rebuild_of_an_array_that_falls_behind_is_not_waited_for() {
+    let options = Arguments::parse_from(["rebuild", "--rate", "40000", "--warmup", "0"]).options;
+    let stand = options.stand(8, 1, 4).expect("drives");
+    let mut case = options.case(System::RAID5, 8, true);
+    case.times = Times { before: Nanos::ZERO, during_max: Nanos::from_secs(3600), ..case.times };
+    let outcome = case.run(&stand).expect("an array");
+    assert!(!outcome.keeps_up && !outcome.is_over, "{:?}", outcome.took);
+    assert!(outcome.took < Nanos::from_secs(10), "{:?}", outcome.took);
 }
