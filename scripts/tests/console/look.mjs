@@ -133,4 +133,6 @@ try {
   console.log("ok");
 } finally {
   await browser.close();
+  // Open, it would be waited for.
+  process.stdin.destroy();
 }
