@@ -176,6 +176,8 @@ impl Monitor {
         let (mut reads, mut writes) = (of(0), of(1));
         self.read_patience.set(hedge::deadline(&mut reads));
         self.write_patience.set(hedge::deadline(&mut writes));
+        let beyond = hedge::beyond(&mut reads).max(hedge::beyond(&mut writes));
+        self.budget.set(self.budget.get().with_beyond(beyond));
         for (at, watch) in self.watches.iter().enumerate() {
             let peers = quantiles.iter().enumerate().filter(|&(other, _)| other != at);
             let mut peers: Vec<u64> = peers.filter_map(|(_, all)| all[2]).collect();

@@ -8,9 +8,12 @@
 pub const SHARE_PERCENT: u32 = 10;
 /// Second ways saved up in good times: what a drive that stops dead with a full queue may cost.
 pub const SAVED_MAX: u32 = 128;
-/// After this long (ns) a request is sent again whatever the budget says. It can't feed an
-/// overload: clients that wait so long send twenty requests a second for each place in the queue.
+/// After this long (ns) a request is sent again whatever the budget says, and after so many times
+/// what drives usually need, whichever is later. Then it is a drive that stops with more requests
+/// than were saved up for. In an overload all drives are late, and nothing is far beyond that:
+/// second ways would keep it up after it has passed.
 pub const BEYOND_BUDGET: u64 = 50_000_000;
+pub const BEYOND_TIMES: u64 = 4;
 /// Bounds of the deadline (ns). Less is not worth a second request, more is not patience.
 pub const DEADLINE_MIN: u64 = 200_000;
 pub const DEADLINE_MAX: u64 = 50_000_000;
@@ -24,15 +27,23 @@ pub fn deadline(p99s: &mut [u64]) -> u64 {
     typical.map_or(DEADLINE_INITIAL, |nanos| nanos.clamp(DEADLINE_MIN, DEADLINE_MAX))
 }
 
+/// How old (ns) a request must be for the budget not to count: as [`deadline`], of reads or writes.
+pub fn beyond(p99s: &mut [u64]) -> u64 {
+    let typical = crate::learn::median(p99s).unwrap_or(0);
+    typical.saturating_mul(BEYOND_TIMES).max(BEYOND_BUDGET)
+}
+
 /// Second ways that are allowed, in hundredths.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
     hundredths: u32,
+    /// Who has waited for so long (ns) is not refused.
+    beyond: u64,
 }
 
 impl Default for Budget {
     fn default() -> Budget {
-        Budget { hundredths: SAVED_MAX * 100 }
+        Budget { hundredths: SAVED_MAX * 100, beyond: BEYOND_BUDGET }
     }
 }
 
@@ -40,6 +51,11 @@ impl Budget {
     /// A request was sent.
     pub fn earn(&mut self) {
         self.hundredths = (self.hundredths + SHARE_PERCENT).min(SAVED_MAX * 100);
+    }
+
+    /// The same, but for who is not refused: [`beyond`].
+    pub fn with_beyond(self, beyond: u64) -> Budget {
+        Budget { beyond, ..self }
     }
 
     /// Requests that may be sent twice now.
@@ -56,7 +72,7 @@ impl Budget {
     /// May a request that has waited for `age` (ns) be sent a second way that costs as much as
     /// `cost` requests? Rebuilding a block reads one from each of the drives it is spread over.
     pub fn spend(&mut self, age: u64, cost: u32) -> bool {
-        let allowed = self.hundredths >= cost * 100 || age >= BEYOND_BUDGET;
+        let allowed = self.hundredths >= cost * 100 || age >= self.beyond;
         if allowed {
             self.hundredths = self.hundredths.saturating_sub(cost * 100);
         }
@@ -101,6 +117,14 @@ mod tests {
         while budget.spend(0, 1) {}
         assert!(budget.spend(BEYOND_BUDGET, 6));
         assert!(!budget.spend(BEYOND_BUDGET - 1, 1));
+    }
+
+    #[test]
+    fn long_is_what_drives_seldom_need() {
+        assert_eq!(beyond(&mut []), BEYOND_BUDGET);
+        // One drive that is slow excuses nobody.
+        assert_eq!(beyond(&mut [400_000, 420_000, 900_000_000]), BEYOND_BUDGET);
+        assert_eq!(beyond(&mut [400_000, 100_000_000, 900_000_000]), 400_000_000);
     }
 
     #[test]
