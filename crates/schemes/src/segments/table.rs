@@ -301,6 +301,14 @@ mod tests {
     }
 
     impl Oracle {
+        fn compare(&self, table: &Table) {
+            assert_eq!(table.audit(), Vec::<String>::new());
+            for block in 0..BLOCKS {
+                assert_eq!(table.find(block), self.blocks.get(&block).copied());
+                assert_eq!(table.sum(block), self.sums.get(&block).copied().unwrap_or(0));
+            }
+        }
+
         fn is_empty(&self, segment: u32) -> bool {
             self.blocks.values().all(|place| place.segment != segment)
         }
@@ -410,11 +418,7 @@ mod tests {
                         }
                     }
                 }
-                assert_eq!(table.audit(), Vec::<String>::new());
-                for block in 0..BLOCKS {
-                    assert_eq!(table.find(block), oracle.blocks.get(&block).copied());
-                    assert_eq!(table.sum(block), oracle.sums.get(&block).copied().unwrap_or(0));
-                }
+                oracle.compare(&table);
                 assert_eq!(free, oracle.free, "seed {seed}");
             }
         }

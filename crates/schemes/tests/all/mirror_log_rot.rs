@@ -171,8 +171,8 @@ fn what_is_moved_stays_right() {
     }
 }
 
-/// Heads of closed segments rot, on one drive after the other: each is written again when the log is
-/// opened, so that no copy is given up.
+/// Heads of closed segments rot, on one drive after the other: each is written again when the log
+/// is opened, so that no copy is given up.
 #[test]
 fn heads_that_rot_are_put_right() {
     let mut bench = Bench::new(2, true);
