@@ -26,6 +26,8 @@ pub struct Shelf {
     pub drives: usize,
     /// So many of them, the last ones but for spares, are hard disks.
     pub disks: usize,
+    /// Of the size of an SSD.
+    pub disk_percent: u64,
     /// Bytes of protected write cache before each of those.
     pub disk_cache: u64,
     pub spares: usize,
@@ -35,8 +37,23 @@ pub struct Shelf {
 impl Shelf {
     /// Aged SSDs.
     pub fn solid(preset: Preset, drive_bytes: u64, drives: usize, seed: u64) -> Shelf {
-        let (disks, disk_cache, spares) = (0, 0, 0);
-        Shelf { preset, fill: Fill::Aged, drive_bytes, drives, disks, disk_cache, spares, seed }
+        let (disks, disk_percent, disk_cache, spares) = (0, 100, 0, 0);
+        Shelf {
+            preset,
+            fill: Fill::Aged,
+            drive_bytes,
+            drives,
+            disks,
+            disk_percent,
+            disk_cache,
+            spares,
+            seed,
+        }
+    }
+
+    fn disk_bytes(&self) -> u64 {
+        const STEP: u64 = 1 << 20;
+        self.drive_bytes * self.disk_percent / 100 / STEP * STEP
     }
 
     fn is_disk(&self, at: usize) -> bool {
@@ -62,7 +79,7 @@ impl Rest {
         let machine = |at: usize| {
             let seed = mix(shelf.seed ^ mix(at as u64 + 1));
             match shelf.is_disk(at) {
-                true => Machine::disk(shelf.drive_bytes, shelf.disk_cache, seed),
+                true => Machine::disk(shelf.disk_bytes(), shelf.disk_cache, seed),
                 false => Ok(Machine::ssd(&snapshot, seed)),
             }
         };

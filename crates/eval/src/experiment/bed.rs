@@ -29,6 +29,8 @@ pub struct Bed {
     pub drives: usize,
     /// So many of them, the last ones but for spares, are hard disks.
     pub disks: usize,
+    /// Of the size of an SSD.
+    pub disk_percent: u64,
     /// Bytes of protected write cache before each of those.
     pub disk_cache: u64,
     pub shape: Shape,
@@ -57,6 +59,7 @@ impl Bed {
             drive_bytes: DRIVE_BYTES.max(preset.sizes().0),
             drives,
             disks: 0,
+            disk_percent: 100,
             disk_cache: 0,
             shape: Shape::new(width),
             spares: 0,
@@ -73,6 +76,7 @@ impl Bed {
             "drive_bytes": self.drive_bytes,
             "drives": self.drives,
             "hard_disks": self.disks,
+            "disk_percent": self.disk_percent,
             "disk_cache_bytes": self.disk_cache,
             "spares": self.spares,
             "width": self.shape.width,
@@ -95,10 +99,10 @@ impl Bed {
                 stand
             }
             _ => {
-                let Bed { preset, fill, drive_bytes, drives, disks, disk_cache, .. } = *self;
-                let Bed { spares, seed, .. } = *self;
+                let Bed { preset, fill, drive_bytes, drives, disks, spares, seed, .. } = *self;
+                let Bed { disk_percent, disk_cache, .. } = *self;
                 let solid = Shelf::solid(preset, drive_bytes, drives, seed);
-                let shelf = Shelf { fill, disks, disk_cache, spares, ..solid };
+                let shelf = Shelf { fill, disks, disk_percent, disk_cache, spares, ..solid };
                 let mut stand = Stand::on(shelf, &self.shape)?;
                 stand.variant = self.variant;
                 Rc::new(stand)
@@ -216,8 +220,8 @@ fn millis(nanos: f64) -> f64 {
 /// Latencies of one load, in milliseconds.
 pub fn latencies(figures: &mut Figures, name: &str, tally: &Tally) {
     let all = tally.all();
-    figures.set(format!("{name}/requests"), all.len() as f64);
     let mut put = |kind: &str, latencies: &Histogram<u64>| {
+        figures.set(format!("{name}/{kind}requests"), latencies.len() as f64);
         if latencies.is_empty() {
             return;
         }

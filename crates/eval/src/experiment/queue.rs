@@ -15,12 +15,13 @@ use serde_json::{Map, Value};
 use super::Cell;
 
 /// Parameters that say what drives there are and how they are filled.
-const BED: [&str; 11] = [
+const BED: [&str; 12] = [
     "preset",
     "drives_are",
     "drive_bytes",
     "drives",
     "hard_disks",
+    "disk_percent",
     "disk_cache_bytes",
     "spares",
     "width",

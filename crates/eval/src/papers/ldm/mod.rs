@@ -8,7 +8,7 @@ mod fig8;
 mod markov;
 mod runs;
 
-pub use runs::TRACES;
+pub use runs::{DISK_PERCENT, TRACES};
 
 use crate::experiment::Experiment;
 

@@ -46,6 +46,9 @@ pub const LDM_CACHED: Made = Made { label: "LDM, cached", disk_cache: CACHE, ..L
 pub const CACHED: [Made; 2] = [HPDA_CACHED, LDM_CACHED];
 const CACHE: u64 = 256 << 20;
 
+/// 73 GB disks beside SSDs of 64 GB (§4.1): HPDA's log has what its parity leaves of a disk.
+pub const DISK_PERCENT: u64 = 114;
+
 const fn made(label: &'static str, system: &'static str, drives: usize, disks: usize) -> Made {
     Made { label, system, drives, disks, disk_cache: 0, times: 1 }
 }
@@ -63,7 +66,8 @@ impl Made {
         let shape = Shape { volume_percent: scale.pick(20, 50), ..Shape::new(5) };
         let drive_bytes = Preset::ConsumerSata.sizes().0;
         let bed = Bed::new(Preset::ConsumerSata, self.drives, 5);
-        Bed { disks: self.disks, disk_cache: self.disk_cache, drive_bytes, shape, ..bed }
+        let Made { disks, disk_cache, .. } = *self;
+        Bed { disks, disk_percent: DISK_PERCENT, disk_cache, drive_bytes, shape, ..bed }
     }
 
     pub fn name(&self, preset: &str) -> String {
@@ -72,10 +76,15 @@ impl Made {
     }
 
     pub fn cell(self, scale: Scale, preset: &'static str) -> Cell {
+        self.cell_of(scale, preset, scale.pick(40, 600))
+    }
+
+    /// Measured for so many seconds.
+    pub fn cell_of(self, scale: Scale, preset: &'static str, seconds: u64) -> Cell {
         let (system, bed) = (self.system(), self.bed(scale));
-        let span = span(scale.pick(5, 30), scale.pick(40, 600));
+        let span = span(scale.pick(5, 30), seconds);
         let given = parameters(&bed, system, span, json!({ "trace": preset, "times": self.times }));
-        Cell::new(self.name(preset), scale.pick(2.0, 10.0), given, move || {
+        Cell::new(self.name(preset), 2.0 + seconds as f64 / 75.0, given, move || {
             bed.measure(system, span, bed.seed, |size| {
                 let mut workload = traced::preset(preset);
                 workload.arrivals.scale(f64::from(self.times));
@@ -86,5 +95,10 @@ impl Made {
 
     pub fn value(&self, found: &Found, preset: &str, figure: &str) -> f64 {
         found.value(&self.name(preset), &format!("load/{figure}"))
+    }
+
+    /// Writes that found the log full and went to the array of SSDs at once.
+    pub fn log_full(&self, found: &Found, preset: &str) -> f64 {
+        found.value(&self.name(preset), "scheme/direct_log_full")
     }
 }

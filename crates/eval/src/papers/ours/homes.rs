@@ -61,7 +61,11 @@ impl Home {
                 let variant = Variant { chunk: Some(4 << 10), ..Variant::default() };
                 Bed { variant, ..five_or_six(Preset::DcSata, FIVE, half) }
             }
-            Home::Separation | Home::Ldm => five_or_six(Preset::ConsumerSata, SIX, half),
+            Home::Separation => five_or_six(Preset::ConsumerSata, SIX, half),
+            Home::Ldm => {
+                let bed = five_or_six(Preset::ConsumerSata, SIX, half);
+                Bed { disk_percent: ldm::DISK_PERCENT, ..bed }
+            }
         }
     }
 
