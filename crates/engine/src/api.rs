@@ -513,4 +513,6 @@ pub enum RebuildWork {
     Restore,
     /// Back: it gets what others have taken over.
     Return,
+    /// It works, and is copied onto another, which takes its place.
+    Copy,
 }

@@ -15,17 +15,17 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use format::Uuid;
+use io::awaited::Awaited;
 use io::sync::{Event, EventWait};
+use io::twin::Twin;
 use io::{Buf, Drive, DriveError, DriveErrorKind, Durability, Operation, PAGE, join_all};
 use layout::DriveIndex;
 use rustc_hash::FxHashSet;
 
 use crate::api::{DriveCounters, DriveState, SpikeHandling};
-use crate::awaited::Awaited;
 use crate::hedge::Leftovers;
 use crate::monitor::{Clock, Monitor};
 use crate::planted::{self, Bug};
-use crate::twin::Twin;
 
 pub struct Member<D> {
     drive: RefCell<Option<D>>,
@@ -236,8 +236,10 @@ impl<D: Drive> Array<D> {
         let member = self.member(index);
         let len = data.len() as u64;
         let _writing = match member.twin() {
-            Some(twin) => Some(twin.write(offset, len).await),
-            None => None,
+            Some(twin) if !planted::is(Bug::ForgetTwinWrites) => {
+                Some(twin.write(offset, len).await)
+            }
+            _ => None,
         };
         let drive = self.handle(index, Operation::Write)?;
         let era = member.era.get();

@@ -17,18 +17,16 @@ use std::rc::Rc;
 
 use format::{Extent, LABEL_AREA, Uuid, end_area};
 use futures_util::future::{Either, select};
+use io::awaited::Awaited;
+use io::twin::{self, Rounds, Twin};
 use io::{Buf, Drive, DriveError, Durability, Env, join_all};
 use layout::DriveIndex;
 
 use crate::api::{DriveState, DriveVerbError, EventKind, Severity};
-use crate::awaited::Awaited;
-use crate::limits::{
-    EXCHANGE_AT_ONCE, EXCHANGE_CHUNK, EXCHANGE_GATE_MAX, EXCHANGE_LAST_CHUNKS, RESTORE_RETRY,
-};
+use crate::limits::{EXCHANGE_GATE_MAX, RESTORE_RETRY};
 use crate::planted::{self, Bug};
 use crate::restore::awaited;
 use crate::shard::Shard;
-use crate::twin::Twin;
 
 /// An exchange that is under way.
 struct Exchange<D> {
@@ -66,7 +64,7 @@ impl<E: Env> Shard<E> {
         let failed = |error| DriveVerbError::Drive { name: name.clone(), error };
         self.wipe(&drive, true).await.map_err(failed)?;
         let size = member.size().min(drive.geometry().size);
-        let twin = Rc::new(Twin::new(size, self.extents_in_use(index).into_iter()));
+        let twin = Rc::new(Twin::new(size, self.extents_in_use(index).iter().map(Extent::range)));
         if member.state() != DriveState::Active || !member.set_twin(&name, &twin) {
             return Err(DriveVerbError::NotLost { index: index.0, state: member.state() });
         }
@@ -131,19 +129,9 @@ impl<E: Env> Shard<E> {
     }
 
     async fn copy_until_same(&self, exchange: &Exchange<E::Drive>) -> Result<(), Ended> {
-        // Who writes faster than is copied would never be done with: from round to round more may
-        // be left for when the gate is shut.
-        let mut last = EXCHANGE_LAST_CHUNKS * u64::from(EXCHANGE_CHUNK);
-        loop {
-            let round = exchange.twin.left().0;
-            let mut copied = 0;
-            while exchange.twin.left().0 > last && copied <= round {
-                copied += self.copy_some(exchange).await?;
-            }
-            if exchange.twin.left().0 <= last {
-                break;
-            }
-            last *= 2;
+        let (mut rounds, mut copied) = (Rounds::new(&exchange.twin), 0);
+        while rounds.go_on(&exchange.twin, copied) {
+            copied = self.copy_some(exchange).await?;
         }
         // Most of what was copied may still be in its cache.
         exchange.drive.flush().await.map_err(Ended::New)?;
@@ -171,11 +159,12 @@ impl<E: Env> Shard<E> {
         let turn = self.pace(|| self.queue_of(std::iter::once(exchange.index))).await;
         self.check_exchange(exchange)?;
         let chunks: Vec<u64> =
-            std::iter::from_fn(|| exchange.twin.take()).take(EXCHANGE_AT_ONCE).collect();
-        let bytes = chunks.len() as u64 * u64::from(EXCHANGE_CHUNK);
+            std::iter::from_fn(|| exchange.twin.take()).take(twin::AT_ONCE).collect();
+        let bytes = chunks.len() as u64 * u64::from(twin::CHUNK);
         let copied = join_all(chunks.into_iter().map(|at| self.copy_chunk(exchange, at))).await;
         turn.moved(bytes as usize);
         drop(turn);
+        self.note_rates();
         copied.into_iter().collect::<Result<(), Ended>>()?;
         self.env.yield_now().await;
         Ok(bytes)
@@ -185,7 +174,7 @@ impl<E: Env> Shard<E> {
         // The labels of the old drive would make the new one pass for it (world 600038).
         let sizes = [self.array.member(exchange.index).size(), exchange.drive.geometry().size];
         let end = sizes.into_iter().map(end_area).min().expect("of two");
-        let end = end.min(at + u64::from(EXCHANGE_CHUNK));
+        let end = end.min(at + u64::from(twin::CHUNK));
         let at = at.max(LABEL_AREA);
         if at >= end {
             return Ok(());
@@ -238,7 +227,7 @@ impl<E: Env> Shard<E> {
         }
         let used = awaited(&self.state.borrow().space, exchange.index, |_| true);
         let zones = self.geometry.zones;
-        let mut left = Awaited::nothing(zones, self.geometry.block_size);
+        let mut left = Awaited::nothing(zones.range(), self.geometry.block_size);
         let inside = |at: &&u64| (zones.offset..zones.offset + zones.len).contains(*at);
         let block = u64::from(self.geometry.block_size);
         for at in unread.iter().filter(inside) {

@@ -183,13 +183,6 @@ pub const PLACES_GUARANTEED: usize = 4;
 /// Longest sleep of a request that its volume's limit holds back, before it looks whether the
 /// pool is about to be closed.
 pub const LIMIT_SLEEP_MAX: Nanos = Nanos::from_secs(1);
-/// A drive is copied onto another in chunks of this: sequential enough for any drive, and little to
-/// copy again when something in one was written.
-pub const EXCHANGE_CHUNK: u32 = 1 << 20;
-/// Chunks copied at once: two keep both drives busy.
-pub const EXCHANGE_AT_ONCE: usize = 2;
-/// Chunks that may be left when writes are held back for the last of it: some ten milliseconds.
-pub const EXCHANGE_LAST_CHUNKS: u64 = 8;
 /// Longest time that writes to a drive are held back while it is exchanged: as long as a client's
 /// flush waits for a drive that hangs.
 pub const EXCHANGE_GATE_MAX: Nanos = FLUSH_PATIENCE;

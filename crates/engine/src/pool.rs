@@ -15,10 +15,10 @@ use std::rc::Rc;
 
 use format::Uuid;
 use io::Env;
+use io::gate::{Gate, Inside};
 
 use crate::admission::Admission;
 use crate::api::{OpenOptions, RequestError, ScrubState, ScrubStatus};
-use crate::gate::{Gate, Inside};
 use crate::geometry::{Class, PoolGeometry};
 use crate::limits::{LEFTOVERS_PATIENCE, RESERVE_STRIPES};
 use crate::pool::traffic::Traffic;

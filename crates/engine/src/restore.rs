@@ -20,12 +20,12 @@ use format::{
     end_area, label_offsets,
 };
 use futures_util::future::select;
+use io::awaited::Awaited;
 use io::{Buf, Drive, Durability, Env, PAGE, join_all};
 use layout::DriveIndex;
 use smallvec::SmallVec;
 
 use crate::api::{DriveState, DriveVerbError, EventKind, RequestError, Severity};
-use crate::awaited::Awaited;
 use crate::checkpoint::slots::Stored;
 use crate::geometry::{Class, PoolGeometry};
 use crate::label::{Label, read_label};
@@ -39,7 +39,7 @@ use crate::tuple::{Tuple, TupleKey};
 /// zone that knows the tuple.
 pub fn awaited(space: &Space, drive: DriveIndex, changed: impl Fn(u32) -> bool) -> Awaited {
     let geometry = &space.geometry;
-    let mut awaited = Awaited::nothing(geometry.zones, geometry.block_size);
+    let mut awaited = Awaited::nothing(geometry.zones.range(), geometry.block_size);
     let mut add = |class: &Class, stripe: StripeId| {
         for position in positions_on(space, class, stripe, drive) {
             awaited.add(space.address(class, stripe, position).offset);
@@ -414,6 +414,7 @@ impl<E: Env> Shard<E> {
                 pass.count(&done);
             }
             drop(turn);
+            self.note_rates();
             self.env.yield_now().await;
         }
     }

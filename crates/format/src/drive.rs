@@ -29,6 +29,8 @@
 //! Magic, version, checksum and what it covers stay as they are in all versions: damage is told
 //! from "too new".
 
+use std::ops::Range;
+
 use crate::VERSION;
 use crate::cursor::{Reader, Writer, put_u32};
 use crate::error::{FormatError, check};
@@ -41,6 +43,9 @@ pub const LABEL_LEN: usize = 16384;
 pub const LABEL_AREA: u64 = 1 << 20;
 pub const MAX_MEMBERS: usize = 256;
 pub const MAX_SHARDS: usize = 16;
+/// Compatible feature, of the drive's own label alone: it was copied from the drive of the same
+/// identity, whose place it has taken. Of two such drives this one is the member.
+pub const COMPAT_COPIED: u64 = 1;
 /// Incompatible feature: volumes may have limits (record 14, end of the configuration).
 pub const INCOMPAT_LIMITS: u64 = 1;
 /// Incompatible feature: an in-place scheme, with drives in groups.
@@ -116,6 +121,11 @@ pub struct Extent {
 }
 
 impl Extent {
+    /// Its bytes.
+    pub fn range(&self) -> Range<u64> {
+        self.offset..self.offset + self.len
+    }
+
     /// One past the last byte, if that is a number.
     fn end(&self) -> Option<u64> {
         self.offset.checked_add(self.len)
@@ -395,6 +405,11 @@ impl Superblock {
     /// generation is 0, and it outvotes nobody.
     pub fn is_spare(&self) -> bool {
         self.features.incompat & INCOMPAT_SPARE != 0
+    }
+
+    /// A copy of a drive, that takes the place of the original.
+    pub fn is_copied(&self) -> bool {
+        self.features.compat & COMPAT_COPIED != 0
     }
 
     fn validate_index(&self) -> Result<(), FormatError> {

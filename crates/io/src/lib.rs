@@ -12,23 +12,27 @@
 //! [`faulty`] ways; [`any`] lets such wrappers compose.
 
 pub mod any;
+pub mod awaited;
 pub mod buf;
 pub mod crc;
 pub mod drive;
 pub mod env;
 pub mod exec;
 pub mod faulty;
+pub mod gate;
 pub mod latency;
 pub mod mem;
 pub mod memory;
 pub mod model;
 pub mod modelled;
 pub mod net;
+pub mod rate;
 pub mod rng;
 pub mod signal;
 pub mod sync;
 pub mod tally;
 pub mod together;
+pub mod twin;
 pub mod uring;
 pub mod virt;
 

@@ -85,6 +85,7 @@ fn rebuild_lines(rebuild: &Rebuild) -> Vec<(&'static str, String)> {
             "rebuild" => "the others take over what it held",
             "drain" => "the others take over what it holds",
             "return" => "it gets back what the others hold for it",
+            "copy" => "it is copied onto the drive that replaces it",
             _ => "it gets what it should hold",
         };
         let eta = drive.eta_seconds.map_or_else(String::new, |eta| format!(", {eta} s to go"));

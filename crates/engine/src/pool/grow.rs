@@ -14,6 +14,7 @@ use std::rc::Rc;
 
 use format::{INCOMPAT_LISTS, Superblock, Uuid};
 use futures_util::future::{Either, select};
+use io::gate::Shut;
 use io::sync::Event;
 use io::{Drive, Env, Nanos};
 use layout::DriveIndex;
@@ -23,7 +24,6 @@ use super::open::{newest_label, open_shard, read_labels};
 use crate::api::{
     AddError, AddPlan, Added, DriveState, EventKind, OpenError, RequestError, ScrubState, Severity,
 };
-use crate::gate::Shut;
 use crate::limits::{GROW_ATTEMPTS, GROW_GATE_MAX, GROW_PAUSE};
 use crate::pool::Pool;
 use crate::shard::Shard;

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use format::{ClassId, Member, MemberState, Record, SCHEME_FUSION, SCHEME_FUSION_ND, Superblock};
+use io::awaited::Awaited;
+use io::gate::Gate;
 use io::sync::{Event, Turn};
 use io::{Drive, Env};
 use layout::StripeShape;
@@ -15,10 +17,8 @@ use crate::api::{
     RequestError, SpikeHandling,
 };
 use crate::array::Array;
-use crate::awaited::Awaited;
 use crate::checkpoint::{layout_kind, settings_pairs};
 use crate::discard::Discards;
-use crate::gate::Gate;
 use crate::geometry::{Class, PoolGeometry};
 use crate::journal::{Journal, JournalIdentity};
 use crate::label::{Label, Labels, read_label};
@@ -285,7 +285,7 @@ pub(super) fn assemble<D: Drive>(
     let array = Array::new(members, spikes, clock);
     array.substituted.set(label.features.incompat & format::INCOMPAT_SUBSTITUTES != 0);
     for index in array.restoring() {
-        array.set_awaited(index, Awaited::all(label.zones, label.block_size));
+        array.set_awaited(index, Awaited::all(label.zones.range(), label.block_size));
     }
     Ok(array)
 }

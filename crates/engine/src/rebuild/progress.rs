@@ -1,7 +1,8 @@
-//! How far rebuilding is, and how long it will take.
+//! How far rebuilding, restoring and copying are, and how long they will take.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
+use io::rate::Rate;
 use io::{Env, Nanos};
 use layout::DriveIndex;
 
@@ -20,6 +21,8 @@ pub struct Progress {
     since_pass: u64,
     /// When so many had been moved.
     samples: VecDeque<(Nanos, u64)>,
+    /// Of drives that are restored or copied.
+    rates: BTreeMap<u16, Rate>,
     /// Exposures, and newest journal block, when the pass began.
     pub seen: (u64, u64),
 }
@@ -32,7 +35,8 @@ impl Progress {
 
     /// Everything is where it should be.
     pub fn over(&mut self) {
-        *self = Progress { seen: self.seen, ..Progress::default() };
+        let (seen, rates) = (self.seen, std::mem::take(&mut self.rates));
+        *self = Progress { seen, rates, ..Progress::default() };
     }
 
     fn begin(&mut self, left: Vec<(u16, RebuildWork, u64)>) {
@@ -101,10 +105,40 @@ impl<E: Env> Shard<E> {
         }
     }
 
-    pub fn rebuild_status(&self) -> RebuildStatus {
+    /// Drives that get what they should hold, or are copied onto others: what is left, and all.
+    fn filled(&self) -> Vec<(u16, RebuildWork, (u64, u64))> {
+        let work = |index: DriveIndex| {
+            let member = self.array.member(index);
+            let block = u64::from(self.geometry.block_size);
+            let copied = || {
+                let (left, all) = member.twin()?.left();
+                Some((RebuildWork::Copy, (left / block, all / block)))
+            };
+            let (work, how_far) = match member.state() {
+                DriveState::Restoring => (RebuildWork::Restore, self.array.awaited(index)?),
+                _ => copied()?,
+            };
+            Some((index.0, work, how_far))
+        };
+        self.array.indexes().filter_map(work).collect()
+    }
+
+    /// Those who move things call it now and then, that the rate is known when somebody asks.
+    pub fn note_rates(&self) {
         let now = self.env.now();
         let mut progress = self.rebuild.progress.borrow_mut();
         progress.sample(now);
+        let filled = self.filled();
+        progress.rates.retain(|drive, _| filled.iter().any(|(own, ..)| own == drive));
+        for (drive, _, (left, _)) in filled {
+            progress.rates.entry(drive).or_default().note(now, left);
+        }
+    }
+
+    pub fn rebuild_status(&self) -> RebuildStatus {
+        self.note_rates();
+        let now = self.env.now();
+        let progress = self.rebuild.progress.borrow();
         let all: u64 = progress.left.iter().map(|(.., left)| left).sum();
         let done = progress.since_pass.min(all);
         let mut drives: Vec<RebuildProgress> = Vec::new();
@@ -123,12 +157,9 @@ impl<E: Env> Shard<E> {
             let work = self.work_of(index);
             drives.push(RebuildProgress { drive: index.0, work, left: 0, total: 0, eta: None });
         }
-        for index in self.array.indexes() {
-            let restoring = self.array.member(index).state() == DriveState::Restoring;
-            if let Some((left, total)) = self.array.awaited(index).filter(|_| restoring) {
-                let (drive, work) = (index.0, RebuildWork::Restore);
-                drives.push(RebuildProgress { drive, work, left, total, eta: None });
-            }
+        for (drive, work, (left, total)) in self.filled() {
+            let eta = progress.rates.get(&drive).and_then(|rate| rate.eta(left));
+            drives.push(RebuildProgress { drive, work, left, total, eta });
         }
         RebuildStatus {
             paused: self.rebuild.paused.get(),

@@ -111,7 +111,7 @@ pub struct Rebuild {
 #[serde(default)]
 pub struct RebuildDrive {
     pub drive: u16,
-    /// `rebuild`, `drain`, `restore` or `return`.
+    /// `rebuild`, `drain`, `restore`, `return` or `copy`.
     pub work: String,
     pub blocks: u64,
     pub blocks_left: u64,
@@ -130,6 +130,7 @@ impl From<&engine::RebuildStatus> for Rebuild {
                 RebuildWork::Drain => "drain",
                 RebuildWork::Restore => "restore",
                 RebuildWork::Return => "return",
+                RebuildWork::Copy => "copy",
             }
             .to_owned(),
             blocks: of.total,

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use io::sync::Event;
+use crate::sync::Event;
 
 #[derive(Clone, Default)]
 pub struct Gate {

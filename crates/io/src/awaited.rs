@@ -1,9 +1,10 @@
-//! What a drive that is being restored does not hold yet: one bit a block.
+//! What a drive does not hold yet that is being filled: one bit a block.
 
-use format::Extent;
+use std::ops::Range;
 
 pub struct Awaited {
-    zones: Extent,
+    /// Bytes of the drive.
+    range: Range<u64>,
     block: u64,
     bits: Vec<u64>,
     left: u64,
@@ -12,24 +13,28 @@ pub struct Awaited {
 
 impl Awaited {
     /// Everything.
-    pub fn all(zones: Extent, block_size: u32) -> Awaited {
-        let blocks = zones.len / u64::from(block_size);
-        let mut awaited = Awaited::nothing(zones, block_size);
+    pub fn all(range: Range<u64>, block_size: u32) -> Awaited {
+        let mut awaited = Awaited::nothing(range, block_size);
+        let blocks = awaited.blocks();
         awaited.bits.fill(u64::MAX);
         (awaited.left, awaited.total) = (blocks, blocks);
         awaited
     }
 
-    pub fn nothing(zones: Extent, block_size: u32) -> Awaited {
+    pub fn nothing(range: Range<u64>, block_size: u32) -> Awaited {
         let block = u64::from(block_size);
-        let words = (zones.len / block).div_ceil(64) as usize;
-        Awaited { zones, block, bits: vec![0; words], left: 0, total: 0 }
+        let words = ((range.end - range.start) / block).div_ceil(64) as usize;
+        Awaited { range, block, bits: vec![0; words], left: 0, total: 0 }
     }
 
-    /// Number of the block at a byte of the drive; `None` outside the zones.
+    fn blocks(&self) -> u64 {
+        (self.range.end - self.range.start) / self.block
+    }
+
+    /// Number of the block at a byte of the drive; `None` outside the range.
     fn block_at(&self, offset: u64) -> Option<u64> {
-        let at = offset.checked_sub(self.zones.offset)? / self.block;
-        (at < self.zones.len / self.block).then_some(at)
+        let at = offset.checked_sub(self.range.start)? / self.block;
+        (at < self.blocks()).then_some(at)
     }
 
     fn has(&self, block: u64) -> bool {
@@ -38,7 +43,7 @@ impl Awaited {
 
     /// One more block that is to come.
     pub fn add(&mut self, offset: u64) {
-        let block = self.block_at(offset).expect("blocks lie in zones");
+        let block = self.block_at(offset).expect("blocks lie in their range");
         if !self.has(block) {
             self.bits[(block / 64) as usize] |= 1 << (block % 64);
             self.left += 1;
@@ -54,7 +59,7 @@ impl Awaited {
 
     /// The block that begins here is there.
     pub fn arrived(&mut self, offset: u64) {
-        let block = self.block_at(offset).expect("blocks lie in zones");
+        let block = self.block_at(offset).expect("blocks lie in their range");
         if self.has(block) {
             self.bits[(block / 64) as usize] &= !(1 << (block % 64));
             self.left -= 1;
@@ -80,7 +85,7 @@ impl Awaited {
             bits = *self.bits.get(word)?;
         }
         let block = word as u64 * 64 + u64::from(bits.trailing_zeros());
-        Some(self.zones.offset + block * self.block)
+        Some(self.range.start + block * self.block)
     }
 
     pub fn left(&self) -> u64 {
@@ -96,35 +101,36 @@ impl Awaited {
 mod tests {
     use super::*;
 
-    const ZONES: Extent = Extent { offset: 1 << 20, len: 100 * 4096 };
+    const BEGIN: u64 = 1 << 20;
+    const RANGE: Range<u64> = BEGIN..BEGIN + 100 * 4096;
 
     #[test]
     fn everything_is_awaited_until_it_arrives() {
-        let mut awaited = Awaited::all(ZONES, 4096);
+        let mut awaited = Awaited::all(RANGE, 4096);
         assert_eq!((awaited.left(), awaited.total()), (100, 100));
         assert!(!awaited.overlaps(0, 4096), "labels are none of its business");
-        assert!(awaited.overlaps(ZONES.offset + 99 * 4096, 512));
-        assert!(!awaited.overlaps(ZONES.offset + 100 * 4096, 512));
+        assert!(awaited.overlaps(BEGIN + 99 * 4096, 512));
+        assert!(!awaited.overlaps(BEGIN + 100 * 4096, 512));
         for block in 0..100 {
-            awaited.arrived(ZONES.offset + block * 4096);
-            awaited.arrived(ZONES.offset + block * 4096);
-            assert!(!awaited.overlaps(ZONES.offset + block * 4096, 4096));
+            awaited.arrived(BEGIN + block * 4096);
+            awaited.arrived(BEGIN + block * 4096);
+            assert!(!awaited.overlaps(BEGIN + block * 4096, 4096));
         }
         assert_eq!((awaited.left(), awaited.total()), (0, 100));
     }
 
     #[test]
     fn only_what_was_added_is_awaited() {
-        let mut awaited = Awaited::nothing(ZONES, 4096);
+        let mut awaited = Awaited::nothing(RANGE, 4096);
         for block in [3, 64, 64, 65] {
-            awaited.add(ZONES.offset + block * 4096);
+            awaited.add(BEGIN + block * 4096);
         }
         assert_eq!((awaited.left(), awaited.total()), (3, 3));
-        assert!(awaited.overlaps(ZONES.offset + 2 * 4096, 4097));
-        assert!(!awaited.overlaps(ZONES.offset, 3 * 4096));
-        assert!(!awaited.overlaps(ZONES.offset + 66 * 4096, 34 * 4096));
-        let next = |from: u64| awaited.next(ZONES.offset + from * 4096);
-        let at = |block: u64| Some(ZONES.offset + block * 4096);
+        assert!(awaited.overlaps(BEGIN + 2 * 4096, 4097));
+        assert!(!awaited.overlaps(BEGIN, 3 * 4096));
+        assert!(!awaited.overlaps(BEGIN + 66 * 4096, 34 * 4096));
+        let next = |from: u64| awaited.next(BEGIN + from * 4096);
+        let at = |block: u64| Some(BEGIN + block * 4096);
         assert_eq!([next(0), next(3), next(4), next(65)], [at(3), at(3), at(64), at(65)]);
         assert_eq!([next(66), next(99), next(100)], [None; 3]);
     }
