@@ -253,6 +253,11 @@ impl<E: Env> Array<E> {
         self.inner.grid
     }
 
+    /// An error if more drives are lost than it bears.
+    pub fn check_losses(&self) -> Result<(), ArrayError> {
+        self.inner.too_many_lost().map_or(Ok(()), Err)
+    }
+
     /// Numbers of the drives that are lost.
     pub fn lost(&self) -> Vec<usize> {
         (0..self.inner.grid.drives).filter(|&at| self.inner.members[at].is_lost()).collect()
@@ -432,7 +437,9 @@ impl<E: Env> Inner<E> {
         let place = Intents::place(self.intents.sequence.get());
         let (page, bits) = self.intents.next_page(&pool, now, |region| self.sums_stored(region));
         let page = Buf::from_slice(&page);
-        let there = self.members.iter().filter(|member| !member.is_lost());
+        // One that is filled will be asked like any other.
+        let is_there = |member: &&Member<E::Drive>| !member.is_lost() || member.rebuilt().is_some();
+        let there = self.members.iter().filter(is_there);
         join_all(there.map(|m| m.write(at + place, page.clone(), Durability::Durable))).await;
         self.record_losses().await?;
         self.intents.written(&bits);

@@ -212,6 +212,8 @@ impl<E: Env> Inner<E> {
             sums.set_hosted_dirty(place);
             self.store_all_sums().await?;
         }
+        // Nor has it heard of marks that were made before it came.
+        self.write_intents().await?;
         member.flush().await.map_err(|_| self.not_rebuilt(place))?;
         {
             let _turn = self.label_turn.lock().await;

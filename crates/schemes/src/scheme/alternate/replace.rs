@@ -61,6 +61,7 @@ impl<E: Env> Alternate<E> {
             return refuse("another drive is being filled: wait until that is done");
         }
         let (side, width) = (place / inner.drives, inner.drives);
+        inner.note_broken(side).await?;
         let of = side * width..(side + 1) * width;
         // A request that hangs on one of its drives must not come through after all.
         let old = inner.replicas.borrow()[side].as_ref().map_or(0, Rc::strong_count);
@@ -175,6 +176,17 @@ impl<E: Env> Alternate<E> {
 }
 
 impl<E: Env> Inner<E> {
+    /// A replica whose array has noticed that it can't go on, before any request has.
+    async fn note_broken(&self, side: usize) -> Result<(), StoreError> {
+        if self.there()[side]
+            && let Err(error) = self.replica(side).array.check_losses()
+        {
+            self.lose(side, error.into())?;
+            self.record_losses().await?;
+        }
+        Ok(())
+    }
+
     /// A replica with nothing on it, which says so.
     async fn blank(
         &self,
