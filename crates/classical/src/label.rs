@@ -2,10 +2,10 @@
 //! describes how its four copies are kept; here they are written and read alike.
 
 use format::{
-    CheckpointRoot, Extent, Features, INCOMPAT_ARRAY_SUMS, INCOMPAT_GROUPS, INCOMPAT_SPARE,
-    LABEL_AREA, LABEL_LEN, Member as Listed, MemberState, SCHEME_MIRRORS, SCHEME_PARITY_DRIVE,
-    SCHEME_PARITY1, SCHEME_PARITY2, SCHEME_STRIPES, SPARE_INDEX, Superblock, Uuid, end_area,
-    label_offsets, newest,
+    COMPAT_COPIED, CheckpointRoot, Extent, Features, INCOMPAT_ARRAY_SUMS, INCOMPAT_GROUPS,
+    INCOMPAT_SPARE, LABEL_AREA, LABEL_LEN, Member as Listed, MemberState, SCHEME_MIRRORS,
+    SCHEME_PARITY_DRIVE, SCHEME_PARITY1, SCHEME_PARITY2, SCHEME_STRIPES, SPARE_INDEX, Superblock,
+    Uuid, end_area, label_offsets, newest,
 };
 use io::{Buf, Drive, DriveError, Durability, join_all};
 
@@ -134,9 +134,16 @@ pub async fn wipe<D: Drive>(drive: &D) -> Result<(), DriveError> {
 
 /// The same whoever the drive is.
 pub async fn wipe_all<D: Drive>(drive: &D) -> Result<(), DriveError> {
+    wipe_sized(drive, drive.geometry().size).await
+}
+
+/// The same, also where labels lie that say the drive has so many bytes, which may be fewer.
+pub async fn wipe_sized<D: Drive>(drive: &D, size: u64) -> Result<(), DriveError> {
     let blank = |offset| drive.write(offset, Buf::zeroed(LABEL_LEN), Durability::Durable);
-    let offsets = label_offsets(drive.geometry().size);
-    join_all(offsets.map(blank)).await.into_iter().collect()
+    let mut offsets = [label_offsets(size), label_offsets(drive.geometry().size)].concat();
+    offsets.sort_unstable();
+    offsets.dedup();
+    join_all(offsets.into_iter().map(blank)).await.into_iter().collect()
 }
 
 /// Makes a spare of a drive: it has the pool's label, as it is now, and no place.
@@ -156,19 +163,27 @@ pub async fn write_spare<D: Drive>(
         ..pool.clone()
     };
     wipe_all(drive).await?;
-    let copy = |(copy, offset): (usize, u64)| {
-        let bytes = Buf::from_slice(&label.encode(copy as u8));
-        drive.write(offset, bytes, Durability::Durable)
-    };
-    let copies = label_offsets(size).into_iter().enumerate().map(copy);
-    join_all(copies).await.into_iter().collect()
+    write_one(&label, drive).await
+}
+
+/// Writes one drive's label, copies 0 and 2 before 1 and 3.
+pub async fn write_one<D: Drive>(label: &Superblock, drive: &D) -> Result<(), DriveError> {
+    for copies in [[0, 2], [1, 3]] {
+        let copy = |copy: u8| {
+            let at = label_offsets(label.drive_size)[usize::from(copy)];
+            drive.write(at, Buf::from_slice(&label.encode(copy)), Durability::Durable)
+        };
+        join_all(copies.map(copy)).await.into_iter().collect::<Result<(), _>>()?;
+    }
+    Ok(())
 }
 
 /// The label as one of the drives has it.
 pub fn for_drive(label: &Superblock, index: usize) -> Superblock {
     let listed = label.members[index];
     let (drive, drive_size) = (listed.drive, listed.size);
-    Superblock { drive, index: index as u16, drive_size, ..label.clone() }
+    let features = Features { compat: label.features.compat & !COMPAT_COPIED, ..label.features };
+    Superblock { drive, index: index as u16, drive_size, features, ..label.clone() }
 }
 
 /// Writes the label to all drives that are there, also one that is being filled; those that can't

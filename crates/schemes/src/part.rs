@@ -1,6 +1,7 @@
 //! A stretch of a drive as a drive, so that arrays can lie side by side on the same drives.
 
 pub mod hang;
+mod slot;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -9,11 +10,14 @@ use std::rc::Rc;
 
 use format::{Extent, Uuid};
 use io::drive::check_range;
+use io::gate::Shut;
+use io::twin::Twin;
 use io::{
     Buf, BufMut, Drive, DriveError, DriveErrorKind, Durability, Env, Geometry, Nanos, Operation,
 };
 
 use self::hang::Patience;
+use self::slot::Slot;
 use crate::watch::{Seen, Watch};
 
 /// Operations on a part since it was made.
@@ -30,10 +34,8 @@ pub struct PartCounters {
 
 #[derive(Clone, Debug)]
 pub struct Part<D> {
-    /// `None`: it was let go.
-    drive: Rc<RefCell<Option<D>>>,
+    slot: Rc<Slot<D>>,
     geometry: Geometry,
-    name: Rc<str>,
     extent: Extent,
     counters: Rc<Cell<PartCounters>>,
     /// What was written in a rehearsal, sector by sector.
@@ -55,11 +57,9 @@ impl<D: Drive> Part<D> {
         assert!(end.is_some_and(|end| end <= drive.geometry().size), "a part lies on its drive");
         let (counters, zeroed) = (Rc::default(), drive.holds_zeroes());
         let geometry = Geometry { size: extent.len, ..drive.geometry() };
-        let (name, drive) = (drive.name().into(), Rc::new(RefCell::new(Some(drive))));
         Part {
-            drive,
+            slot: Slot::new(drive),
             geometry,
-            name,
             extent,
             counters,
             rehearsed: None,
@@ -73,16 +73,44 @@ impl<D: Drive> Part<D> {
     /// The drive is not used any more, by this handle, its clones and the parts of them, and is
     /// somebody else's as soon as what is under way is over.
     pub fn let_go(&self) {
-        self.drive.borrow_mut().take();
+        self.slot.let_go();
     }
 
     fn drive(&self, (operation, offset, len): (Operation, u64, u64)) -> Result<D, DriveError> {
         let gone = DriveError { operation, offset, len, kind: DriveErrorKind::Removed };
-        self.drive.borrow().clone().ok_or(gone)
+        self.slot.drive().ok_or(gone)
     }
 
     pub fn is_let_go(&self) -> bool {
-        self.drive.borrow().is_none()
+        self.slot.is_let_go()
+    }
+
+    /// Whether these are the same, or one a clone of the other.
+    pub fn is_same(&self, other: &Part<D>) -> bool {
+        Rc::ptr_eq(&self.slot, &other.slot)
+    }
+
+    /// What is written is due to be copied onto another drive from now on, or not any more.
+    pub fn set_twin(&self, twin: Option<Rc<Twin>>) {
+        self.slot.set_twin(twin);
+    }
+
+    /// Holds back reads and flushes of a drive that is copied, and waits until none is under way.
+    pub async fn shut(&self) -> Option<Shut> {
+        self.slot.shut().await
+    }
+
+    /// The drive as it is now, whoever is held back and whatever has its place later.
+    pub fn beside(&self) -> Option<Part<D>> {
+        Some(Part { slot: Slot::new(self.slot.drive()?), ..self.clone() })
+    }
+
+    /// The other part's drive takes the place of this one, for all clones, with an empty record.
+    /// The two must hold the same, and nobody be using this one.
+    pub fn exchange(&self, other: &Part<D>) {
+        let drive = other.slot.drive().expect("a drive that was let go replaces none");
+        self.slot.exchange(drive);
+        self.counters.set(PartCounters::default());
     }
 
     /// All of a drive.
@@ -209,15 +237,19 @@ impl<D: Drive> Drive for Part<D> {
     }
 
     fn name(&self) -> String {
-        self.name.to_string()
+        self.slot.name()
     }
 
     async fn read(&self, offset: u64, len: usize) -> Result<Buf, DriveError> {
         let place = self.place(Operation::Read, offset, len as u64)?;
         let what = (Operation::Read, place, len as u64);
+        let asking = self.slot.asking().await;
         let done = match self.drive(what) {
             Ok(drive) => {
-                let read = async move { drive.read(place, len).await };
+                let read = async move {
+                    let _asking = asking;
+                    drive.read(place, len).await
+                };
                 self.answer(what, read).await
             }
             Err(gone) => Err(gone),
@@ -235,11 +267,15 @@ impl<D: Drive> Drive for Part<D> {
         let place = self.place(Operation::Write, offset, data.len() as u64)?;
         let len = data.len() as u64;
         let what = (Operation::Write, place, len);
+        let writing = self.slot.writing(place..place + len).await;
         let done = match (&self.rehearsed, self.drive(what)) {
             (_, Err(gone)) => Err(gone),
             (Some(_), _) => self.rehearse(place, &data),
             (None, Ok(drive)) => {
-                let write = async move { drive.write(place, data, how).await };
+                let write = async move {
+                    let _writing = writing;
+                    drive.write(place, data, how).await
+                };
                 self.answer(what, write).await
             }
         };
@@ -254,20 +290,29 @@ impl<D: Drive> Drive for Part<D> {
     async fn flush(&self) -> Result<(), DriveError> {
         self.count(|counters| counters.flushes += 1);
         let what = (Operation::Flush, 0, 0);
+        let asking = self.slot.asking().await;
         let drive = self.drive(what)?;
-        self.answer(what, async move { drive.flush().await }).await
+        let flush = async move {
+            let _asking = asking;
+            drive.flush().await
+        };
+        self.answer(what, flush).await
     }
 
     async fn discard(&self, offset: u64, len: u64) -> Result<(), DriveError> {
         let place = self.place(Operation::Discard, offset, len)?;
         let what = (Operation::Discard, place, len);
+        let writing = self.slot.writing(place..place + len).await;
         let drive = self.drive(what)?;
-        self.answer(what, async move { drive.discard(place, len).await }).await
+        let discard = async move {
+            let _writing = writing;
+            drive.discard(place, len).await
+        };
+        self.answer(what, discard).await
     }
 
     fn begins_at(&self) -> u64 {
-        let below = self.drive.borrow().as_ref().map_or(0, D::begins_at);
-        below + self.extent.offset
+        self.slot.begins_at() + self.extent.offset
     }
 
     fn holds_zeroes(&self) -> bool {

@@ -7,6 +7,7 @@
 //! ```
 
 mod drives;
+mod exchange;
 mod hangs;
 mod progress;
 mod scrub;
@@ -21,9 +22,11 @@ use format::{MemberState, Superblock, Uuid};
 use io::sync::{Event as Bell, EventWait, Turn};
 use io::{Drive, Env, Nanos, join_all};
 
+pub use self::exchange::Replacing;
 pub use self::scrub::{ScrubState, ScrubStatus};
 pub use self::spares::{SPARE_RETRY, SPARES_MAX};
 
+use self::exchange::Exchange;
 use self::progress::Progress;
 use self::scrub::Scrubbing;
 use self::spares::Spare;
@@ -105,7 +108,9 @@ pub struct DriveInfo {
     pub sits_out: bool,
     /// How much it still lacks.
     pub restoring: Option<Restoring>,
-    /// How long that will take.
+    /// It is copied onto another, which takes its place then.
+    pub replacing: Option<Replacing>,
+    /// How long that, or restoring, will take.
     pub eta: Option<Nanos>,
 }
 
@@ -179,6 +184,7 @@ struct Inner<E: Env> {
     stopped: Bell,
     opened_in: Nanos,
     scrubbing: Scrubbing,
+    exchange: RefCell<Option<Rc<Exchange<E::Drive>>>>,
 }
 
 /// A handle on an open pool; clones name the same.
@@ -210,6 +216,7 @@ impl<E: Env> Pool<E> {
         let parts: Vec<Part<E::Drive>> = drives.into_iter().map(part).collect();
         // At once: any that hang are waited for together.
         let labels = join_all(parts.iter().map(classical::label::read)).await;
+        let (parts, labels) = exchange::leave_out_originals(parts, labels).await;
         let members = labels.iter().flatten().filter(|label| !label.is_spare());
         let newest = members.max_by_key(|label| label.generation);
         let label = newest.ok_or(StoreError::NoLabel)?.clone();
@@ -246,6 +253,7 @@ impl<E: Env> Pool<E> {
             stopped: Bell::new(),
             opened_in: env.now().saturating_sub(began),
             scrubbing: Scrubbing::default(),
+            exchange: RefCell::default(),
         };
         let pool = Pool { inner: Rc::new(inner) };
         pool.inner.tell_absent(&silent);
@@ -260,24 +268,14 @@ impl<E: Env> Pool<E> {
         if !options.rehearsal {
             self.inner.env.spawn(self.inner.clone().write_off_hanging());
             self.go_on_restoring().await;
-            self.begin(Inner::background);
-            self.begin(Inner::watch);
-            self.begin(Inner::scrub);
-            self.begin(Inner::use_spares);
+            self.inner.begin(Inner::background);
+            self.inner.begin(Inner::watch);
+            self.inner.begin(Inner::scrub);
+            self.inner.begin(Inner::use_spares);
             if self.inner.volumes.store().steers() {
-                self.begin(Inner::steer);
+                self.inner.begin(Inner::steer);
             }
         }
-    }
-
-    fn begin<F: Future<Output = ()> + 'static>(&self, task: impl FnOnce(Rc<Inner<E>>) -> F) {
-        self.inner.tasks.set(self.inner.tasks.get() + 1);
-        let (inner, task) = (self.inner.clone(), task(self.inner.clone()));
-        self.inner.env.spawn(async move {
-            task.await;
-            inner.tasks.set(inner.tasks.get() - 1);
-            inner.stopped.notify_all();
-        });
     }
 
     pub fn name(&self) -> &str {
@@ -306,9 +304,12 @@ impl<E: Env> Pool<E> {
         let (inner, store) = (&self.inner, self.inner.volumes.store());
         let (lost, restoring) = (store.lost(), store.restoring());
         let (drives, missing) = (inner.drives.borrow(), inner.missing.borrow());
+        let replacing = inner.exchange.borrow().as_ref().map(|own| own.replacing());
         let drive = |index: usize| {
             let (listed, part) = (&inner.label.members[index], drives[index].as_ref());
             let restoring = restoring.iter().find(|own| own.place == index).copied();
+            let replacing = replacing.clone().filter(|own| own.progress.place == index);
+            let under_way = restoring.or(replacing.as_ref().map(|own| own.progress));
             let state = match (lost.contains(&index), missing.contains(&index)) {
                 // Whole, and the labels are just being told.
                 (false, _) if inner.filling.borrow().contains(&index) => DriveState::Restoring,
@@ -327,7 +328,8 @@ impl<E: Env> Pool<E> {
                 seen: part.map(Part::seen).unwrap_or_default(),
                 sits_out: inner.sitting.borrow().contains(&index),
                 restoring: restoring.filter(|_| state == DriveState::Restoring),
-                eta: restoring.and_then(|own| inner.progress.borrow().eta(&own)),
+                replacing,
+                eta: under_way.and_then(|own| inner.progress.borrow().eta(&own)),
             }
         };
         let spares = self.spares(drives.len());
@@ -437,6 +439,20 @@ async fn open_volumes<E: Env>(
 }
 
 impl<E: Env> Inner<E> {
+    /// A task that closing waits for.
+    fn begin<F: Future<Output = ()> + 'static>(
+        self: &Rc<Self>,
+        task: impl FnOnce(Rc<Inner<E>>) -> F,
+    ) {
+        self.tasks.set(self.tasks.get() + 1);
+        let (inner, task) = (self.clone(), task(self.clone()));
+        self.env.spawn(async move {
+            task.await;
+            inner.tasks.set(inner.tasks.get() - 1);
+            inner.stopped.notify_all();
+        });
+    }
+
     fn tell(&self, severity: Severity, kind: &'static str, drive: Option<usize>, text: String) {
         let mut events = self.events.borrow_mut();
         if events.len() == EVENTS_MAX {

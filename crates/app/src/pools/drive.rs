@@ -7,6 +7,7 @@ use super::any::{Fusion, Other, Pool};
 use crate::control::{Answer, Decision};
 use crate::error::{Failure, Outcome};
 use crate::render::view;
+use crate::size::Size;
 
 impl From<Decision> for DriveOverride {
     fn from(decision: Decision) -> DriveOverride {
@@ -186,7 +187,8 @@ async fn remove_other(pool: &Other, drive: &view::Drive, stop: bool) -> Outcome<
     let failed = |error: StoreError| Failure::new(&object, error);
     let place = usize::from(drive.index);
     if stop {
-        return Err(Failure::new(object, "is not being removed: a spare takes a place at once"));
+        pool.exchange_stop(place).await.map_err(failed)?;
+        return Ok(Answer::Done(format!("{object} stays, and is copied no more")));
     }
     match drive.state.as_str() {
         "spare" => {
@@ -198,7 +200,9 @@ async fn remove_other(pool: &Other, drive: &view::Drive, stop: bool) -> Outcome<
             return Err(Failure::new(object, "is being restored")
                 .hint("wait until it is ('steadyraid wait POOL restore'), or fail it first"));
         }
-        "active" if !pool.drive_bears(place) => return Err(needed(&object)),
+        _ if drive.replacing.is_some() => {
+            return Err(Failure::new(object, "is being replaced already"));
+        }
         _ if !pool.has_spare_for(place) => {
             return Err(Failure::new(object, "can't leave: no spare fits its place").hint(
                 "add a spare first ('steadyraid drive add'), or put another drive in its place \
@@ -208,7 +212,17 @@ async fn remove_other(pool: &Other, drive: &view::Drive, stop: bool) -> Outcome<
         _ => {}
     }
     pool.drive_remove(place).await.map_err(failed)?;
-    let margin = pool.status().margin;
+    let status = pool.status();
+    let by = status.drives.get(place).and_then(|own| own.replacing.as_ref());
+    if let Some(copied) = by {
+        let size = Size(copied.progress.all);
+        return Ok(Answer::Done(format!(
+            "{object} serves on while {size} are copied onto the spare {}, and may be pulled when \
+             that has its place ('steadyraid wait POOL restore')",
+            copied.by
+        )));
+    }
+    let margin = status.margin;
     Ok(Answer::Done(format!(
         "{object} is removed, and may be pulled; a spare has its place and is being filled, until \
          when only {margin} more may die before data is lost ('steadyraid wait POOL restore')"

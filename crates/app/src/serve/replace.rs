@@ -50,7 +50,7 @@ async fn replace(
 ) -> Outcome<String> {
     let lost = find_in(pool, drive)?;
     let object = format!("pool {}: drive {}", pool.name(), lost.index);
-    check_state(&object, pool, &lost, new.back)?;
+    check_state(&object, &lost, new.back)?;
     let name = DriveName::try_from(new.path.to_owned());
     let name = name.map_err(|error| Failure::usage(new.path, error))?;
     if let Pool::Other(pool) = pool {
@@ -109,14 +109,12 @@ async fn give(pool: &Pool, place: u16, drive: RealDrive) -> Result<(), String> {
     done.map(|_| ())
 }
 
-/// Only `fusion` copies a drive that is still there.
-fn check_state(object: &str, pool: &Pool, drive: &view::Drive, back: bool) -> Outcome<()> {
-    let fusion = matches!(pool, Pool::Fusion(_));
+fn check_state(object: &str, drive: &view::Drive, back: bool) -> Outcome<()> {
     match drive.state.as_str() {
         _ if drive.replacing.is_some() => Err(Failure::new(object, "is being replaced already")),
         "missing" | "failed" | "vacated" => Ok(()),
         "restoring" => Err(Failure::new(object, "is being restored already")),
-        _ if fusion && !back => Ok(()),
+        _ if !back => Ok(()),
         _ => Err(Failure::new(object, "is active: it is not lost")
             .hint("'steadyraid drive fail' takes it out of use first")),
     }

@@ -113,7 +113,7 @@ const REPLACED: [(&str, usize, usize, usize); 17] = [
     ("cached-raid5", 5, 0, 1),
 ];
 
-/// Every scheme that has redundancy: a drive is failed and another takes its place, then one that
+/// Every scheme that has redundancy: a drive that works is copied, then failed and another takes its place, then one that
 /// the data could not do without before; that one is taken back, and a crash meanwhile is nothing.
 #[test]
 fn every_scheme_replaces_drives_while_it_serves() {
@@ -132,7 +132,10 @@ fn every_scheme_replaces_drives_while_it_serves() {
         client.write(0, &pattern(1, 2 << 20), FUA);
         let (first, second) = (first.to_string(), second.to_string());
         let drive = |words: &[&str]| scratch.run(&[&["drive"], words].concat());
-        drive(&["replace", "tank", &first, "new:64M"]).expect(3).says("is not lost");
+        drive(&["replace", "tank", &first, "copy:64M"]).expect(0).says("are being copied onto");
+        scratch.run(&["wait", "tank", "restore", "--timeout", "60"]).expect(0);
+        scratch.run(&["events", "--json"]).expect(0).says("drive-replaced");
+        scratch.run(&["inspect", &format!("d{first}")]).says("nothing known is on this drive");
         drive(&["fail", "tank", &first, "--force"]).expect(0).says("is failed");
         client.write(1 << 20, &pattern(2, 2 << 20), FUA);
         drive(&["replace", "tank", &first, "small:8M"]).expect(3).says("small");

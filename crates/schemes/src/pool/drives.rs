@@ -75,9 +75,9 @@ impl<E: Env> Pool<E> {
     }
 
     /// Gives the place of a lost drive to a new one, or to the same that is back. It is filled in
-    /// the background.
+    /// the background. One that works is copied instead, and has its place until that is done.
     pub async fn drive_replace(&self, place: usize, new: E::Drive) -> Result<(), StoreError> {
-        let inner = &*self.inner;
+        let inner = &self.inner;
         let _turn = inner.drive_turn.lock().await;
         let label = classical::label::read(&new).await;
         if let Some(own) = label.filter(|own| own.pool == inner.label.pool) {
@@ -88,9 +88,12 @@ impl<E: Env> Pool<E> {
                 return refuse_drive(&new.name(), place, hint);
             }
         }
+        let part = Part::whole(new).with_patience(Patience::new(&inner.env));
+        if inner.works(place) {
+            return inner.begin_exchange(place, part, None).await;
+        }
         self.drive_let_go(place);
-        let part = Part::whole(new).watched(Watch::new(&inner.env));
-        self.inner.put(place, part.with_patience(Patience::new(&inner.env))).await
+        inner.put(place, part.watched(Watch::new(&inner.env))).await
     }
 
     /// What a crash cut short is begun again.
@@ -125,7 +128,7 @@ impl<E: Env> Inner<E> {
         self.drives.borrow()[place].as_ref().map_or_else(String::new, Drive::name)
     }
 
-    fn let_go(&self, place: usize) {
+    pub(super) fn let_go(&self, place: usize) {
         self.drives.borrow()[place].iter().for_each(Part::let_go);
     }
 
@@ -160,7 +163,7 @@ impl<E: Env> Inner<E> {
         self.tell(Severity::Info, "drive-restoring", Some(place), text);
     }
 
-    fn end_sitting(&self, place: usize) {
+    pub(super) fn end_sitting(&self, place: usize) {
         self.sitting.borrow_mut().retain(|at| *at != place);
         self.volumes.store().sit_out(place, false);
     }

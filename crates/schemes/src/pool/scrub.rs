@@ -89,21 +89,10 @@ impl Scrubbing {
 impl<E: Env> Pool<E> {
     /// Begins from the start; one that is paused goes on instead.
     pub fn scrub_start(&self) {
-        let inner = &self.inner;
-        if self.scrub_status().state.goes_on() {
-            inner.scrubbing.change(|status| status.state = ScrubState::Running);
-            return;
+        match self.inner.scrubs() {
+            true => self.inner.scrubbing.change(|status| status.state = ScrubState::Running),
+            false => self.inner.begin_scrub(),
         }
-        let kept = inner.volumes.store().kept();
-        let total_bytes = kept.iter().map(|kept| kept.scrub_bytes()).sum();
-        inner.scrubbing.next.set((0, 0));
-        inner.scrubbing.status.set(ScrubStatus {
-            state: ScrubState::Running,
-            total_bytes,
-            started: inner.env.now(),
-            ..ScrubStatus::default()
-        });
-        inner.tell(Severity::Info, "scrub-started", None, "a scrub has begun".to_owned());
     }
 
     pub fn scrub_pause(&self) {
@@ -134,6 +123,24 @@ impl<E: Env> Pool<E> {
 }
 
 impl<E: Env> Inner<E> {
+    /// One is under way, or paused.
+    pub(super) fn scrubs(&self) -> bool {
+        self.scrubbing.status.get().state.goes_on()
+    }
+
+    pub(super) fn begin_scrub(&self) {
+        let kept = self.volumes.store().kept();
+        let total_bytes = kept.iter().map(|kept| kept.scrub_bytes()).sum();
+        self.scrubbing.next.set((0, 0));
+        self.scrubbing.status.set(ScrubStatus {
+            state: ScrubState::Running,
+            total_bytes,
+            started: self.env.now(),
+            ..ScrubStatus::default()
+        });
+        self.tell(Severity::Info, "scrub-started", None, "a scrub has begun".to_owned());
+    }
+
     /// Scrubs when told to, and tells what was found bad.
     pub(super) async fn scrub(self: Rc<Self>) {
         while !self.stopping.get() {

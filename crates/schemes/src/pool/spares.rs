@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   add ── wiped ── label: spare, no place ──┬── a drive is lost for `rebuild_after` ──┐
-//!                                            │   or an operator removes one            │
+//!                                            │                                         │
 //!   remove ◄── wiped ────────────────────────┘        label: member, restoring ◄───────┘
 //! ```
 //! The label of a spare carries the identity that its drive keeps as a member, and is written over.
@@ -49,6 +49,7 @@ impl<D> Spare<D> {
             seen: self.part.seen(),
             sits_out: false,
             restoring: None,
+            replacing: None,
             eta: None,
         }
     }
@@ -126,8 +127,9 @@ impl<E: Env> Pool<E> {
         self.inner.spare_for(place).is_some()
     }
 
-    /// A spare takes the place of this drive, lost or not, which is let go of. Until the spare has
-    /// everything the drive counts as lost.
+    /// A spare takes the place of this drive. One that works is copied onto it and has its place
+    /// until that is done, if a spare is as large; otherwise it is let go of at once, and counts as
+    /// lost until the spare has everything.
     pub async fn drive_remove(&self, place: usize) -> Result<(), StoreError> {
         let inner = &self.inner;
         let _turn = inner.drive_turn.lock().await;
@@ -140,6 +142,14 @@ impl<E: Env> Pool<E> {
         if !store.restoring().is_empty() {
             let hint = "a drive is being filled: wait until that is done";
             return refuse_drive(&name, place, hint);
+        }
+        if let Some(spare) = inner.spare_to_copy_onto(place).await {
+            let Some(Spare { identity, part }) = inner.take_out(spare) else { unreachable!() };
+            let begun = inner.begin_exchange(place, part.clone(), Some(identity)).await;
+            if begun.is_err() {
+                inner.spares.borrow_mut().push(Spare { identity, part });
+            }
+            return begun;
         }
         let old = inner.drives.borrow()[place].clone();
         if !store.lost().contains(&place) {
@@ -195,8 +205,18 @@ impl<E: Env> Inner<E> {
         fitting.min_by_key(|spare| spare.part.geometry().size).map(|spare| spare.identity)
     }
 
+    /// The smallest that is as large as the drive in this place, if that works.
+    async fn spare_to_copy_onto(&self, place: usize) -> Option<Uuid> {
+        let part = self.drives.borrow()[place].clone().filter(|_| self.works(place))?;
+        let size = label::read(&part).await?.drive_size;
+        let spares = self.spares.borrow();
+        let large = |spare: &&Spare<E::Drive>| spare.part.geometry().size >= size;
+        let fitting = spares.iter().filter(large).filter(|spare| self.fits(place, &spare.part));
+        fitting.min_by_key(|spare| spare.part.geometry().size).map(|spare| spare.identity)
+    }
+
     /// The turn of drives is held, and the drive in this place is lost.
-    async fn use_spare(self: &Rc<Self>, place: usize) -> Result<(), StoreError> {
+    pub(super) async fn use_spare(self: &Rc<Self>, place: usize) -> Result<(), StoreError> {
         let taken = self.spare_for(place).and_then(|identity| self.take_out(identity));
         let Some(spare) = taken else {
             return refuse_drive("", place, "no spare fits its place");
@@ -231,13 +251,19 @@ impl<E: Env> Inner<E> {
         if gone.is_empty() { others } else { gone }
     }
 
+    fn note_progress(&self, now: Nanos) {
+        let mut under_way = self.volumes.store().restoring();
+        under_way.extend(self.exchange.borrow().as_ref().map(|own| own.replacing().progress));
+        self.progress.borrow_mut().note(now, &under_way);
+    }
+
     /// Gives lost drives' places to spares.
     pub(super) async fn use_spares(self: Rc<Self>) {
         let (mut since, mut retry) = (BTreeMap::new(), Nanos::ZERO);
         while !self.stopping.get() {
             self.env.sleep_until(self.env.now() + LOOK).await;
             let (now, vacant) = (self.env.now(), self.vacant());
-            self.progress.borrow_mut().note(now, &self.volumes.store().restoring());
+            self.note_progress(now);
             since.retain(|place, _| vacant.contains(place));
             for place in &vacant {
                 since.entry(*place).or_insert(now);

@@ -4,7 +4,8 @@ use schemes::pool::{DriveInfo, DriveState, Status};
 
 use super::{
     Backlog, Counters, Drive, DriveCounters, Handling, Health, Limits, Memory, Pool, Rebalance,
-    Rebuild, RebuildDrive, Recovery, Restoring, SchemeCounter, Scrub, Space, Spikes, Volume,
+    Rebuild, RebuildDrive, Recovery, Replacing, Restoring, SchemeCounter, Scrub, Space, Spikes,
+    Volume,
 };
 
 /// What progress is shown in: a page, whatever the scheme moves at a time.
@@ -115,7 +116,11 @@ impl From<&DriveInfo> for Drive {
             latency: (&seen.latency).into(),
             under_way: seen.under_way,
             restoring,
-            replacing: None,
+            replacing: drive.replacing.as_ref().map(|own| Replacing {
+                by: own.by.clone(),
+                bytes: own.progress.all,
+                bytes_left: own.progress.left,
+            }),
         }
     }
 }
@@ -128,13 +133,15 @@ fn surviving_copies(status: &Status) -> Option<u8> {
     known.then_some(status.margin as u8 + 1)
 }
 
-/// A drive that is being filled again, whichever took the place.
+/// Drives that are filled again, whichever took the place, or copied.
 fn rebuild(status: &Status) -> Rebuild {
     let drive = |drive: &DriveInfo| {
-        let own = drive.restoring?;
+        let restored = drive.restoring.map(|own| ("restore", own));
+        let copied = || drive.replacing.as_ref().map(|own| ("copy", own.progress));
+        let (work, own) = restored.or_else(copied)?;
         Some(RebuildDrive {
             drive: drive.index,
-            work: "restore".to_owned(),
+            work: work.to_owned(),
             blocks: own.all.div_ceil(BLOCK),
             blocks_left: own.left.div_ceil(BLOCK),
             eta_seconds: drive.eta.map(|eta| eta.0.div_ceil(1_000_000_000)),

@@ -1,5 +1,6 @@
 //! Pools of any scheme as they are served: drives that hang, and drives that take their places.
 
+mod exchange;
 mod hangs;
 mod shelf;
 mod sit_out;

@@ -1,0 +1,447 @@
+//! Drives that work are copied onto others, which take their places: served meanwhile, as redundant
+//! as before at every moment, whatever a crash or a failure cuts short.
+
+use std::cell::Cell;
+
+use io::faulty::{Effect, Fault};
+use io::rng::Rng;
+use io::{Buf, DriveErrorKind, Env, Nanos, Operation};
+use schemes::Pool;
+use schemes::pool::DriveState;
+use schemes::scheme::{OpenOptions, Scheme};
+
+use super::shelf::{
+    DRIVE, MIB, REDUNDANT, SOON, Shelf, TestEnv, check, state, told, volume, write,
+};
+
+/// What copying or filling a drive takes at most.
+const FILLED: Nanos = Nanos::from_secs(120);
+const PLACE: usize = 1;
+
+fn shelf(scheme: Scheme, drives: u64) -> Shelf {
+    let mut shelf = Shelf::new(scheme, drives);
+    shelf.options = OpenOptions { rebuild_after: None, ..OpenOptions::default() };
+    shelf
+}
+
+fn all() -> impl Iterator<Item = (Scheme, u64)> {
+    REDUNDANT.into_iter().chain([(Scheme::Raid0, 3)])
+}
+
+fn is_copied(pool: &Pool<TestEnv>) -> bool {
+    pool.status().drives[PLACE].replacing.is_some()
+}
+
+/// Until nothing is copied or filled any more.
+async fn until_over(shelf: &Shelf, pool: &Pool<TestEnv>, name: &str) {
+    let began = shelf.env.now();
+    while is_copied(pool) || state(pool, PLACE) == DriveState::Restoring {
+        shelf.rest(Nanos::from_millis(10)).await;
+        let events = pool.events(0);
+        assert!(began + FILLED > shelf.env.now(), "{name}: {events:#?}");
+    }
+}
+
+/// A crash may leave copies of metadata that differ.
+async fn scrub_is_clean(shelf: &Shelf, pool: &Pool<TestEnv>, name: &str, crashed: bool) {
+    pool.scrub_start();
+    while pool.scrub_status().state.goes_on() {
+        shelf.rest(Nanos::from_millis(100)).await;
+    }
+    let found = pool.scrub_status().found;
+    assert_eq!((found.bad, found.parity, found.lost), (0, 0, 0), "{name}: {found:?}");
+    assert!(crashed || found.metadata == 0, "{name}: {found:?}");
+}
+
+#[test]
+fn a_drive_that_works_serves_until_another_has_its_place() {
+    for (scheme, drives) in all() {
+        let name = scheme.name();
+        let mut shelf = shelf(scheme, drives);
+        // Labels lie at the end of a drive, too: wherever that is.
+        let new = shelf.add(DRIVE + 5 * MIB);
+        shelf.env.block_on(async {
+            let pool = shelf.open().await.expect("it opens");
+            write(&pool, 0).await;
+            let margin = pool.status().margin;
+            let begun = pool.drive_replace(PLACE, shelf.drive(new)).await;
+            begun.unwrap_or_else(|error| panic!("{name}: {error}"));
+            let again = pool.drive_replace(0, shelf.drive(new)).await.expect_err("one at a time");
+            assert!(again.to_string().contains("wait until that is done"), "{name}: {again}");
+            let mut at = 1;
+            while is_copied(&pool) {
+                assert_eq!(state(&pool, PLACE), DriveState::Active, "{name}");
+                assert_eq!(pool.status().margin, margin, "{name}");
+                assert_eq!(pool.status().drives[PLACE].name, format!("d{PLACE}"), "{name}");
+                write(&pool, at % 12).await;
+                check(&pool, name, at.min(12)).await;
+                at += 1;
+            }
+            assert!(at > 1, "{name}: it was served meanwhile");
+            for at in at..12 {
+                write(&pool, at).await;
+            }
+            assert_eq!(told(&pool, "drive-replaced", PLACE as u16).len(), 1, "{name}");
+            assert_eq!(pool.status().drives[PLACE].name, format!("d{new}"), "{name}");
+            let own = classical::label::read(&shelf.drive(PLACE)).await;
+            assert!(own.is_none(), "{name}: the old one is nobody's");
+            check(&pool, name, 12).await;
+            scrub_is_clean(&shelf, &pool, name, false).await;
+            volume(&pool).flush().await.expect("flushes");
+        });
+        // The old one is gone, and another that the new one has to stand in for.
+        shelf.disks[PLACE].set_failed(true);
+        shelf.crash();
+        if scheme != Scheme::Raid0 {
+            shelf.disks[PLACE + 1].set_failed(true);
+        }
+        shelf.env.block_on(async {
+            let pool = shelf.open().await.unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert_eq!(pool.status().drives[PLACE].name, format!("d{new}"), "{name}");
+            check(&pool, name, 12).await;
+            pool.close().await.expect("closes");
+        });
+    }
+}
+
+/// Blocks of a volume, as they were written last.
+struct Book {
+    rng: Rng,
+    blocks: Vec<u64>,
+    /// Being written: it may hold what it held, or this.
+    open: Option<(usize, u64)>,
+}
+
+const BLOCK: u64 = 64 << 10;
+
+impl Book {
+    fn new(seed: u64) -> Book {
+        Book { rng: Rng::new(seed), blocks: vec![0; (8 * MIB / BLOCK) as usize], open: None }
+    }
+
+    fn bytes(seed: u64) -> Buf {
+        let mut bytes = vec![0; BLOCK as usize];
+        if seed > 0 {
+            Rng::new(seed).fill(&mut bytes);
+        }
+        Buf::from_slice(&bytes)
+    }
+
+    async fn write(&mut self, pool: &Pool<TestEnv>) {
+        let (at, seed) = (self.rng.below(self.blocks.len() as u64), self.rng.next_u64() | 1);
+        self.open = Some((at as usize, seed));
+        let done = volume(pool).write(at * BLOCK, Book::bytes(seed), true).await;
+        done.expect("it is written");
+        self.blocks[at as usize] = seed;
+        self.open = None;
+    }
+
+    async fn check(&self, pool: &Pool<TestEnv>, name: &str) {
+        for (at, seed) in self.blocks.iter().enumerate() {
+            let read = volume(pool).read(at as u64 * BLOCK, BLOCK).await;
+            let read = read.unwrap_or_else(|error| panic!("{name}: block {at}: {error}"));
+            let read: Vec<u8> = read.iter().flat_map(|buf| buf.iter().copied()).collect();
+            let new = self.open.filter(|(own, _)| *own == at).map(|(_, seed)| Book::bytes(seed));
+            let old = Book::bytes(*seed);
+            let sectors = read.chunks(512).enumerate();
+            let is_right = |(sector, bytes): (usize, &[u8])| {
+                let same = |buf: &Buf| buf[sector * 512..][..512] == *bytes;
+                same(&old) || new.as_ref().is_some_and(same)
+            };
+            assert!(sectors.into_iter().all(is_right), "{name}: block {at}");
+        }
+    }
+}
+
+/// So many writes to the new drive, and then so many to any.
+#[derive(Clone, Copy, Debug)]
+struct Cut(u64, u64);
+
+/// Writes beside an exchange until power fails: how many there were to the new drive.
+fn exchange_until(shelf: &Shelf, new: usize, book: &mut Book, cut: Cut) -> u64 {
+    let (env, reached) = (shelf.env.clone(), Cell::new(None));
+    let before = shelf.disks[new].counters().writes;
+    let written = || shelf.disks[new].counters().writes - before;
+    let exchanged = async {
+        let pool = shelf.open().await.expect("it opens");
+        // Of one without spares, or with one.
+        let begun = match pool.has_spare_for(PLACE) {
+            true => pool.drive_remove(PLACE).await,
+            false => pool.drive_replace(PLACE, shelf.drive(new)).await,
+        };
+        begun.expect("it begins");
+        while is_copied(&pool) {
+            book.write(&pool).await;
+        }
+        let all = written();
+        for _ in 0..4 {
+            book.write(&pool).await;
+        }
+        assert_eq!(pool.status().drives[PLACE].name, format!("d{new}"));
+        all
+    };
+    let is_over = || {
+        if reached.get().is_none() && written() >= cut.0 {
+            reached.set(Some(env.writes_issued()));
+        }
+        reached.get().is_some_and(|at| env.writes_issued() >= at + cut.1)
+    };
+    env.run_until(exchanged, is_over).unwrap_or_default()
+}
+
+/// Power fails at any write of an exchange: the old drive is the member, or the new one, and
+/// nothing is missing.
+#[test]
+fn a_crash_leaves_one_of_the_two_the_member() {
+    let schemes = [
+        (Scheme::Raid0, 3),
+        (Scheme::Raid1, 2),
+        (Scheme::Raid5, 4),
+        (Scheme::Raid60, 8),
+        (Scheme::Hybrid, 6),
+        (Scheme::LogMirror, 6),
+        (Scheme::Steering, 5),
+        (Scheme::MirrorLog, 6),
+        (Scheme::Alternate, 4),
+        (Scheme::CachedRaid5, 5),
+    ];
+    for (scheme, drives) in schemes {
+        let name = scheme.name();
+        let begin = |seed: u64| {
+            let mut shelf = shelf(scheme, drives);
+            let new = shelf.add(DRIVE + MIB * (seed % 2));
+            let mut book = Book::new(seed);
+            shelf.env.block_on(async {
+                let pool = shelf.open().await.expect("it opens");
+                if scheme != Scheme::Raid0 {
+                    pool.spare_add(shelf.drive(new)).await.expect("it fits");
+                }
+                for _ in 0..20 {
+                    book.write(&pool).await;
+                }
+                pool.close().await.expect("closes");
+            });
+            (shelf, new, book)
+        };
+        let (shelf, new, mut book) = begin(0);
+        let all = exchange_until(&shelf, new, &mut book, Cut(u64::MAX, 0));
+        // The last ones are those of labels.
+        let somewhere = (0..all).step_by(1 + all as usize / 6).map(|at| Cut(at, 0));
+        let last = (all.saturating_sub(13)..=all).step_by(2);
+        let cuts = somewhere.chain(last.flat_map(|at| [0, 5].map(|more| Cut(at, more))));
+        let (mut olds, mut news) = (0, 0);
+        for cut in cuts {
+            let (shelf, new, mut book) = begin(cut.0);
+            exchange_until(&shelf, new, &mut book, cut);
+            shelf.crash();
+            let name = format!("{name}, {cut:?} of {all}");
+            let who = shelf.env.block_on(async {
+                let pool = shelf.open().await.unwrap_or_else(|error| panic!("{name}: {error}"));
+                let who = pool.status().drives[PLACE].name.clone();
+                let events = pool.events(0);
+                assert_eq!(state(&pool, PLACE), DriveState::Active, "{name}: {events:#?}");
+                let spares = pool.status().drives.len() - drives as usize;
+                // While its label changes it is neither, for a moment.
+                let label = classical::label::read(&shelf.drive(new)).await;
+                let spare = who == "d1" && label.is_some();
+                assert_eq!(spares, usize::from(spare), "{name}: {who} is the member");
+                book.check(&pool, &name).await;
+                book.open = None;
+                who
+            });
+            let is_new = who == format!("d{new}");
+            *(if is_new { &mut news } else { &mut olds }) += 1;
+            // The other of the two is needed by nobody.
+            let other = if is_new { PLACE } else { new };
+            shelf.crash();
+            shelf.disks[other].set_failed(true);
+            shelf.env.block_on(async {
+                let pool = shelf.open().await.unwrap_or_else(|error| panic!("{name}: {error}"));
+                assert_eq!(pool.status().drives[PLACE].name, who, "{name}");
+                for at in 0..book.blocks.len() as u64 {
+                    let read = volume(&pool).read(at * BLOCK, BLOCK).await;
+                    read.unwrap_or_else(|error| panic!("{name}: {error}"));
+                }
+                scrub_is_clean(&shelf, &pool, &name, true).await;
+                pool.close().await.expect("closes");
+            });
+        }
+        assert!(olds > 0 && news > 0, "{name}: {olds} times the old one, {news} times the new");
+    }
+}
+
+#[test]
+fn the_old_drive_dies_and_the_new_one_is_filled_from_the_others() {
+    for (scheme, drives) in REDUNDANT {
+        let name = scheme.name();
+        let mut shelf = shelf(scheme, drives);
+        let new = shelf.add(DRIVE);
+        shelf.env.block_on(async {
+            let pool = shelf.open().await.expect("it opens");
+            for at in 0..4 {
+                write(&pool, at).await;
+            }
+            pool.drive_replace(PLACE, shelf.drive(new)).await.expect("it begins");
+            shelf.rest(Nanos::from_millis(20)).await;
+            assert!(is_copied(&pool), "{name}: that was not all");
+            shelf.disks[PLACE].set_failed(true);
+            for at in 4..8 {
+                write(&pool, at).await;
+            }
+            volume(&pool).flush().await.expect("flushes");
+            until_over(&shelf, &pool, name).await;
+            let events = pool.events(0);
+            assert_eq!(pool.status().drives[PLACE].name, format!("d{new}"), "{name}: {events:#?}");
+            assert_eq!(state(&pool, PLACE), DriveState::Active, "{name}");
+            check(&pool, name, 8).await;
+            scrub_is_clean(&shelf, &pool, name, false).await;
+            pool.close().await.expect("closes");
+        });
+    }
+}
+
+#[test]
+fn the_new_drive_fails_and_nothing_has_changed() {
+    for (scheme, drives) in all() {
+        let name = scheme.name();
+        let mut shelf = shelf(scheme, drives);
+        let (bad, good) = (shelf.add(DRIVE), shelf.add(DRIVE));
+        shelf.env.block_on(async {
+            let pool = shelf.open().await.expect("it opens");
+            write(&pool, 0).await;
+            pool.drive_replace(PLACE, shelf.drive(bad)).await.expect("it begins");
+            shelf.rest(Nanos::from_millis(20)).await;
+            shelf.disks[bad].set_failed(true);
+            write(&pool, 1).await;
+            until_over(&shelf, &pool, name).await;
+            assert_eq!(told(&pool, "replace-failed", PLACE as u16).len(), 1, "{name}");
+            assert_eq!(pool.status().drives[PLACE].name, format!("d{PLACE}"), "{name}");
+            pool.drive_replace(PLACE, shelf.drive(good)).await.expect("it begins");
+            write(&pool, 2).await;
+            until_over(&shelf, &pool, name).await;
+            assert_eq!(pool.status().drives[PLACE].name, format!("d{good}"), "{name}");
+            check(&pool, name, 3).await;
+            pool.close().await.expect("closes");
+        });
+    }
+}
+
+fn unreadable(shelf: &Shelf) {
+    let fault = Fault::new(Effect::Error(DriveErrorKind::Os(5))).on(Operation::Read);
+    let armed = shelf.faults[PLACE].arm(shelf.env.now(), fault.within(DRIVE / 2..DRIVE / 2 + 4096));
+    armed.expect("a fault");
+}
+
+/// What can't be read is written again by a scrub, as a drive gives a sector that was.
+#[test]
+fn what_the_old_drive_does_not_give_is_healed_first() {
+    for (scheme, drives) in REDUNDANT {
+        let name = scheme.name();
+        let mut shelf = shelf(scheme, drives);
+        let new = shelf.add(DRIVE);
+        shelf.env.block_on(async {
+            let pool = shelf.open().await.expect("it opens");
+            write(&pool, 0).await;
+            unreadable(&shelf);
+            pool.drive_replace(PLACE, shelf.drive(new)).await.expect("it begins");
+            while !pool.scrub_status().state.goes_on() {
+                shelf.rest(Nanos::from_millis(1)).await;
+                assert!(is_copied(&pool), "{name}: {:#?}", pool.events(0));
+            }
+            shelf.faults[PLACE].release_all();
+            let margin = pool.status().margin;
+            while is_copied(&pool) {
+                assert_eq!(pool.status().margin, margin, "{name}");
+                shelf.rest(Nanos::from_millis(10)).await;
+            }
+            assert_eq!(told(&pool, "drive-replaced", PLACE as u16).len(), 1, "{name}");
+            check(&pool, name, 1).await;
+            pool.close().await.expect("closes");
+        });
+    }
+}
+
+/// If it can't be healed either, the others have it; if they have not, the old drive stays.
+#[test]
+fn what_can_not_be_healed_comes_from_the_others() {
+    for (scheme, drives) in [(Scheme::Raid5, 4), (Scheme::Steering, 5), (Scheme::Raid0, 3)] {
+        let name = scheme.name();
+        let mut shelf = shelf(scheme, drives);
+        let new = shelf.add(DRIVE);
+        shelf.env.block_on(async {
+            let pool = shelf.open().await.expect("it opens");
+            write(&pool, 0).await;
+            unreadable(&shelf);
+            pool.drive_replace(PLACE, shelf.drive(new)).await.expect("it begins");
+            until_over(&shelf, &pool, name).await;
+            let (who, failed) = match scheme {
+                Scheme::Raid0 => (PLACE, 1),
+                _ => (new, 0),
+            };
+            assert_eq!(pool.status().drives[PLACE].name, format!("d{who}"), "{name}");
+            assert_eq!(told(&pool, "replace-failed", PLACE as u16).len(), failed, "{name}");
+            check(&pool, name, 1).await;
+            pool.close().await.expect("closes");
+        });
+    }
+}
+
+#[test]
+fn it_is_held_stopped_and_ends_with_the_pool() {
+    let mut shelf = shelf(Scheme::Raid6, 5);
+    let spare = shelf.add(DRIVE);
+    let spares = |pool: &Pool<TestEnv>| pool.status().drives.len() - 5;
+    shelf.env.block_on(async {
+        let pool = shelf.open().await.expect("it opens");
+        pool.spare_add(shelf.drive(spare)).await.expect("it fits");
+        pool.rebuild_pause(true);
+        pool.drive_remove(PLACE).await.expect("it begins");
+        shelf.rest(SOON).await;
+        assert!(is_copied(&pool) && spares(&pool) == 0);
+        pool.exchange_stop(2).await.expect_err("that is another");
+        pool.exchange_stop(PLACE).await.expect("it is copied");
+        assert_eq!((spares(&pool), state(&pool, PLACE)), (1, DriveState::Active));
+        pool.drive_remove(PLACE).await.expect("it begins again");
+        shelf.rest(Nanos::from_millis(300)).await;
+        shelf.within(SOON, "close", pool.close()).await.expect("closes");
+        let pool = shelf.open().await.expect("it opens");
+        assert_eq!((spares(&pool), state(&pool, PLACE)), (1, DriveState::Active));
+        pool.rebuild_pause(true);
+        pool.drive_remove(PLACE).await.expect("it begins again");
+        shelf.rest(SOON).await;
+        let left = || pool.status().drives[PLACE].replacing.as_ref().map(|own| own.progress.left);
+        let all = left();
+        pool.rebuild_pause(false);
+        while left() == all {
+            shelf.rest(Nanos::from_millis(1)).await;
+        }
+        pool.rebuild_pause(true);
+        shelf.rest(SOON).await;
+        let eta = pool.status().drives[PLACE].eta;
+        assert!(eta.is_some(), "how long it takes is known after a while");
+        pool.rebuild_pause(false);
+        until_over(&shelf, &pool, "goes on").await;
+        assert_eq!((spares(&pool), state(&pool, PLACE)), (0, DriveState::Active));
+        pool.close().await.expect("closes");
+    });
+}
+
+/// The new drive does not answer: nobody who writes waits for it.
+#[test]
+fn a_new_drive_that_hangs_holds_nobody_up() {
+    let mut shelf = shelf(Scheme::Raid5, 4);
+    let new = shelf.add(DRIVE);
+    shelf.env.block_on(async {
+        let pool = shelf.open().await.expect("it opens");
+        pool.drive_replace(PLACE, shelf.drive(new)).await.expect("it begins");
+        shelf.rest(Nanos::from_millis(20)).await;
+        shelf.hang(new);
+        for at in 0..8 {
+            shelf.within(Nanos::from_millis(100), "a write", write(&pool, at)).await;
+        }
+        until_over(&shelf, &pool, "hangs").await;
+        assert_eq!(told(&pool, "replace-failed", PLACE as u16).len(), 1);
+        check(&pool, "hangs", 8).await;
+        pool.close().await.expect("closes");
+    });
+}
