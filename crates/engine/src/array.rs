@@ -17,7 +17,7 @@ use std::task::Poll;
 use format::Uuid;
 use io::awaited::Awaited;
 use io::sync::{Event, EventWait};
-use io::twin::Twin;
+use io::twin::{Twin, Writers};
 use io::{Buf, Drive, DriveError, DriveErrorKind, Durability, Operation, PAGE, join_all};
 use layout::DriveIndex;
 use rustc_hash::FxHashSet;
@@ -51,8 +51,9 @@ pub struct Member<D> {
     gone: Event,
     /// Of a drive that is being restored: what it does not hold yet.
     awaited: RefCell<Option<Awaited>>,
-    /// While it is copied onto another drive, which is called so.
-    twin: RefCell<Option<(String, Rc<Twin>)>>,
+    writers: Writers,
+    /// What the drive is called that it is copied onto.
+    copy_name: RefCell<String>,
 }
 
 pub struct Array<D> {
@@ -107,7 +108,8 @@ impl<D: Drive> Array<D> {
             flush_done: Event::new(),
             gone: Event::new(),
             awaited: RefCell::default(),
-            twin: RefCell::default(),
+            writers: Writers::default(),
+            copy_name: RefCell::default(),
         };
         Array {
             leftovers: Leftovers::default(),
@@ -235,11 +237,9 @@ impl<D: Drive> Array<D> {
     ) -> Result<(), DriveError> {
         let member = self.member(index);
         let len = data.len() as u64;
-        let _writing = match member.twin() {
-            Some(twin) if !planted::is(Bug::ForgetTwinWrites) => {
-                Some(twin.write(offset, len).await)
-            }
-            _ => None,
+        let _writing = match planted::is(Bug::ForgetTwinWrites) {
+            false => Some(member.writers.write(offset, len).await),
+            true => None,
         };
         let drive = self.handle(index, Operation::Write)?;
         let era = member.era.get();
@@ -554,27 +554,30 @@ impl<D: Drive> Member<D> {
     }
 
     pub fn twin(&self) -> Option<Rc<Twin>> {
-        self.twin.borrow().as_ref().map(|(_, twin)| twin.clone())
+        self.writers.twin()
     }
 
     /// False if it has one already.
     pub fn set_twin(&self, name: &str, twin: &Rc<Twin>) -> bool {
-        let mut place = self.twin.borrow_mut();
-        let free = place.is_none();
+        let free = self.twin().is_none();
         if free {
-            *place = Some((name.to_owned(), twin.clone()));
+            self.copy_name.replace(name.to_owned());
+            self.writers.set_twin(Some(twin.clone()));
         }
         free
     }
 
+    /// Waits until writes are over that began before it had its twin.
+    pub async fn settle_writes(&self) {
+        self.writers.settle().await;
+    }
+
     pub fn end_twin(&self) {
-        self.twin.borrow_mut().take();
+        self.writers.set_twin(None);
     }
 
     pub fn replacing(&self) -> Option<(String, u64, u64)> {
-        let twin = self.twin.borrow();
-        let (name, twin) = twin.as_ref()?;
-        let (left, total) = twin.left();
-        Some((name.clone(), left, total))
+        let (left, total) = self.twin()?.left();
+        Some((self.copy_name.borrow().clone(), left, total))
     }
 }

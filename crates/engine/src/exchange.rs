@@ -23,7 +23,7 @@ use io::{Buf, Drive, DriveError, Durability, Env, join_all};
 use layout::DriveIndex;
 
 use crate::api::{DriveState, DriveVerbError, EventKind, Severity};
-use crate::limits::{EXCHANGE_GATE_MAX, RESTORE_RETRY};
+use crate::limits::{EXCHANGE_GATE_MAX, EXCHANGE_LOOK, RESTORE_RETRY};
 use crate::planted::{self, Bug};
 use crate::restore::awaited;
 use crate::shard::Shard;
@@ -129,6 +129,7 @@ impl<E: Env> Shard<E> {
     }
 
     async fn copy_until_same(&self, exchange: &Exchange<E::Drive>) -> Result<(), Ended> {
+        self.settle_writes(exchange).await?;
         let (mut rounds, mut copied) = (Rounds::new(&exchange.twin), 0);
         while rounds.go_on(&exchange.twin, copied) {
             copied = self.copy_some(exchange).await?;
@@ -152,6 +153,18 @@ impl<E: Env> Shard<E> {
         let member = self.array.member(exchange.index);
         let same = member.state() == DriveState::Active && member.era() == exchange.era;
         if same { Ok(()) } else { Err(Ended::OldLost) }
+    }
+
+    /// Nothing notes which chunks those writes change that began before.
+    async fn settle_writes(&self, exchange: &Exchange<E::Drive>) -> Result<(), Ended> {
+        let mut settled = pin!(self.array.member(exchange.index).settle_writes());
+        loop {
+            self.check_exchange(exchange)?;
+            let tick = pin!(self.env.sleep_until(self.env.now() + EXCHANGE_LOOK));
+            if let Either::Left(_) = select(settled.as_mut(), tick).await {
+                return Ok(());
+            }
+        }
     }
 
     /// Copies some chunks at the pace of background work: bytes.

@@ -186,6 +186,8 @@ pub const LIMIT_SLEEP_MAX: Nanos = Nanos::from_secs(1);
 /// Longest time that writes to a drive are held back while it is exchanged: as long as a client's
 /// flush waits for a drive that hangs.
 pub const EXCHANGE_GATE_MAX: Nanos = FLUSH_PATIENCE;
+/// An exchange that waits for writes to end looks so often whether it is to end itself.
+pub const EXCHANGE_LOOK: Nanos = Nanos::from_millis(100);
 /// Blocks of spare stripes that nobody has, for each drive, while spare stripes are taken for the
 /// sake of balance: a stripe taken for one drive brings blocks on others, which will be wanted.
 pub const SPARE_BLOCKS_OPEN: usize = 8;

@@ -38,14 +38,23 @@ impl Gate {
         self.state.shut.get()
     }
 
+    /// Waits until nobody is inside; others may come in all the same.
+    pub async fn until_empty(&self) {
+        while self.state.inside.get() > 0 {
+            self.state.empty.wait().await;
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.state.inside.get() == 0
+    }
+
     /// Keeps others out at once, and waits until all have left. Dropping what is returned, or what
     /// waits for it, opens the gate. One at a time.
     pub async fn shut(&self) -> Shut {
         assert!(!self.state.shut.replace(true), "one at a time shuts a gate");
         let shut = Shut(self.clone());
-        while self.state.inside.get() > 0 {
-            self.state.empty.wait().await;
-        }
+        self.until_empty().await;
         shut
     }
 }

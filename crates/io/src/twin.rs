@@ -7,9 +7,11 @@
 //!                        └──> copied, chunk by chunk ──> the other drive
 //! ```
 //! A write makes its chunks due when it is over: a copy made while it ran may hold either. That
-//! nothing is due counts only while the gate is shut and nobody is writing.
+//! nothing is due counts only while the gate is shut and nobody is writing. Writes that began
+//! before the copying make nothing due: nothing is copied until these are over.
 
 use std::cell::{Cell, RefCell};
+use std::fmt;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -29,6 +31,13 @@ pub struct Twin {
     hand: Cell<u64>,
     /// Writes are inside.
     pub gate: Gate,
+}
+
+impl fmt::Debug for Twin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (left, all) = self.left();
+        write!(f, "{left} bytes of {all} to be copied")
+    }
 }
 
 impl Twin {
@@ -84,6 +93,56 @@ pub struct Writing {
 impl Drop for Writing {
     fn drop(&mut self) {
         self.twin.again(self.range.clone());
+    }
+}
+
+/// Who writes to a drive, whether it is copied or not.
+#[derive(Default)]
+pub struct Writers {
+    /// Those that began while it was not.
+    plain: RefCell<Gate>,
+    twin: RefCell<Option<Rc<Twin>>>,
+    /// Where those are inside that began before the last change.
+    before: RefCell<Vec<Gate>>,
+}
+
+/// A write is on its way until this is dropped.
+pub enum OnItsWay {
+    Plain(Inside),
+    Copied(Writing),
+}
+
+impl Writers {
+    /// Waits while writes are held back.
+    pub async fn write(&self, offset: u64, len: u64) -> OnItsWay {
+        match self.twin() {
+            Some(twin) => OnItsWay::Copied(twin.write(offset, len).await),
+            None => {
+                let plain = self.plain.borrow().clone();
+                OnItsWay::Plain(plain.enter().await)
+            }
+        }
+    }
+
+    pub fn twin(&self) -> Option<Rc<Twin>> {
+        self.twin.borrow().clone()
+    }
+
+    /// What is written from now on is due, once it is over; `None`: nothing is any more.
+    pub fn set_twin(&self, twin: Option<Rc<Twin>>) {
+        let gate = self.twin.replace(twin).map(|twin| twin.gate.clone());
+        let gate = gate.unwrap_or_else(|| self.plain.take());
+        let mut before = self.before.borrow_mut();
+        before.push(gate);
+        before.retain(|gate| !gate.is_empty());
+    }
+
+    /// Waits until all are over that began before the last change.
+    pub async fn settle(&self) {
+        let before = self.before.borrow().clone();
+        for gate in before {
+            gate.until_empty().await;
+        }
     }
 }
 
@@ -147,6 +206,23 @@ mod tests {
         drop(now(twin.clone().write(CHUNK, 4096)));
         assert_eq!(twin.take(), Some(CHUNK), "behind the hand");
         assert_eq!(twin.left(), (0, 3 * CHUNK));
+    }
+
+    #[test]
+    fn writes_from_before_are_waited_for() {
+        let writers = Writers::default();
+        let first = now(writers.write(0, 1)).expect("nothing holds it back");
+        writers.set_twin(Some(twin()));
+        assert!(now(writers.settle()).is_none(), "one is on its way");
+        drop(first);
+        now(writers.settle()).expect("it is over");
+        let second = now(writers.write(CHUNK, 1)).expect("the gate is open");
+        now(writers.settle()).expect("that one makes its chunk due");
+        writers.set_twin(None);
+        writers.set_twin(Some(twin()));
+        assert!(now(writers.settle()).is_none(), "for another twin, though");
+        drop(second);
+        now(writers.settle()).expect("it is over");
     }
 
     #[test]

@@ -95,8 +95,13 @@ impl<D: Drive> Part<D> {
         self.slot.set_twin(twin);
     }
 
-    /// Holds back reads and flushes of a drive that is copied, and waits until none is under way.
-    pub async fn shut(&self) -> Option<Shut> {
+    /// Waits until writes are over that began before the drive had its twin.
+    pub async fn settle(&self) {
+        self.slot.settle().await;
+    }
+
+    /// Holds back reads and flushes, and waits until none is under way.
+    pub async fn shut(&self) -> Shut {
         self.slot.shut().await
     }
 

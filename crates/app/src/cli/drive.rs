@@ -63,8 +63,8 @@ Example:
     /// goes on being used; 'status' shows how far that is, and only then can the pool do without as
     /// many drives as before. A crash begins it anew. A drive that still works is copied and stays
     /// the member until the other holds everything, so that no redundancy is lost meanwhile; a
-    /// crash leaves it the member. One at a time in a pool of another scheme than fusion. Refused if the new drive holds something known, unless --force
-    /// is given.
+    /// crash leaves it the member. In a pool of another scheme than fusion one drive at a time is
+    /// copied. Refused if the new drive holds something known, unless --force is given.
     #[command(after_help = "\
 Examples:
   steadyraid drive replace tank 3 /dev/nvme9n1
@@ -84,9 +84,9 @@ Examples:
     /// The drive is used until nothing is on it any more, and the pool stays as redundant as it is.
     /// Refused if the others have no room for it, or would be fewer than a stripe is wide.
     /// In a pool of another scheme than fusion it is copied onto a spare, which then takes its
-    /// place: of that size or larger, refused without one. If only smaller ones have room, the drive
-    /// is let go of at once, and until the spare is filled from the others the pool can do without
-    /// one drive fewer. A spare itself is let go of, and its label wiped.
+    /// place: refused without one that has room. If all of these are smaller than the drive, it is
+    /// let go of at once, and until the spare is filled from the others the pool can do without one
+    /// drive fewer. A spare itself is let go of, and its label wiped.
     #[command(after_help = "\
 Examples:
   steadyraid drive remove tank 3

@@ -113,8 +113,9 @@ const REPLACED: [(&str, usize, usize, usize); 17] = [
     ("cached-raid5", 5, 0, 1),
 ];
 
-/// Every scheme that has redundancy: a drive that works is copied, then failed and another takes its place, then one that
-/// the data could not do without before; that one is taken back, and a crash meanwhile is nothing.
+/// Every scheme that has redundancy: a drive that works is copied, its copy fails and another takes
+/// its place, then one that the data could not do without before; that one is taken back, and a
+/// crash meanwhile is nothing.
 #[test]
 fn every_scheme_replaces_drives_while_it_serves() {
     let drive_bytes = 64 << 20;

@@ -2,40 +2,35 @@
 //! that it was copied onto.
 
 use std::cell::RefCell;
+use std::fmt;
 use std::ops::Range;
 use std::rc::Rc;
 
 use io::Drive;
 use io::gate::{Gate, Inside, Shut};
-use io::twin::{Twin, Writing};
+use io::twin::{OnItsWay, Twin, Writers};
 
-#[derive(Debug)]
 pub(super) struct Slot<D> {
     /// `None`: it was let go.
     drive: RefCell<Option<D>>,
     /// Of the drive, or of the last one there was.
     name: RefCell<Rc<str>>,
-    twin: RefCell<Option<Copied>>,
-}
-
-/// The drive is copied onto another.
-#[derive(Clone)]
-struct Copied {
-    twin: Rc<Twin>,
+    writers: Writers,
     /// Reads and flushes are inside.
     asked: Gate,
 }
 
-impl std::fmt::Debug for Copied {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:?} bytes to be copied of all", self.twin.left())
+impl<D> fmt::Debug for Slot<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name.borrow())
     }
 }
 
 impl<D: Drive> Slot<D> {
     pub fn new(drive: D) -> Rc<Slot<D>> {
         let name = RefCell::new(drive.name().into());
-        Rc::new(Slot { drive: RefCell::new(Some(drive)), name, twin: RefCell::default() })
+        let (drive, asked) = (RefCell::new(Some(drive)), Gate::default());
+        Rc::new(Slot { drive, name, writers: Writers::default(), asked })
     }
 
     pub fn drive(&self) -> Option<D> {
@@ -62,27 +57,28 @@ impl<D: Drive> Slot<D> {
         self.drive.borrow().is_none()
     }
 
-    /// From now on what is written is due to be copied again; `None`: nothing is any more.
     pub fn set_twin(&self, twin: Option<Rc<Twin>>) {
-        self.twin.replace(twin.map(|twin| Copied { twin, asked: Gate::default() }));
+        self.writers.set_twin(twin);
+    }
+
+    /// Waits until writes are over that began before it had its twin.
+    pub async fn settle(&self) {
+        self.writers.settle().await;
     }
 
     /// Waits while writes are held back; over when what is returned is dropped.
-    pub async fn writing(&self, range: Range<u64>) -> Option<Writing> {
-        let copied = self.twin.borrow().clone();
-        Some(copied?.twin.write(range.start, range.end - range.start).await)
+    pub async fn writing(&self, range: Range<u64>) -> OnItsWay {
+        self.writers.write(range.start, range.end - range.start).await
     }
 
     /// The same of what writes nothing.
-    pub async fn asking(&self) -> Option<Inside> {
-        let copied = self.twin.borrow().clone();
-        Some(copied?.asked.enter().await)
+    pub async fn asking(&self) -> Inside {
+        self.asked.enter().await
     }
 
     /// Holds back what writes nothing, and waits until all of that is over.
-    pub async fn shut(&self) -> Option<Shut> {
-        let copied = self.twin.borrow().clone();
-        Some(copied?.asked.shut().await)
+    pub async fn shut(&self) -> Shut {
+        self.asked.shut().await
     }
 
     pub fn exchange(&self, drive: D) {

@@ -276,6 +276,7 @@ impl<E: Env> Inner<E> {
     }
 
     async fn copy_until_same(&self, exchange: &Exchange<E::Drive>) -> Result<(), Ended> {
+        self.settle(exchange).await?;
         let mut healed = false;
         loop {
             let (mut rounds, mut copied) = (Rounds::new(&exchange.twin), 0);
@@ -290,6 +291,18 @@ impl<E: Env> Inner<E> {
                     self.heal(exchange).await?;
                 }
                 done => return done,
+            }
+        }
+    }
+
+    /// Nothing notes which chunks those writes change that began before.
+    async fn settle(&self, exchange: &Exchange<E::Drive>) -> Result<(), Ended> {
+        let mut settled = pin!(exchange.old.settle());
+        loop {
+            self.check_exchange(exchange)?;
+            let tick = pin!(self.env.sleep_until(self.env.now() + LOOK));
+            if let Either::Left(_) = select(settled.as_mut(), tick).await {
+                return Ok(());
             }
         }
     }

@@ -3,9 +3,10 @@
 
 use std::cell::Cell;
 
-use io::faulty::{Effect, Fault};
+use futures_util::future::join;
+use io::faulty::{Delay, Effect, Fault};
 use io::rng::Rng;
-use io::{Buf, DriveErrorKind, Env, Nanos, Operation};
+use io::{Buf, DriveErrorKind, Env, Nanos, Operation, join_all};
 use schemes::Pool;
 use schemes::pool::DriveState;
 use schemes::scheme::{OpenOptions, Scheme};
@@ -189,6 +190,24 @@ fn exchange_until(shelf: &Shelf, new: usize, book: &mut Book, cut: Cut) -> u64 {
     env.run_until(exchanged, is_over).unwrap_or_default()
 }
 
+/// A pool with something in it, and a drive for it.
+fn written(scheme: Scheme, drives: u64, seed: u64) -> (Shelf, usize, Book) {
+    let mut shelf = shelf(scheme, drives);
+    let new = shelf.add(DRIVE + MIB * (seed % 2));
+    let mut book = Book::new(seed);
+    shelf.env.block_on(async {
+        let pool = shelf.open().await.expect("it opens");
+        if scheme != Scheme::Raid0 {
+            pool.spare_add(shelf.drive(new)).await.expect("it fits");
+        }
+        for _ in 0..20 {
+            book.write(&pool).await;
+        }
+        pool.close().await.expect("closes");
+    });
+    (shelf, new, book)
+}
+
 /// Power fails at any write of an exchange: the old drive is the member, or the new one, and
 /// nothing is missing.
 #[test]
@@ -207,23 +226,7 @@ fn a_crash_leaves_one_of_the_two_the_member() {
     ];
     for (scheme, drives) in schemes {
         let name = scheme.name();
-        let begin = |seed: u64| {
-            let mut shelf = shelf(scheme, drives);
-            let new = shelf.add(DRIVE + MIB * (seed % 2));
-            let mut book = Book::new(seed);
-            shelf.env.block_on(async {
-                let pool = shelf.open().await.expect("it opens");
-                if scheme != Scheme::Raid0 {
-                    pool.spare_add(shelf.drive(new)).await.expect("it fits");
-                }
-                for _ in 0..20 {
-                    book.write(&pool).await;
-                }
-                pool.close().await.expect("closes");
-            });
-            (shelf, new, book)
-        };
-        let (shelf, new, mut book) = begin(0);
+        let (shelf, new, mut book) = written(scheme, drives, 0);
         let all = exchange_until(&shelf, new, &mut book, Cut(u64::MAX, 0));
         // The last ones are those of labels.
         let somewhere = (0..all).step_by(1 + all as usize / 6).map(|at| Cut(at, 0));
@@ -231,7 +234,7 @@ fn a_crash_leaves_one_of_the_two_the_member() {
         let cuts = somewhere.chain(last.flat_map(|at| [0, 5].map(|more| Cut(at, more))));
         let (mut olds, mut news) = (0, 0);
         for cut in cuts {
-            let (shelf, new, mut book) = begin(cut.0);
+            let (shelf, new, mut book) = written(scheme, drives, cut.0);
             exchange_until(&shelf, new, &mut book, cut);
             shelf.crash();
             let name = format!("{name}, {cut:?} of {all}");
@@ -321,6 +324,38 @@ fn the_new_drive_fails_and_nothing_has_changed() {
             until_over(&shelf, &pool, name).await;
             assert_eq!(pool.status().drives[PLACE].name, format!("d{good}"), "{name}");
             check(&pool, name, 3).await;
+            pool.close().await.expect("closes");
+        });
+    }
+}
+
+/// A write that began before the exchange is done on the old drive when its place there has been
+/// copied long ago.
+#[test]
+fn what_was_under_way_before_comes_along() {
+    for (scheme, drives) in all() {
+        let name = scheme.name();
+        let mut shelf = shelf(scheme, drives);
+        let new = shelf.add(DRIVE);
+        shelf.env.block_on(async {
+            let pool = shelf.open().await.expect("it opens");
+            for at in 0..4 {
+                write(&pool, at).await;
+            }
+            let late = Delay::Constant(Nanos::from_secs(2));
+            let fault = Fault::new(Effect::Delay(late)).on(Operation::Write);
+            let fault = fault.lasting(Nanos::from_millis(5));
+            shelf.faults[PLACE].arm(shelf.env.now(), fault).expect("a fault");
+            let writes = join_all((4..8).map(|at| write(&pool, at)));
+            let exchanged = async {
+                shelf.rest(Nanos::from_millis(4)).await;
+                pool.drive_replace(PLACE, shelf.drive(new)).await.expect("it begins");
+                until_over(&shelf, &pool, name).await;
+            };
+            join(writes, exchanged).await;
+            assert_eq!(pool.status().drives[PLACE].name, format!("d{new}"), "{name}");
+            check(&pool, name, 8).await;
+            scrub_is_clean(&shelf, &pool, name, false).await;
             pool.close().await.expect("closes");
         });
     }
