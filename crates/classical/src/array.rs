@@ -391,6 +391,11 @@ impl<E: Env> Inner<E> {
     }
 
     pub async fn write_label(&self) {
+        self.write_label_but(None).await;
+    }
+
+    /// The same, but for the drive in one place.
+    pub async fn write_label_but(&self, but: Option<usize>) {
         let lost: Vec<bool> = self.members.iter().map(Member::is_lost).collect();
         let next = {
             let mut label = self.label.borrow_mut();
@@ -403,7 +408,7 @@ impl<E: Env> Inner<E> {
             }
             label.clone()
         };
-        label::write(&next, &self.members).await;
+        label::write_but(&next, &self.members, but).await;
         for (told, lost) in self.recorded.borrow_mut().iter_mut().zip(lost) {
             *told |= lost;
         }

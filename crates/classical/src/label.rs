@@ -2,10 +2,10 @@
 //! describes how its four copies are kept; here they are written and read alike.
 
 use format::{
-    COMPAT_COPIED, CheckpointRoot, Extent, Features, INCOMPAT_ARRAY_SUMS, INCOMPAT_GROUPS,
-    INCOMPAT_SPARE, LABEL_AREA, LABEL_LEN, Member as Listed, MemberState, SCHEME_MIRRORS,
-    SCHEME_PARITY_DRIVE, SCHEME_PARITY1, SCHEME_PARITY2, SCHEME_STRIPES, SPARE_INDEX, Superblock,
-    Uuid, end_area, label_offsets, newest,
+    CheckpointRoot, Extent, Features, INCOMPAT_ARRAY_SUMS, INCOMPAT_GROUPS, INCOMPAT_SPARE,
+    LABEL_AREA, LABEL_LEN, Member as Listed, MemberState, SCHEME_MIRRORS, SCHEME_PARITY_DRIVE,
+    SCHEME_PARITY1, SCHEME_PARITY2, SCHEME_STRIPES, SPARE_INDEX, Superblock, Uuid, end_area,
+    label_offsets, newest,
 };
 use io::{Buf, Drive, DriveError, Durability, join_all};
 
@@ -146,6 +146,15 @@ pub async fn wipe_sized<D: Drive>(drive: &D, size: u64) -> Result<(), DriveError
     join_all(offsets.into_iter().map(blank)).await.into_iter().collect()
 }
 
+/// What looks like a label where a drive has them, but none that says it has so many bytes has one,
+/// is gone.
+pub async fn wipe_others<D: Drive>(drive: &D, size: u64) -> Result<(), DriveError> {
+    let own = label_offsets(size);
+    let others = label_offsets(drive.geometry().size).into_iter().filter(|at| !own.contains(at));
+    let blank = |offset| drive.write(offset, Buf::zeroed(LABEL_LEN), Durability::Durable);
+    join_all(others.map(blank)).await.into_iter().collect()
+}
+
 /// Makes a spare of a drive: it has the pool's label, as it is now, and no place.
 pub async fn write_spare<D: Drive>(
     pool: &Superblock,
@@ -182,14 +191,18 @@ pub async fn write_one<D: Drive>(label: &Superblock, drive: &D) -> Result<(), Dr
 pub fn for_drive(label: &Superblock, index: usize) -> Superblock {
     let listed = label.members[index];
     let (drive, drive_size) = (listed.drive, listed.size);
-    let features = Features { compat: label.features.compat & !COMPAT_COPIED, ..label.features };
-    Superblock { drive, index: index as u16, drive_size, features, ..label.clone() }
+    Superblock { drive, index: index as u16, drive_size, ..label.clone() }
 }
 
 /// Writes the label to all drives that are there, also one that is being filled; those that can't
 /// take it are lost. Copies 0 and 2 before 1 and 3, so that one generation is whole at every
 /// moment.
 pub async fn write<D: Drive>(label: &Superblock, members: &[Member<D>]) {
+    write_but(label, members, None).await;
+}
+
+/// The same, but for the drive in one place.
+pub async fn write_but<D: Drive>(label: &Superblock, members: &[Member<D>], but: Option<usize>) {
     for copies in [[0, 2], [1, 3]] {
         let one = |(index, copy): (usize, u8)| {
             let own = for_drive(label, index);
@@ -197,7 +210,7 @@ pub async fn write<D: Drive>(label: &Superblock, members: &[Member<D>]) {
             members[index].write(at, Buf::from_slice(&own.encode(copy)), Durability::Durable)
         };
         let restoring = |index: usize| label.members[index].state == MemberState::Restoring;
-        let there = (0..members.len()).filter(|&index| {
+        let there = (0..members.len()).filter(|&index| Some(index) != but).filter(|&index| {
             let filled = restoring(index) && members[index].rebuilt().is_some();
             !members[index].is_lost() || filled
         });

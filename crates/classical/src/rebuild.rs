@@ -11,6 +11,7 @@
 //! filled, so that whoever opens the array can go on with it.
 
 use format::{INCOMPAT_RESTORING, Member as Listed, MemberState, Superblock, Uuid, end_area};
+use io::sync::Turn;
 use io::{Buf, BufMut, Drive, Durability, Env, join_all};
 
 use crate::array::{Array, ArrayError, Inner};
@@ -93,6 +94,22 @@ impl<E: Env> Array<E> {
             self.inner.recorded.borrow_mut()[place] = false;
         }
         self.inner.record_losses().await
+    }
+
+    /// Who changes the labels holds it.
+    pub fn label_turn(&self) -> Turn {
+        self.inner.label_turn.clone()
+    }
+
+    /// The labels of the others say from now on that the drive in this place, which is not lost, is
+    /// this one. What its own has to say. The turn of labels is held.
+    pub async fn relist(&self, place: usize, drive: Uuid) -> Result<Superblock, ArrayError> {
+        let inner = &self.inner;
+        let listed = inner.label.borrow().members[place];
+        inner.list(place, Listed { drive, ..listed });
+        inner.write_label_but(Some(place)).await;
+        inner.too_many_lost().map_or(Ok(()), Err)?;
+        Ok(label::for_drive(&inner.label.borrow(), place))
     }
 
     /// Rows that a new drive holds; `None`: there is none in this place, or it is whole.

@@ -43,9 +43,6 @@ pub const LABEL_LEN: usize = 16384;
 pub const LABEL_AREA: u64 = 1 << 20;
 pub const MAX_MEMBERS: usize = 256;
 pub const MAX_SHARDS: usize = 16;
-/// Compatible feature, of the drive's own label alone: it was copied from the drive of the same
-/// identity, whose place it has taken. Of two such drives this one is the member.
-pub const COMPAT_COPIED: u64 = 1;
 /// Incompatible feature: volumes may have limits (record 14, end of the configuration).
 pub const INCOMPAT_LIMITS: u64 = 1;
 /// Incompatible feature: an in-place scheme, with drives in groups.
@@ -405,11 +402,6 @@ impl Superblock {
     /// generation is 0, and it outvotes nobody.
     pub fn is_spare(&self) -> bool {
         self.features.incompat & INCOMPAT_SPARE != 0
-    }
-
-    /// A copy of a drive, that takes the place of the original.
-    pub fn is_copied(&self) -> bool {
-        self.features.compat & COMPAT_COPIED != 0
     }
 
     fn validate_index(&self) -> Result<(), FormatError> {

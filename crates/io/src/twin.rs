@@ -115,13 +115,15 @@ pub enum OnItsWay {
 impl Writers {
     /// Waits while writes are held back.
     pub async fn write(&self, offset: u64, len: u64) -> OnItsWay {
-        match self.twin() {
-            Some(twin) => OnItsWay::Copied(twin.write(offset, len).await),
-            None => {
-                let plain = self.plain.borrow().clone();
-                OnItsWay::Plain(plain.enter().await)
+        while let Some(twin) = self.twin() {
+            let writing = twin.clone().write(offset, len).await;
+            // Another may have come while the gate was shut, that this one means nothing to.
+            if self.twin().is_some_and(|now| Rc::ptr_eq(&now, &twin)) {
+                return OnItsWay::Copied(writing);
             }
         }
+        let plain = self.plain.borrow().clone();
+        OnItsWay::Plain(plain.enter().await)
     }
 
     pub fn twin(&self) -> Option<Rc<Twin>> {
@@ -223,6 +225,23 @@ mod tests {
         assert!(now(writers.settle()).is_none(), "for another twin, though");
         drop(second);
         now(writers.settle()).expect("it is over");
+    }
+
+    #[test]
+    fn who_waited_at_the_gate_of_one_is_known_to_the_next() {
+        let (writers, first, second) = (Writers::default(), twin(), twin());
+        writers.set_twin(Some(first.clone()));
+        let shut = now(first.gate.shut()).expect("nobody is inside");
+        let mut context = Context::from_waker(Waker::noop());
+        let mut write = pin!(writers.write(CHUNK, 1));
+        assert!(write.as_mut().poll(&mut context).is_pending(), "it is held back");
+        drop(shut);
+        writers.set_twin(None);
+        writers.set_twin(Some(second.clone()));
+        let Poll::Ready(written) = write.as_mut().poll(&mut context) else { panic!("it is open") };
+        while second.take().is_some() {}
+        drop(written);
+        assert_eq!(second.take(), Some(CHUNK), "it is due for the second");
     }
 
     #[test]

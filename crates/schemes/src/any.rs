@@ -1,7 +1,9 @@
 //! Any of the schemes behind one type, for whoever serves pools.
 
 use classical::Array;
+use format::{Superblock, Uuid};
 use futures_util::future::LocalBoxFuture;
+use io::sync::Turn;
 use io::{Buf, Env};
 
 use crate::care::AllKept;
@@ -135,6 +137,18 @@ macro_rules! stores {
 
             fn hold(&self, held: bool) {
                 match self { $(AnyStore::$kind(store) => Replace::hold(store, held)),+ }
+            }
+
+            fn label_turn(&self) -> Turn {
+                match self { $(AnyStore::$kind(store) => Replace::label_turn(store)),+ }
+            }
+
+            async fn relist(&self, place: usize, drive: Uuid) -> Result<Superblock, StoreError> {
+                match self {
+                    $(AnyStore::$kind(store) => {
+                        boxed(Replace::relist(store, place, drive)).await
+                    }),+
+                }
             }
 
             async fn tell_whole(&self, place: usize) -> Result<(), StoreError> {

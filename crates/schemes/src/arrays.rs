@@ -11,7 +11,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 
 use classical::Array;
-use format::MemberState;
+use format::{MemberState, Superblock, Uuid};
 use io::sync::Turn;
 use io::{Drive, Env};
 
@@ -123,6 +123,14 @@ impl<E: Env> Arrays<E> {
         Ok(array.replace(at, part)?)
     }
 
+    /// The turn is held.
+    async fn relist(&self, place: usize, drive: Uuid) -> Result<Superblock, StoreError> {
+        let set = self.set.borrow().clone();
+        let (next, told) = set.relist(place, drive, &self.lost()).await;
+        self.set.replace(next);
+        told
+    }
+
     fn restoring(&self) -> Vec<Restoring> {
         let of = |(place, share): (usize, Share<E>)| {
             let own = Replace::restoring(share.array);
@@ -155,6 +163,14 @@ impl<S: OnArrays + crate::Store> Replace for S {
 
     fn hold(&self, held: bool) {
         self.arrays().arrays.iter().for_each(|array| array.hold(held));
+    }
+
+    fn label_turn(&self) -> Turn {
+        self.arrays().turn.clone()
+    }
+
+    async fn relist(&self, place: usize, drive: Uuid) -> Result<Superblock, StoreError> {
+        self.arrays().relist(place, drive).await
     }
 
     async fn tell_whole(&self, place: usize) -> Result<(), StoreError> {

@@ -13,7 +13,7 @@ use std::cell::RefCell;
 use classical::label;
 use classical::member::Member;
 use classical::rebuild::note_restoring;
-use format::{Member as Listed, MemberState, Superblock};
+use format::{Member as Listed, MemberState, Superblock, Uuid};
 use io::Drive;
 use io::sync::Turn;
 
@@ -64,12 +64,34 @@ impl<D: Drive> Losses<D> {
 
     /// The turn is held.
     async fn write(&self, how: impl FnOnce(&mut Superblock)) {
+        self.write_but(None, how).await;
+    }
+
+    async fn write_but(&self, but: Option<usize>, how: impl FnOnce(&mut Superblock)) {
         let mut next = self.label.borrow().clone();
         next.generation += 1;
         how(&mut next);
         note_restoring(&mut next);
-        label::write(&next, &self.members).await;
+        label::write_but(&next, &self.members, but).await;
         self.label.replace(next);
+    }
+
+    /// Who changes the labels holds it.
+    pub fn turn(&self) -> Turn {
+        self.turn.clone()
+    }
+
+    /// The others say from now on that the drive in this place is this one. What its own label has
+    /// to say. The turn is held.
+    pub async fn relist(&self, place: usize, drive: Uuid) -> Result<Superblock, StoreError> {
+        let whole = |member: &&Member<D>| !member.is_lost();
+        let there = self.members.iter().filter(whole).count();
+        self.write_but(Some(place), |label| label.members[place].drive = drive).await;
+        let label = label::for_drive(&self.label.borrow(), place);
+        match self.members.iter().filter(whole).count() == there {
+            true => Ok(label),
+            false => Err(StoreError::NotWritten { name: label.drive.to_string() }),
+        }
     }
 
     pub async fn tell_state(&self, place: usize, state: MemberState) {

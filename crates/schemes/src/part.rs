@@ -35,7 +35,8 @@ pub struct PartCounters {
 #[derive(Clone, Debug)]
 pub struct Part<D> {
     slot: Rc<Slot<D>>,
-    geometry: Geometry,
+    /// Of all clones: another drive may take its place.
+    geometry: Rc<Cell<Geometry>>,
     extent: Extent,
     counters: Rc<Cell<PartCounters>>,
     /// What was written in a rehearsal, sector by sector.
@@ -57,6 +58,7 @@ impl<D: Drive> Part<D> {
         assert!(end.is_some_and(|end| end <= drive.geometry().size), "a part lies on its drive");
         let (counters, zeroed) = (Rc::default(), drive.holds_zeroes());
         let geometry = Geometry { size: extent.len, ..drive.geometry() };
+        let geometry = Rc::new(Cell::new(geometry));
         Part {
             slot: Slot::new(drive),
             geometry,
@@ -107,7 +109,8 @@ impl<D: Drive> Part<D> {
 
     /// The drive as it is now, whoever is held back and whatever has its place later.
     pub fn beside(&self) -> Option<Part<D>> {
-        Some(Part { slot: Slot::new(self.slot.drive()?), ..self.clone() })
+        let geometry = Rc::new(Cell::new(self.geometry.get()));
+        Some(Part { slot: Slot::new(self.slot.drive()?), geometry, ..self.clone() })
     }
 
     /// The other part's drive takes the place of this one, for all clones, with an empty record.
@@ -115,6 +118,7 @@ impl<D: Drive> Part<D> {
     pub fn exchange(&self, other: &Part<D>) {
         let drive = other.slot.drive().expect("a drive that was let go replaces none");
         self.slot.exchange(drive);
+        self.geometry.set(other.geometry.get());
         self.counters.set(PartCounters::default());
     }
 
@@ -238,7 +242,7 @@ impl<D: Drive> Part<D> {
 
 impl<D: Drive> Drive for Part<D> {
     fn geometry(&self) -> Geometry {
-        self.geometry
+        self.geometry.get()
     }
 
     fn name(&self) -> String {

@@ -216,7 +216,6 @@ impl<E: Env> Pool<E> {
         let parts: Vec<Part<E::Drive>> = drives.into_iter().map(part).collect();
         // At once: any that hang are waited for together.
         let labels = join_all(parts.iter().map(classical::label::read)).await;
-        let (parts, labels) = exchange::leave_out_originals(parts, labels).await;
         let members = labels.iter().flatten().filter(|label| !label.is_spare());
         let newest = members.max_by_key(|label| label.generation);
         let label = newest.ok_or(StoreError::NoLabel)?.clone();

@@ -41,6 +41,7 @@ pub struct SetSpec {
 }
 
 /// The drives of a set, in order; those that are not there are `None`.
+#[derive(Clone)]
 pub struct Set<D> {
     pub label: Superblock,
     drives: Vec<Option<D>>,
@@ -184,6 +185,26 @@ impl<D: Drive> Set<D> {
         label.members[place].state = state;
         note_restoring(&mut label);
         Some(Set { label, drives })
+    }
+
+    /// The same set that knows the drive in this place, which is not lost, as this one: all but
+    /// itself and those that are `lost` are told. Also what its own label has to say, if they were.
+    pub async fn relist(
+        &self,
+        place: usize,
+        drive: Uuid,
+        lost: &[usize],
+    ) -> (Set<D>, Result<Superblock, StoreError>) {
+        let (mut label, mut drives) = (self.label.clone(), self.drives.clone());
+        label.generation += 1;
+        label.members[place].drive = drive;
+        let own = drives[place].take();
+        let mut set = Set { label, drives };
+        let others = [lost, &[place]].concat();
+        let told = set.write_labels_but(&others).await;
+        set.drives[place] = own;
+        let label = label::for_drive(&set.label, place);
+        (set, told.map(|()| label))
     }
 
     /// Whether the labels call this drive one that is being filled.

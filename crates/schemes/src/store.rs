@@ -1,6 +1,8 @@
 //! What every scheme is to the volumes on it: a row of bytes that outlives drives and crashes.
 
 use classical::{Array, ArrayError, Grid};
+use format::{Superblock, Uuid};
+use io::sync::Turn;
 use io::{Buf, Drive, Env};
 
 use crate::care::{self, AllKept};
@@ -149,6 +151,17 @@ pub trait Replace: Store {
 
     /// A new drive has everything: the labels call it restoring no more.
     fn tell_whole(&self, place: usize) -> impl Future<Output = Result<(), StoreError>>;
+
+    /// Who changes the labels holds it.
+    fn label_turn(&self) -> Turn;
+
+    /// The labels of the others say from now on that the drive in this place, which is not lost, is
+    /// this one, if none of them fails. What its own has to say. The turn of labels is held.
+    fn relist(
+        &self,
+        place: usize,
+        drive: Uuid,
+    ) -> impl Future<Output = Result<Superblock, StoreError>>;
 }
 
 /// Replacing a drive is refused.
@@ -257,6 +270,14 @@ impl<E: Env> Replace for Array<E> {
     /// Its last step has told it.
     async fn tell_whole(&self, _place: usize) -> Result<(), StoreError> {
         Ok(())
+    }
+
+    fn label_turn(&self) -> Turn {
+        Array::label_turn(self)
+    }
+
+    async fn relist(&self, place: usize, drive: Uuid) -> Result<Superblock, StoreError> {
+        Ok(Array::relist(self, place, drive).await?)
     }
 }
 

@@ -83,7 +83,8 @@ impl<E: Env> Pool<E> {
         if let Some(own) = label.filter(|own| own.pool == inner.label.pool) {
             let store = inner.volumes.store();
             let other = usize::from(own.index);
-            if other != place && !store.lost().contains(&other) && inner.has(other) {
+            let is_it = inner.uuids.borrow().get(other) == Some(&own.drive);
+            if other != place && is_it && !store.lost().contains(&other) && inner.has(other) {
                 let hint = "it is in use in another place of this pool: give another drive";
                 return refuse_drive(&new.name(), place, hint);
             }

@@ -3,19 +3,21 @@
 //!
 //! ```text
 //!  copy all but labels ─> again what was written meanwhile ─> ... ─> gate shut: the last, flush
-//!      ─> label: copied ─> the old drive's labels wiped ─> label ─> the drives change, gate open
-//!         └───── a crash: both are there and the same; the copied one is the member ─────┘
+//!    ─> a label that outvotes nobody ─> the others' labels name the new drive ─> its own
+//!    ─> the drives change, gate open ─> the old one's labels are wiped
 //! ```
-//! The new drive is who the old one was. Until it has a label, a crash leaves the old one the
-//! member and a spare a spare. What can't be read is given to a scrub to heal, and copied then; if
-//! that is not enough, or the old drive dies, the new one is filled from the others.
+//! The new drive has an identity of its own, so that the two are never taken for each other: who is
+//! the member is who the newest label names. Until the others name the new one, a crash leaves the
+//! old one the member and a spare a spare; from then on the old one is a stranger. Both hold the
+//! same then, and nobody writes. What can't be read is given to a scrub to heal, and copied then;
+//! if that is not enough, or the old drive dies, the new one is filled from the others.
 
 use std::cell::{Cell, RefCell};
 use std::pin::pin;
 use std::rc::Rc;
 
 use classical::label;
-use format::{COMPAT_COPIED, LABEL_AREA, Superblock, Uuid, end_area};
+use format::{LABEL_AREA, Uuid, end_area};
 use futures_util::future::{Either, select};
 use io::twin::{self, Rounds, Twin};
 use io::{Drive, DriveError, Durability, Env, Nanos, PAGE, join_all};
@@ -48,7 +50,10 @@ pub(super) struct Exchange<D> {
     old: Part<D>,
     new: Part<D>,
     /// The new drive is one of the pool's spares.
-    spare: Option<Uuid>,
+    is_spare: bool,
+    /// Who the new drive is, and the old one.
+    identity: Uuid,
+    was: Uuid,
     /// Bytes of the old one, as the labels have it.
     size: u64,
     twin: Rc<Twin>,
@@ -65,8 +70,12 @@ enum Ended {
     /// The old drive does not give everything.
     Unread,
     New(DriveError),
+    /// Not all of the others can be told.
+    Others(StoreError),
     /// The gate can't be shut for longer.
     TooSlow,
+    /// Too much was written while others changed the labels.
+    Again,
 }
 
 impl<D: Drive> Exchange<D> {
@@ -102,61 +111,27 @@ impl<D: Drive> Exchange<D> {
         Ok(())
     }
 
-    /// The labels, while nobody writes: who is the member is clear at every moment.
-    async fn hand_over(&self) -> Result<(), Ended> {
+    /// All that is left, and nobody writes.
+    async fn copy_last(&self) -> Result<(), Ended> {
+        while let Some(at) = self.twin.take() {
+            self.copy_chunk(at).await?;
+        }
+        if !self.unread.borrow().is_empty() {
+            return Err(Ended::Unread);
+        }
+        self.new.flush().await.map_err(Ended::New)
+    }
+
+    /// The new drive says who it is, which nobody has to believe: if others name it, it is there.
+    async fn introduce(&self) -> Result<(), Ended> {
         // Nobody else is let in.
         let old = self.old.beside().ok_or(Ended::OldLost)?;
-        let label = label::read(&old).await.ok_or(Ended::OldLost)?;
-        // Copies that differ in who the drive is are believed by nobody.
-        label::wipe_all(&self.new).await.map_err(Ended::New)?;
-        let written = label::write_one(&marked(&label), &self.new).await;
-        let wiped = match written {
-            Ok(()) => label::wipe_sized(&old, self.size).await.map_err(|_| Ended::OldLost),
-            Err(error) => Err(Ended::New(error)),
-        };
-        if wiped.is_err() {
-            // It must not be taken for the member; if it can't be wiped, it can't be read either.
-            let _ = label::wipe_sized(&self.new, self.size).await;
-            return wiped;
-        }
-        // The mark has done its work. If it stays, it says what is true.
-        let _ = label::write_one(&label, &self.new).await;
-        Ok(())
+        let mut label = label::read(&old).await.ok_or(Ended::OldLost)?;
+        label.drive = self.identity;
+        label.members[self.place].drive = self.identity;
+        label.generation = 0;
+        label::write_one(&label, &self.new).await.map_err(Ended::New)
     }
-}
-
-fn marked(label: &Superblock) -> Superblock {
-    let mut marked = label.clone();
-    marked.features.compat |= COMPAT_COPIED;
-    marked
-}
-
-/// A crash may have left a drive that was copied beside its copy, which takes its place. The
-/// original is left out, and wiped. What is not understood is left as it is.
-pub(super) async fn leave_out_originals<D: Drive>(
-    parts: Vec<Part<D>>,
-    labels: Vec<Option<Superblock>>,
-) -> (Vec<Part<D>>, Vec<Option<Superblock>>) {
-    let mut left: Vec<_> = parts.into_iter().zip(labels).collect();
-    let copies: Vec<(Part<D>, Superblock)> = left
-        .iter()
-        .filter_map(|(part, label)| Some((part.clone(), label.clone()?)))
-        .filter(|(_, label)| label.is_copied())
-        .collect();
-    for (copy, label) in copies {
-        let is_original = |(_, own): &(Part<D>, Option<Superblock>)| {
-            let own = own.as_ref().filter(|own| !own.is_copied() && !own.is_spare());
-            own.is_some_and(|own| marked(own) == label)
-        };
-        let Some(at) = left.iter().position(is_original) else { continue };
-        if label::wipe_sized(&left[at].0, label.drive_size).await.is_ok() {
-            left.remove(at).0.let_go();
-            let mut plain = label;
-            plain.features.compat &= !COMPAT_COPIED;
-            let _ = label::write_one(&plain, &copy).await;
-        }
-    }
-    left.into_iter().unzip()
 }
 
 impl<E: Env> Pool<E> {
@@ -217,10 +192,12 @@ impl<E: Env> Inner<E> {
         if label::read(&new).await.is_some_and(|own| own.drive == label.drive) {
             return refuse_drive(&name, place, "it can't replace itself");
         }
-        if spare.is_none() {
+        let is_spare = spare.is_some();
+        if !is_spare {
             let failed = |_| StoreError::NotWritten { name: new.name() };
             label::wipe_all(&new).await.map_err(failed)?;
         }
+        let identity = spare.unwrap_or_else(|| Uuid::from_random(self.env.unique_id()));
         let twin = Rc::new(Twin::new(size, std::iter::once(LABEL_AREA..end_area(size))));
         old.set_twin(Some(twin.clone()));
         let text = format!(
@@ -230,7 +207,9 @@ impl<E: Env> Inner<E> {
         );
         self.tell(Severity::Info, "drive-replacing", Some(place), text);
         let (unread, stopped) = (RefCell::default(), Cell::new(false));
-        let exchange = Exchange { place, old, new, spare, size, twin, unread, stopped };
+        let was = label.drive;
+        let exchange =
+            Exchange { place, old, new, is_spare, identity, was, size, twin, unread, stopped };
         let exchange = Rc::new(exchange);
         self.exchange.replace(Some(exchange.clone()));
         self.begin(|inner| inner.run_exchange(exchange));
@@ -248,12 +227,19 @@ impl<E: Env> Inner<E> {
         };
         match ended {
             Ok(()) => {}
-            Err(Ended::Stopped) => {
+            Err(Ended::Stopped | Ended::Again) => {
                 let text = format!("drive {place} ({old}) stays: it is not replaced by {by}");
                 self.tell(Severity::Info, "replace-stopped", Some(place), text);
                 self.give_back(&exchange);
             }
-            Err(Ended::New(error)) => failed(error.to_string()),
+            Err(Ended::New(error)) => match exchange.is_spare {
+                true => failed(format!("{error}; it is a spare no more")),
+                false => failed(error.to_string()),
+            },
+            Err(Ended::Others(error)) => {
+                failed(format!("not all drives can be told: {error}"));
+                self.give_back(&exchange);
+            }
             Err(Ended::TooSlow) => {
                 failed(format!("writes would be held back for more than {GATE_MAX}"));
                 self.give_back(&exchange);
@@ -269,8 +255,8 @@ impl<E: Env> Inner<E> {
 
     /// A spare is one again.
     fn give_back(&self, exchange: &Exchange<E::Drive>) {
-        if let Some(identity) = exchange.spare {
-            let part = exchange.new.clone();
+        if exchange.is_spare {
+            let (identity, part) = (exchange.identity, exchange.new.clone());
             self.spares.borrow_mut().push(Spare { identity, part });
         }
     }
@@ -290,6 +276,7 @@ impl<E: Env> Inner<E> {
                     healed = true;
                     self.heal(exchange).await?;
                 }
+                Err(Ended::Again) => {}
                 done => return done,
             }
         }
@@ -339,34 +326,113 @@ impl<E: Env> Inner<E> {
 
     /// With writes held back: the last chunks, a flush, the labels, and the drives change.
     async fn take_over(&self, exchange: &Exchange<E::Drive>) -> Result<(), Ended> {
-        let Exchange { place, old, new, twin, .. } = exchange;
+        let Exchange { place, old, new, twin, size, .. } = exchange;
         let _turn = self.drive_turn.lock().await;
+        // Before the gate is shut: who has it may be waiting there to write to the old drive.
+        let (left, turn) = (twin.left().0, self.volumes.store().label_turn().lock().await);
         self.check_exchange(exchange)?;
-        let last = async {
-            let shut = twin.gate.shut().await;
-            while let Some(at) = twin.take() {
-                exchange.copy_chunk(at).await?;
-            }
-            if !exchange.unread.borrow().is_empty() {
-                return Err(Ended::Unread);
-            }
-            new.flush().await.map_err(Ended::New)?;
-            Ok((shut, old.shut().await))
-        };
-        let tick = pin!(self.env.sleep_until(self.env.now() + GATE_MAX));
-        let _shut = match select(pin!(last), tick).await {
-            Either::Left((done, _)) => done?,
-            Either::Right(_) => return Err(Ended::TooSlow),
-        };
+        if twin.left().0 > left + twin::LAST_CHUNKS * u64::from(twin::CHUNK) {
+            return Err(Ended::Again);
+        }
+        let until = self.env.now() + GATE_MAX;
+        let shut = self.in_time(until, twin.gate.shut()).await?;
+        let shut = self.while_shut(until, (turn, shut), exchange.copy_last()).await?;
+        let asked = self.in_time(until, old.shut()).await?;
         self.check_exchange(exchange)?;
-        // To the end, from here on: a label that was written has to be followed by the rest.
-        exchange.hand_over().await?;
-        let (name, by) = (old.name(), new.name());
-        old.exchange(new);
+        let introduced = self.while_shut(until, (shut, asked), exchange.introduce()).await;
+        let shut = match introduced {
+            Ok(shut) => shut,
+            Err(ended) => return Err(self.take_back(exchange, ended).await),
+        };
+        let told = self.tell_who(exchange, shut).await;
+        let (name, by, pulled) = (old.name(), new.name(), old.beside());
+        match told {
+            // Only now: the gates are shut until here.
+            Ok(shut) => {
+                old.exchange(new);
+                drop(shut);
+            }
+            Err(ended) => return Err(self.take_back(exchange, ended).await),
+        }
+        self.uuids.borrow_mut()[*place] = exchange.identity;
         self.end_sitting(*place);
+        // Nobody believes these any more; this is so that nobody wonders at them.
+        let _ = label::wipe_others(new, *size).await;
+        if let Some(pulled) = pulled {
+            let _ = label::wipe_sized(&pulled, *size).await;
+        }
         let text = format!("drive {by} has taken the place of {name}, which may be pulled");
         self.tell(Severity::Info, "drive-replaced", Some(*place), text);
         Ok(())
+    }
+
+    /// The others name the new drive, and then it says so itself. If it does not, it is as if
+    /// nobody had.
+    async fn tell_who<G>(&self, exchange: &Exchange<E::Drive>, shut: G) -> Result<G, Ended> {
+        let Exchange { place, new, identity, was, .. } = exchange;
+        let store = self.volumes.store();
+        let label = match store.relist(*place, *identity).await {
+            Ok(label) => label,
+            Err(error) => {
+                let _ = store.relist(*place, *was).await;
+                return Err(Ended::Others(error));
+            }
+        };
+        let mut written = pin!(label::write_one(&label, new));
+        let tick = pin!(self.env.sleep_until(self.env.now() + GATE_MAX));
+        let ended = match select(written.as_mut(), tick).await {
+            Either::Left((Ok(()), _)) => return Ok(shut),
+            Either::Left((Err(error), _)) => {
+                let _ = store.relist(*place, *was).await;
+                Ended::New(error)
+            }
+            Either::Right(_) => {
+                let _ = store.relist(*place, *was).await;
+                drop(shut);
+                let _ = written.await;
+                Ended::TooSlow
+            }
+        };
+        Err(ended)
+    }
+
+    /// What the new drive says of itself was not to be. If that can't be wiped: nobody names it.
+    async fn take_back(&self, exchange: &Exchange<E::Drive>, ended: Ended) -> Ended {
+        let Exchange { new, identity, size, .. } = exchange;
+        let done = match exchange.is_spare {
+            true => label::write_spare(&self.label, *identity, new).await,
+            false => label::wipe_sized(new, *size).await,
+        };
+        match done {
+            Err(error) if exchange.is_spare => Ended::New(error),
+            _ => ended,
+        }
+    }
+
+    async fn in_time<T>(&self, until: Nanos, what: impl Future<Output = T>) -> Result<T, Ended> {
+        let tick = pin!(self.env.sleep_until(until));
+        match select(pin!(what), tick).await {
+            Either::Left((done, _)) => Ok(done),
+            Either::Right(_) => Err(Ended::TooSlow),
+        }
+    }
+
+    /// Work on the drives while gates are `shut`. They open if it takes too long; it is over all
+    /// the same when this returns.
+    async fn while_shut<G>(
+        &self,
+        until: Nanos,
+        shut: G,
+        work: impl Future<Output = Result<(), Ended>>,
+    ) -> Result<G, Ended> {
+        let mut work = pin!(work);
+        let tick = pin!(self.env.sleep_until(until));
+        if let Either::Left((done, _)) = select(work.as_mut(), tick).await {
+            return done.map(|()| shut);
+        }
+        drop(shut);
+        let _ = work.await;
+        Err(Ended::TooSlow)
     }
 
     /// Whoever reads all of the pool has what can't be read written again. Then it is tried again.
@@ -404,13 +470,21 @@ impl<E: Env> Inner<E> {
         let _turn = self.drive_turn.lock().await;
         let (place, store) = (exchange.place, self.volumes.store());
         self.give_back(exchange);
-        if self.stopping.get() {
+        let current = self.drives.borrow()[place].clone();
+        let taken = !current.is_some_and(|part| part.is_same(&exchange.old));
+        if self.stopping.get() || taken || self.offline.borrow().contains(&place) {
             return Ok(());
         }
         if !store.lost().contains(&place) {
+            let name = exchange.old.name();
+            if !store.restoring().is_empty() {
+                let hint = "it can't be read everywhere, and another drive is being filled: \
+                            replace it when that is done";
+                return refuse_drive(&name, place, hint);
+            }
             if !store.bears(place) {
                 let hint = "it can't be read everywhere, and nobody else has what it holds";
-                return refuse_drive(&exchange.old.name(), place, hint);
+                return refuse_drive(&name, place, hint);
             }
             self.let_go(place);
             store.write_off(place).await?;
@@ -418,12 +492,10 @@ impl<E: Env> Inner<E> {
             self.tell_lost(place);
         }
         self.let_go(place);
-        match exchange.spare {
-            Some(_) => self.use_spare(place).await,
-            None => {
-                let part = exchange.new.clone().watched(Watch::new(&self.env));
-                self.put(place, part).await
-            }
+        if exchange.is_spare {
+            return self.use_spare(place).await;
         }
+        let part = exchange.new.clone().watched(Watch::new(&self.env));
+        self.put(place, part).await
     }
 }

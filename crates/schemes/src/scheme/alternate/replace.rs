@@ -15,7 +15,8 @@
 use std::rc::Rc;
 
 use classical::{Array, CreateSpec, label};
-use format::{MemberState, Superblock};
+use format::{MemberState, Superblock, Uuid};
+use io::sync::Turn;
 use io::{Buf, BufMut, Drive, Env};
 
 use super::members::NOT_RECORDED;
@@ -151,6 +152,17 @@ impl<E: Env> Replace for Alternate<E> {
 
     fn hold(&self, held: bool) {
         self.inner.held.set(held);
+    }
+
+    fn label_turn(&self) -> Turn {
+        self.inner.turn.clone()
+    }
+
+    async fn relist(&self, place: usize, drive: Uuid) -> Result<Superblock, StoreError> {
+        let set = self.inner.set.borrow().clone();
+        let (next, told) = set.relist(place, drive, &self.lost()).await;
+        self.inner.set.replace(next);
+        told
     }
 
     async fn tell_whole(&self, place: usize) -> Result<(), StoreError> {

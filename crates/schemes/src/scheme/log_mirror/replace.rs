@@ -11,7 +11,8 @@
 //! and is to what was being written as a crash in which a drive is lost.
 
 use classical::{Array, Grid, label};
-use format::MemberState;
+use format::{MemberState, Superblock, Uuid};
+use io::sync::Turn;
 use io::{Drive, Env};
 
 use super::LogMirror;
@@ -117,6 +118,17 @@ impl<E: Env> Replace for LogMirror<E> {
 
     fn hold(&self, held: bool) {
         self.inner.held.set(held);
+    }
+
+    fn label_turn(&self) -> Turn {
+        self.inner.replace_turn.clone()
+    }
+
+    async fn relist(&self, place: usize, drive: Uuid) -> Result<Superblock, StoreError> {
+        let set = self.inner.set.borrow().clone();
+        let (next, told) = set.relist(place, drive, &self.lost()).await;
+        self.inner.set.replace(next);
+        told
     }
 
     async fn tell_whole(&self, place: usize) -> Result<(), StoreError> {

@@ -11,7 +11,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use classical::label;
-use format::MemberState;
+use format::{MemberState, Superblock, Uuid};
 use io::sync::Turn;
 use io::{Drive, Env};
 
@@ -138,6 +138,16 @@ impl<E: Env> Replace for MirrorLog<E> {
 
     fn hold(&self, held: bool) {
         self.stores().iter().for_each(|group| group.held.set(held));
+    }
+
+    fn label_turn(&self) -> Turn {
+        self.drives().losses.turn()
+    }
+
+    async fn relist(&self, place: usize, drive: Uuid) -> Result<Superblock, StoreError> {
+        let Drives { set, losses, .. } = self.drives();
+        set.borrow_mut().label.members[place].drive = drive;
+        losses.relist(place, drive).await
     }
 
     /// The group's work tells it.

@@ -13,8 +13,9 @@
 use std::rc::Rc;
 
 use classical::Grid;
-use format::MemberState;
+use format::{MemberState, Superblock, Uuid};
 use futures_util::future::join;
+use io::sync::Turn;
 use io::{Drive, Env};
 
 use super::drive::Steered;
@@ -259,6 +260,18 @@ impl<E: Env> Replace for Steering<E> {
 
     fn hold(&self, held: bool) {
         self.inner.held.set(held);
+    }
+
+    fn label_turn(&self) -> Turn {
+        self.inner.mending.clone()
+    }
+
+    async fn relist(&self, place: usize, drive: Uuid) -> Result<Superblock, StoreError> {
+        let set = self.inner.set.borrow().clone();
+        let lost = self.lost().into_iter().filter(|at| !self.is_moving(*at));
+        let (next, told) = set.relist(place, drive, &lost.collect::<Vec<_>>()).await;
+        self.inner.set.replace(next);
+        told
     }
 
     async fn tell_whole(&self, place: usize) -> Result<(), StoreError> {

@@ -17,24 +17,26 @@ use super::shelf::{
 
 /// What copying or filling a drive takes at most.
 const FILLED: Nanos = Nanos::from_secs(120);
-const PLACE: usize = 1;
+pub const PLACE: usize = 1;
+/// Between writes, so that there are not thousands of them beside a copy.
+pub const BREATH: Nanos = Nanos::from_millis(2);
 
-fn shelf(scheme: Scheme, drives: u64) -> Shelf {
+pub fn shelf(scheme: Scheme, drives: u64) -> Shelf {
     let mut shelf = Shelf::new(scheme, drives);
     shelf.options = OpenOptions { rebuild_after: None, ..OpenOptions::default() };
     shelf
 }
 
-fn all() -> impl Iterator<Item = (Scheme, u64)> {
+pub fn all() -> impl Iterator<Item = (Scheme, u64)> {
     REDUNDANT.into_iter().chain([(Scheme::Raid0, 3)])
 }
 
-fn is_copied(pool: &Pool<TestEnv>) -> bool {
+pub fn is_copied(pool: &Pool<TestEnv>) -> bool {
     pool.status().drives[PLACE].replacing.is_some()
 }
 
 /// Until nothing is copied or filled any more.
-async fn until_over(shelf: &Shelf, pool: &Pool<TestEnv>, name: &str) {
+pub async fn until_over(shelf: &Shelf, pool: &Pool<TestEnv>, name: &str) {
     let began = shelf.env.now();
     while is_copied(pool) || state(pool, PLACE) == DriveState::Restoring {
         shelf.rest(Nanos::from_millis(10)).await;
@@ -44,7 +46,7 @@ async fn until_over(shelf: &Shelf, pool: &Pool<TestEnv>, name: &str) {
 }
 
 /// A crash may leave copies of metadata that differ.
-async fn scrub_is_clean(shelf: &Shelf, pool: &Pool<TestEnv>, name: &str, crashed: bool) {
+pub async fn scrub_is_clean(shelf: &Shelf, pool: &Pool<TestEnv>, name: &str, crashed: bool) {
     pool.scrub_start();
     while pool.scrub_status().state.goes_on() {
         shelf.rest(Nanos::from_millis(100)).await;
@@ -76,6 +78,7 @@ fn a_drive_that_works_serves_until_another_has_its_place() {
                 assert_eq!(pool.status().drives[PLACE].name, format!("d{PLACE}"), "{name}");
                 write(&pool, at % 12).await;
                 check(&pool, name, at.min(12)).await;
+                shelf.rest(Nanos::from_millis(20)).await;
                 at += 1;
             }
             assert!(at > 1, "{name}: it was served meanwhile");
@@ -106,17 +109,17 @@ fn a_drive_that_works_serves_until_another_has_its_place() {
 }
 
 /// Blocks of a volume, as they were written last.
-struct Book {
+pub struct Book {
     rng: Rng,
-    blocks: Vec<u64>,
+    pub blocks: Vec<u64>,
     /// Being written: it may hold what it held, or this.
     open: Option<(usize, u64)>,
 }
 
-const BLOCK: u64 = 64 << 10;
+pub const BLOCK: u64 = 64 << 10;
 
 impl Book {
-    fn new(seed: u64) -> Book {
+    pub fn new(seed: u64) -> Book {
         Book { rng: Rng::new(seed), blocks: vec![0; (8 * MIB / BLOCK) as usize], open: None }
     }
 
@@ -128,7 +131,16 @@ impl Book {
         Buf::from_slice(&bytes)
     }
 
-    async fn write(&mut self, pool: &Pool<TestEnv>) {
+    /// What a crash left open is written again.
+    pub async fn settle(&mut self, pool: &Pool<TestEnv>) {
+        if let Some((at, seed)) = self.open.take() {
+            let done = volume(pool).write(at as u64 * BLOCK, Book::bytes(seed), true).await;
+            done.expect("it is written");
+            self.blocks[at] = seed;
+        }
+    }
+
+    pub async fn write(&mut self, pool: &Pool<TestEnv>) {
         let (at, seed) = (self.rng.below(self.blocks.len() as u64), self.rng.next_u64() | 1);
         self.open = Some((at as usize, seed));
         let done = volume(pool).write(at * BLOCK, Book::bytes(seed), true).await;
@@ -137,7 +149,7 @@ impl Book {
         self.open = None;
     }
 
-    async fn check(&self, pool: &Pool<TestEnv>, name: &str) {
+    pub async fn check(&self, pool: &Pool<TestEnv>, name: &str) {
         for (at, seed) in self.blocks.iter().enumerate() {
             let read = volume(pool).read(at as u64 * BLOCK, BLOCK).await;
             let read = read.unwrap_or_else(|error| panic!("{name}: block {at}: {error}"));
@@ -156,10 +168,10 @@ impl Book {
 
 /// So many writes to the new drive, and then so many to any.
 #[derive(Clone, Copy, Debug)]
-struct Cut(u64, u64);
+pub struct Cut(pub u64, pub u64);
 
 /// Writes beside an exchange until power fails: how many there were to the new drive.
-fn exchange_until(shelf: &Shelf, new: usize, book: &mut Book, cut: Cut) -> u64 {
+pub fn exchange_until(shelf: &Shelf, new: usize, book: &mut Book, cut: Cut) -> u64 {
     let (env, reached) = (shelf.env.clone(), Cell::new(None));
     let before = shelf.disks[new].counters().writes;
     let written = || shelf.disks[new].counters().writes - before;
@@ -173,6 +185,7 @@ fn exchange_until(shelf: &Shelf, new: usize, book: &mut Book, cut: Cut) -> u64 {
         begun.expect("it begins");
         while is_copied(&pool) {
             book.write(&pool).await;
+            shelf.rest(BREATH).await;
         }
         let all = written();
         for _ in 0..4 {
@@ -191,7 +204,7 @@ fn exchange_until(shelf: &Shelf, new: usize, book: &mut Book, cut: Cut) -> u64 {
 }
 
 /// A pool with something in it, and a drive for it.
-fn written(scheme: Scheme, drives: u64, seed: u64) -> (Shelf, usize, Book) {
+pub fn written(scheme: Scheme, drives: u64, seed: u64) -> (Shelf, usize, Book) {
     let mut shelf = shelf(scheme, drives);
     let new = shelf.add(DRIVE + MIB * (seed % 2));
     let mut book = Book::new(seed);
@@ -208,23 +221,25 @@ fn written(scheme: Scheme, drives: u64, seed: u64) -> (Shelf, usize, Book) {
     (shelf, new, book)
 }
 
+/// One of each way to keep labels.
+pub const SOME: [(Scheme, u64); 10] = [
+    (Scheme::Raid0, 3),
+    (Scheme::Raid1, 2),
+    (Scheme::Raid5, 4),
+    (Scheme::Raid60, 8),
+    (Scheme::Hybrid, 6),
+    (Scheme::LogMirror, 6),
+    (Scheme::Steering, 5),
+    (Scheme::MirrorLog, 6),
+    (Scheme::Alternate, 4),
+    (Scheme::CachedRaid5, 5),
+];
+
 /// Power fails at any write of an exchange: the old drive is the member, or the new one, and
 /// nothing is missing.
 #[test]
 fn a_crash_leaves_one_of_the_two_the_member() {
-    let schemes = [
-        (Scheme::Raid0, 3),
-        (Scheme::Raid1, 2),
-        (Scheme::Raid5, 4),
-        (Scheme::Raid60, 8),
-        (Scheme::Hybrid, 6),
-        (Scheme::LogMirror, 6),
-        (Scheme::Steering, 5),
-        (Scheme::MirrorLog, 6),
-        (Scheme::Alternate, 4),
-        (Scheme::CachedRaid5, 5),
-    ];
-    for (scheme, drives) in schemes {
+    for (scheme, drives) in SOME {
         let name = scheme.name();
         let (shelf, new, mut book) = written(scheme, drives, 0);
         let all = exchange_until(&shelf, new, &mut book, Cut(u64::MAX, 0));
@@ -246,7 +261,7 @@ fn a_crash_leaves_one_of_the_two_the_member() {
                 let spares = pool.status().drives.len() - drives as usize;
                 // While its label changes it is neither, for a moment.
                 let label = classical::label::read(&shelf.drive(new)).await;
-                let spare = who == "d1" && label.is_some();
+                let spare = who == "d1" && label.is_some_and(|label| label.is_spare());
                 assert_eq!(spares, usize::from(spare), "{name}: {who} is the member");
                 book.check(&pool, &name).await;
                 book.open = None;

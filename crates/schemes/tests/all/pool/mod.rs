@@ -1,6 +1,7 @@
 //! Pools of any scheme as they are served: drives that hang, and drives that take their places.
 
 mod exchange;
+mod exchange_labels;
 mod hangs;
 mod shelf;
 mod sit_out;
