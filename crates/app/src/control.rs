@@ -32,6 +32,32 @@ pub const REQUEST_BYTES_MAX: usize = 64 << 10;
 
 const NO_SERVER: &str = "no server is running here";
 
+/// How the drives of a further array form groups; without them as 'create' would have it.
+#[derive(clap::Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ArrayShape {
+    /// With --array, what 'create' was told: drives of a group
+    #[arg(long, value_name = "W", requires = "array")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub width: Option<u16>,
+    /// With --array, what 'create' was told: drives that may die without loss
+    #[arg(long, requires = "array", value_parser = clap::value_parser!(u8).range(1..=2))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parity: Option<u8>,
+    /// With --array, what 'create' was told: drives of the mirrors, replicas, or copies
+    #[arg(long, value_name = "N", requires = "array")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mirrors: Option<u16>,
+    /// With --array, what 'create' was told: bytes of every drive, or 'dedicated'
+    #[arg(long, value_name = "SIZE|dedicated", requires = "array")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub staging: Option<String>,
+    /// With --array, what 'create' was told: all, or writer
+    #[arg(long, value_name = "REPLICAS", requires = "array", value_parser = ["all", "writer"])]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flush_log: Option<String>,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "request", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Request {
@@ -105,6 +131,9 @@ pub enum Request {
         /// Whatever is on them.
         #[serde(default)]
         force: bool,
+        /// Of another scheme than fusion: they are a further array of the pool.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        array: Option<ArrayShape>,
     },
     DriveRemove {
         pool: String,

@@ -3,6 +3,7 @@
 
 pub mod add;
 pub mod any;
+pub mod array;
 mod care;
 pub mod drive;
 mod volume;

@@ -20,9 +20,10 @@
 //! 160 | block size                        | zones                             |
 //! 168 | index           | scheme          | shards          | members         |
 //! 176 | clean  | n      | pool name, n bytes of 63, then 1 byte zero           |
-//! 242 | group           | 12 bytes zero                                       |
+//! 242 | group           | array           | 10 bytes zero                     |
 //! 256 | per shard: checkpoint seq, first journal block, objects, fingerprint (32 each)
 //!   . | per member: drive uuid (16), size (8), state (1), 0 (1), round (2), zones (4)
+//!   . | of a further array: uuid of the pool (16); its own is at 40
 //!   . | zero up to 16384                                                      |
 //! ```
 //! The checksum covers everything except itself and `copy`, so the four copies differ in one byte.
@@ -66,6 +67,8 @@ pub const INCOMPAT_ARRAY_SUMS: u64 = 128;
 pub const INCOMPAT_SPARE: u64 = 256;
 /// Incompatible feature: summaries of a segment log have sums of its pages.
 pub const INCOMPAT_LOG_SUMS: u64 = 512;
+/// Incompatible feature: one of several arrays of a pool, and not the first ([`Further`]).
+pub const INCOMPAT_FURTHER: u64 = 1024;
 /// Incompatible features this software knows.
 pub const KNOWN_INCOMPAT: u64 = INCOMPAT_LIMITS
     | INCOMPAT_GROUPS
@@ -76,7 +79,8 @@ pub const KNOWN_INCOMPAT: u64 = INCOMPAT_LIMITS
     | INCOMPAT_LISTS
     | INCOMPAT_ARRAY_SUMS
     | INCOMPAT_SPARE
-    | INCOMPAT_LOG_SUMS;
+    | INCOMPAT_LOG_SUMS
+    | INCOMPAT_FURTHER;
 /// `Superblock::scheme`: FusionRAID over RAID+.
 pub const SCHEME_FUSION: u16 = 1;
 /// In-place schemes: chunks without redundancy, mirrors, one or two parity chunks a stripe.
@@ -101,6 +105,8 @@ pub const SCHEME_TOLE_RAID: u16 = 23;
 pub const SCHEME_MIRROR_LOG: u16 = 24;
 pub const SCHEME_LOG_RAID: u16 = 25;
 
+/// Arrays of a pool of in-place arrays: it was made with one, and grew by the others.
+pub const ARRAYS_MAX: usize = 16;
 /// The place of a spare: none.
 pub const SPARE_INDEX: u16 = u16::MAX;
 
@@ -219,6 +225,17 @@ pub struct Superblock {
     pub members: Vec<Member>,
     /// One for each shard.
     pub checkpoint: Vec<CheckpointRoot>,
+    /// `None`: these drives are the pool, or its first array.
+    pub further: Option<Further>,
+}
+
+/// What a pool of in-place arrays grew by: an array that has all that a pool has, and belongs to
+/// another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Further {
+    pub pool: Uuid,
+    /// Arrays that the pool had before, 1 or more.
+    pub array: u16,
 }
 
 /// Where the last label area begins.
@@ -270,7 +287,8 @@ impl Superblock {
         w.bytes(self.pool_name.as_bytes());
         w.zeros(NAME_MAX - self.pool_name.len() + 1);
         w.u16(self.group);
-        w.zeros(12);
+        w.u16(self.array());
+        w.zeros(10);
         for root in &self.checkpoint {
             let fields = [root.seq, root.journal_start, root.objects, root.fingerprint];
             fields.into_iter().for_each(|field| w.u64(field));
@@ -283,6 +301,7 @@ impl Superblock {
             w.u16(member.round);
             w.u32(member.zones);
         }
+        self.further.iter().for_each(|further| w.uuid(&further.pool));
         let used = label.len() as u32;
         label.resize(LABEL_LEN, 0);
         put_u32(&mut label, AT_LEN, used);
@@ -329,8 +348,8 @@ impl Superblock {
         check(name_len <= NAME_MAX, "pool name length", name_len as u64)?;
         let name = r.take(name_len)?;
         r.zeros(NAME_MAX - name_len + 1)?;
-        let group = r.u16()?;
-        r.zeros(12)?;
+        let (group, array) = (r.u16()?, r.u16()?);
+        r.zeros(10)?;
         let pool_name = String::from_utf8_lossy(name).into_owned();
         let roots = r.count(shards.into(), ROOT_LEN)?;
         let mut root = |_| {
@@ -350,6 +369,10 @@ impl Superblock {
             Ok(Member { drive, state, size, round: r.u16()?, zones: r.u32()? })
         };
         let members = (0..count).map(&mut member).collect::<Result<Vec<_>, FormatError>>()?;
+        let further = match features.incompat & INCOMPAT_FURTHER {
+            0 => check(array == 0, "array", array.into()).map(|()| None)?,
+            _ => Some(Further { pool: r.uuid()?, array }),
+        };
         Ok(Superblock {
             pool,
             drive,
@@ -372,6 +395,7 @@ impl Superblock {
             zones,
             members,
             checkpoint,
+            further,
         })
     }
 
@@ -402,6 +426,17 @@ impl Superblock {
     /// generation is 0, and it outvotes nobody.
     pub fn is_spare(&self) -> bool {
         self.features.incompat & INCOMPAT_SPARE != 0
+    }
+
+    /// The pool that it belongs to.
+    pub fn home(&self) -> Uuid {
+        self.further.map_or(self.pool, |further| further.pool)
+    }
+
+    /// Which of its arrays it is, in the order in which they came: 0 for the first, which all pools
+    /// have.
+    pub fn array(&self) -> u16 {
+        self.further.map_or(0, |further| further.array)
     }
 
     fn validate_index(&self) -> Result<(), FormatError> {
@@ -463,6 +498,10 @@ impl Superblock {
         };
         let flagged = self.features.incompat & (INCOMPAT_GROUPS | INCOMPAT_SET);
         check(flagged == needed, "features", self.features.incompat)?;
+        let told = self.features.incompat & INCOMPAT_FURTHER != 0;
+        let of = |further: Further| (1..ARRAYS_MAX).contains(&further.array.into()) && needed != 0;
+        let right = told == self.further.is_some() && self.further.is_none_or(of);
+        check(right, "array", self.array().into())?;
         for (state, feature) in [
             (MemberState::Restoring, INCOMPAT_RESTORING),
             (MemberState::Vacated, INCOMPAT_SUBSTITUTES),

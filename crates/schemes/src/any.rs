@@ -139,8 +139,8 @@ macro_rules! stores {
                 match self { $(AnyStore::$kind(store) => Replace::hold(store, held)),+ }
             }
 
-            fn label_turn(&self) -> Turn {
-                match self { $(AnyStore::$kind(store) => Replace::label_turn(store)),+ }
+            fn label_turn(&self, place: usize) -> Turn {
+                match self { $(AnyStore::$kind(store) => Replace::label_turn(store, place)),+ }
             }
 
             async fn relist(&self, place: usize, drive: Uuid) -> Result<Superblock, StoreError> {

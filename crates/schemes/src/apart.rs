@@ -5,13 +5,12 @@
 //!   drives   0 .. width             .. 2 width       .. 3 width
 //! ```
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use io::{Buf, join_all};
 
 use crate::care::AllKept;
-use crate::store::{Counters, Store, StoreError, check_range};
+use crate::store::{Counters, Store, StoreError, add_up, check_range};
 
 /// A handle: clones name the same.
 pub struct Apart<S, D> {
@@ -146,14 +145,7 @@ impl<S: Store, D: 'static> Store for Apart<S, D> {
 
     /// Of all together.
     fn counters(&self) -> Counters {
-        let (mut names, mut sums) = (Vec::new(), BTreeMap::<_, u64>::new());
-        for (name, value) in self.stores.iter().flat_map(S::counters) {
-            if !sums.contains_key(name) {
-                names.push(name);
-            }
-            *sums.entry(name).or_default() += value;
-        }
-        names.into_iter().map(|name| (name, sums[name])).collect()
+        add_up(self.stores.iter().flat_map(S::counters))
     }
 
     fn kept(&self) -> AllKept {

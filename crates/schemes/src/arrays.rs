@@ -165,7 +165,7 @@ impl<S: OnArrays + crate::Store> Replace for S {
         self.arrays().arrays.iter().for_each(|array| array.hold(held));
     }
 
-    fn label_turn(&self) -> Turn {
+    fn label_turn(&self, _place: usize) -> Turn {
         self.arrays().turn.clone()
     }
 

@@ -124,7 +124,16 @@ pub fn samples(pool: &Uuid) -> Vec<Vec<u8>> {
     let summary = segments::Summary { pages: vec![held(7), held(9)], ended: 71 };
     let volume = |number, name: &str| table::Volume { number, name: name.into(), size: 512 };
     let volumes = vec![volume(1, "a"), volume(4, "b-c")];
-    let all = table::Table { id: pool.0, generation: 7, grain: 4096, grains: 9, next: 5, volumes };
+    let further = vec![table::Further { id: *pool, base: 1 << 30, grains: 7 }];
+    let all = table::Table {
+        id: pool.0,
+        generation: 7,
+        grain: 4096,
+        grains: 9,
+        next: 5,
+        volumes,
+        further,
+    };
     let owner = Some(Owner { volume: 1, at: 2 });
     let (current, one_log) = ([true, false, true, false], true);
     let alternate = page::Page {

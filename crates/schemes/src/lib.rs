@@ -13,6 +13,7 @@ pub mod care;
 pub mod extents;
 pub mod header;
 pub mod hostile;
+pub mod joined;
 pub mod key_locks;
 pub mod locks;
 pub mod log;

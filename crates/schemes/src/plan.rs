@@ -18,6 +18,8 @@ pub struct Plan {
     pub shape: String,
     pub drives: usize,
     pub raw: u64,
+    /// Bytes of a stripe.
+    pub unit: u64,
     /// Bytes that volumes can hold.
     pub usable: u64,
     /// Bytes of memory that checksums take; 0: there are none.
@@ -73,6 +75,7 @@ pub async fn plan<E: Env>(env: &E, sizes: &[u64], spec: &Spec) -> Result<Plan, S
         shape: store.shape(),
         drives: sizes.len(),
         raw: sizes.iter().sum(),
+        unit: store.unit(),
         usable: volumes::usable(store.size(), store.unit())?,
         checksum_bytes,
     })

@@ -8,7 +8,9 @@
 
 mod drives;
 mod exchange;
+mod grow;
 mod hangs;
+mod open;
 mod progress;
 mod scrub;
 mod spares;
@@ -18,7 +20,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use classical::Health;
-use format::{MemberState, Superblock, Uuid};
+use format::{Superblock, Uuid};
 use io::sync::{Event as Bell, EventWait, Turn};
 use io::{Drive, Env, Nanos, join_all};
 
@@ -27,10 +29,12 @@ pub use self::scrub::{ScrubState, ScrubStatus};
 pub use self::spares::{SPARE_RETRY, SPARES_MAX};
 
 use self::exchange::Exchange;
+use self::open::{Found, Sorted};
 use self::progress::Progress;
 use self::scrub::Scrubbing;
 use self::spares::Spare;
 use crate::any::AnyStore;
+use crate::joined::Joined;
 use crate::part::hang::{HANG_AFTER, Patience};
 use crate::part::{Part, PartCounters, PartEnv};
 use crate::scheme::{OpenOptions, Scheme};
@@ -143,13 +147,16 @@ pub struct Status {
 }
 
 type Inside<E> = PartEnv<E>;
-pub type PoolVolumes<E> = Volumes<Inside<E>, AnyStore<Inside<E>>>;
+type PoolStore<E> = Joined<AnyStore<Inside<E>>>;
+pub type PoolVolumes<E> = Volumes<Inside<E>, PoolStore<E>>;
 /// A volume of a pool.
-pub type PoolVolume<E> = crate::volumes::Volume<Inside<E>, AnyStore<Inside<E>>>;
+pub type PoolVolume<E> = crate::volumes::Volume<Inside<E>, PoolStore<E>>;
 
 struct Inner<E: Env> {
     env: E,
+    /// Of the first array, as it was when the pool was opened, and of all.
     label: Superblock,
+    arrays: RefCell<Vec<Superblock>>,
     scheme: Scheme,
     drives: RefCell<Vec<Option<Part<E::Drive>>>>,
     /// As their labels have them.
@@ -158,8 +165,7 @@ struct Inner<E: Env> {
     missing: RefCell<Vec<usize>>,
     /// Drives that wait for a place: `spares::SPARES_MAX` at most.
     spares: RefCell<Vec<Spare<E::Drive>>>,
-    /// How long after a loss a spare takes the place.
-    rebuild_after: Option<Nanos>,
+    options: OpenOptions,
     paused: Cell<bool>,
     progress: RefCell<Progress>,
     /// Lost drives that an operator will take back: no spare takes their place by itself.
@@ -216,24 +222,25 @@ impl<E: Env> Pool<E> {
         let parts: Vec<Part<E::Drive>> = drives.into_iter().map(part).collect();
         // At once: any that hang are waited for together.
         let labels = join_all(parts.iter().map(classical::label::read)).await;
-        let members = labels.iter().flatten().filter(|label| !label.is_spare());
-        let newest = members.max_by_key(|label| label.generation);
-        let label = newest.ok_or(StoreError::NoLabel)?.clone();
-        let scheme = Scheme::of(&label).ok_or(StoreError::NoLabel)?;
         let silent: Vec<String> =
             parts.iter().filter(|part| part.hangs()).map(Drive::name).collect();
-        let Sorted { places, spares, others } = sort(&label, parts, &labels);
-        let volumes = open_volumes(env, others, (&label, &places), options).await?;
+        let found: Vec<Found<E::Drive>> = parts.into_iter().zip(labels).collect();
+        let label = open::first_label(&found)?;
+        let scheme = Scheme::of(&label).ok_or(StoreError::NoLabel)?;
+        let (volumes, arrays) = open::volumes(env, found.clone(), label.clone(), options).await?;
         let missing = volumes.store().lost();
+        let Sorted { places, spares, strangers } = open::sort(&arrays, found);
+        let listed = arrays.iter().flat_map(|label| &label.members);
         let inner = Inner {
             env: env.clone(),
             scheme,
             drives: RefCell::new(places),
-            uuids: RefCell::new(label.members.iter().map(|listed| listed.drive).collect()),
+            uuids: RefCell::new(listed.map(|listed| listed.drive).collect()),
+            arrays: RefCell::new(arrays),
+            options,
             known: RefCell::new(missing.clone()),
             missing: RefCell::new(missing),
             spares: RefCell::new(spares),
-            rebuild_after: options.rebuild_after,
             paused: Cell::new(false),
             progress: RefCell::default(),
             offline: RefCell::default(),
@@ -255,7 +262,7 @@ impl<E: Env> Pool<E> {
             exchange: RefCell::default(),
         };
         let pool = Pool { inner: Rc::new(inner) };
-        pool.inner.tell_absent(&silent);
+        pool.inner.tell_absent(&silent, &strangers);
         pool.begin_all(options).await;
         Ok(pool)
     }
@@ -305,7 +312,7 @@ impl<E: Env> Pool<E> {
         let (drives, missing) = (inner.drives.borrow(), inner.missing.borrow());
         let replacing = inner.exchange.borrow().as_ref().map(|own| own.replacing());
         let drive = |index: usize| {
-            let (listed, part) = (&inner.label.members[index], drives[index].as_ref());
+            let (listed, part) = (inner.listed(index), drives[index].as_ref());
             let restoring = restoring.iter().find(|own| own.place == index).copied();
             let replacing = replacing.clone().filter(|own| own.progress.place == index);
             let under_way = restoring.or(replacing.as_ref().map(|own| own.progress));
@@ -377,66 +384,6 @@ impl<E: Env> Pool<E> {
     }
 }
 
-/// Drives by what they are to a pool.
-struct Sorted<D: Drive> {
-    places: Vec<Option<Part<D>>>,
-    spares: Vec<Spare<D>>,
-    /// All but spares: who opens the pool knows which to believe.
-    others: Vec<Part<D>>,
-}
-
-fn sort<D: Drive>(
-    label: &Superblock,
-    parts: Vec<Part<D>>,
-    labels: &[Option<Superblock>],
-) -> Sorted<D> {
-    let places = vec![None; label.members.len()];
-    let mut sorted = Sorted { places, spares: Vec::new(), others: Vec::new() };
-    for (part, own) in parts.into_iter().zip(labels) {
-        let own = own.as_ref().filter(|own| own.pool == label.pool);
-        let spare = own.is_some_and(Superblock::is_spare);
-        // One that another has replaced is no member any more; a spare that is one was just given
-        // its place.
-        let listed = |own: &&Superblock| match spare {
-            true => label.members.iter().position(|listed| listed.drive == own.drive),
-            false => {
-                let index = usize::from(own.index);
-                label.members.get(index).filter(|listed| listed.drive == own.drive).map(|_| index)
-            }
-        };
-        match (own, own.as_ref().and_then(listed)) {
-            (Some(_), Some(place)) => sorted.places[place] = Some(part.clone()),
-            (Some(own), None) if spare && sorted.spares.len() < SPARES_MAX => {
-                sorted.spares.push(Spare { identity: own.drive, part: part.clone() });
-            }
-            _ => {}
-        }
-        if !spare {
-            sorted.others.push(part);
-        }
-    }
-    sorted
-}
-
-/// The volumes on these drives, of which some have places in the pool.
-async fn open_volumes<E: Env>(
-    env: &E,
-    parts: Vec<Part<E::Drive>>,
-    (label, places): (&Superblock, &[Option<Part<E::Drive>>]),
-    options: OpenOptions,
-) -> Result<PoolVolumes<E>, StoreError> {
-    let active = label.members.iter().all(|listed| listed.state == MemberState::Active);
-    let whole = active && places.iter().all(Option::is_some);
-    let redundant = Scheme::of(label).is_some_and(|scheme| scheme != Scheme::Raid0);
-    hangs::spare_at_most_one(&parts, whole && redundant);
-    let (inside, asked) = (PartEnv::new(env.clone()), parts.clone());
-    let opened = async move {
-        let store = AnyStore::open(&inside, parts, options).await?;
-        Volumes::open(&inside, store).await
-    };
-    hangs::end_in_time(env, || hangs::needed(asked.iter()), opened).await
-}
-
 impl<E: Env> Inner<E> {
     /// A task that closing waits for.
     fn begin<F: Future<Output = ()> + 'static>(
@@ -465,10 +412,17 @@ impl<E: Env> Inner<E> {
     }
 
     /// Drives without which the pool was opened; some did not even say who they are.
-    fn tell_absent(&self, silent: &[String]) {
+    fn tell_absent(&self, silent: &[String], strangers: &[String]) {
         for &drive in &*self.missing.borrow() {
             let text = format!("drive {drive} is missing or out of date: its data is elsewhere");
             self.tell(Severity::Warning, "drive-missing", Some(drive), text);
+        }
+        for name in strangers {
+            let text = format!(
+                "drive {name} is of an array that the pool does not have: it is left out, and may \
+                 be given to it again"
+            );
+            self.tell(Severity::Warning, "drive-stranger", None, text);
         }
         for name in silent {
             let text = format!("drive {name} hangs: no answer for {HANG_AFTER}; it is left out");
@@ -541,6 +495,7 @@ impl<E: Env> Inner<E> {
         let mut slow = vec![false; self.drives.borrow().len()];
         while !self.stopping.get() {
             self.env.sleep_until(self.env.now() + EVERY).await;
+            slow.resize(self.drives.borrow().len(), false);
             for (at, was) in slow.iter_mut().enumerate() {
                 let now = self.drives.borrow()[at].as_ref().is_some_and(Part::is_slow);
                 if now != *was {

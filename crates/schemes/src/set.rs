@@ -93,6 +93,7 @@ impl<D: Drive> Set<D> {
             zones,
             members,
             checkpoint: vec![CheckpointRoot::default()],
+            further: None,
         };
         let drives = drives.iter().cloned().map(Some).collect();
         Ok(Set { label, drives })

@@ -1,5 +1,8 @@
 //! What every scheme is to the volumes on it: a row of bytes that outlives drives and crashes.
 
+use std::collections::BTreeMap;
+use std::ops::Range;
+
 use classical::{Array, ArrayError, Grid};
 use format::{Superblock, Uuid};
 use io::sync::Turn;
@@ -40,13 +43,25 @@ impl StoreError {
 /// How a scheme's counters are shown: by their names, in a fixed order.
 pub type Counters = Vec<(&'static str, u64)>;
 
+/// Those of several stores as of one.
+pub fn add_up(all: impl IntoIterator<Item = (&'static str, u64)>) -> Counters {
+    let (mut names, mut sums) = (Vec::new(), BTreeMap::<_, u64>::new());
+    for (name, value) in all {
+        if !sums.contains_key(name) {
+            names.push(name);
+        }
+        *sums.entry(name).or_default() += value;
+    }
+    names.into_iter().map(|name| (name, sums[name])).collect()
+}
+
 /// Requests are multiples of 512 bytes anywhere within `size`; any number may be under way. What
 /// two writes to the same bytes at the same time leave is either's. A write is durable when it was
 /// answered with `fua`, or when a `flush` that began after its answer has returned.
 ///
 /// A handle: clones name the same.
 pub trait Store: Clone + 'static {
-    /// Bytes it offers; never changes.
+    /// Bytes it offers; never fewer than before.
     fn size(&self) -> u64;
 
     /// Writes of so many bytes, from a multiple of them, cost least.
@@ -55,6 +70,12 @@ pub trait Store: Clone + 'static {
     /// Into so many equal parts it falls that share no drives: a volume stays in one if it can.
     fn regions(&self) -> u64 {
         1
+    }
+
+    /// Where this grain of a volume should lie: one of these parts, of which volumes take turns.
+    fn region(&self, volume: u32, _grain: u32) -> Range<u64> {
+        let (each, at) = (self.size() / self.regions(), u64::from(volume) % self.regions());
+        each * at..each * (at + 1)
     }
 
     fn read(&self, offset: u64, len: u64) -> impl Future<Output = Result<Buf, StoreError>>;
@@ -152,8 +173,8 @@ pub trait Replace: Store {
     /// A new drive has everything: the labels call it restoring no more.
     fn tell_whole(&self, place: usize) -> impl Future<Output = Result<(), StoreError>>;
 
-    /// Who changes the labels holds it.
-    fn label_turn(&self) -> Turn;
+    /// Who changes the labels of this drive and of those beside it holds it.
+    fn label_turn(&self, place: usize) -> Turn;
 
     /// The labels of the others say from now on that the drive in this place, which is not lost, is
     /// this one, if none of them fails. What its own has to say. The turn of labels is held.
@@ -272,7 +293,7 @@ impl<E: Env> Replace for Array<E> {
         Ok(())
     }
 
-    fn label_turn(&self) -> Turn {
+    fn label_turn(&self, _place: usize) -> Turn {
         Array::label_turn(self)
     }
 

@@ -15,6 +15,7 @@ use crate::drives::target::{self, Target};
 use crate::error::{Failure, Outcome};
 use crate::exit::Exit;
 use crate::explain;
+use crate::pools::array::StagingArg;
 use crate::render::print;
 use crate::size::Size;
 use crate::wall_clock;
@@ -54,7 +55,7 @@ pub struct Args {
     /// steering: bytes of every drive where writes go that are meant for a drive that collects
     /// garbage, or 'dedicated' for the last drive [default: a fiftieth of the drives]
     #[arg(long, value_name = "SIZE|dedicated")]
-    staging: Option<other::StagingArg>,
+    staging: Option<StagingArg>,
     /// alternate: which replicas have flushed data in a log: all, or writer, the one that is
     /// written to. With writer FLUSH does not disturb reads, but flushed data is lost if a drive
     /// dies together with the power [default: all]

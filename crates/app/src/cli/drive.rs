@@ -3,7 +3,7 @@
 use clap::Subcommand;
 
 use super::reach::Reach;
-use crate::control::{Answer, ControlArgs, Decision, Request};
+use crate::control::{Answer, ArrayShape, ControlArgs, Decision, Request};
 use crate::drives::modelled::ModelSpec;
 use crate::error::{Failure, Outcome};
 use crate::exit::Exit;
@@ -101,10 +101,16 @@ Examples:
     /// size. Of a pool that is not being served, --drives has to name all drives.
     /// In a pool of another scheme than fusion they become spares: one takes the place of a drive
     /// that is lost for as long as 'serve --rebuild-after' says. The smallest that fits is taken.
+    /// With --array they are a further array of the pool, of its scheme, block size and checksums:
+    /// nothing that is there moves, and all volumes may use what comes. It can't be taken out
+    /// again, and its stripes have to go with the first array's, as they do with as many drives as
+    /// that has. All arrays are needed: with more drives of one lost than it bears no volume is
+    /// whole.
     #[command(after_help = "\
 Examples:
   steadyraid drive add tank /dev/nvme9n1
-  steadyraid drive add test d9.img:1G d10.img:1G --drives .")]
+  steadyraid drive add test d9.img:1G d10.img:1G --drives .
+  steadyraid drive add --array old /dev/nvme5n1 /dev/nvme6n1 /dev/nvme7n1")]
     Add(AddArgs),
 }
 
@@ -165,17 +171,24 @@ pub struct AddArgs {
     /// Overwrite what is on the new ones
     #[arg(long)]
     force: bool,
+    /// Of another scheme than fusion: a further array, not spares
+    #[arg(long)]
+    array: bool,
+    #[command(flatten)]
+    shape: ArrayShape,
     #[command(flatten)]
     reach: Reach,
 }
 
-fn add(AddArgs { pool, new, force, reach }: &AddArgs) -> Outcome<Exit> {
+fn add(AddArgs { pool, new, force, array, shape, reach }: &AddArgs) -> Outcome<Exit> {
+    let shape = array.then_some(shape);
     let done = if reach.unserved() {
         let env = super::environment()?;
-        env.block_on(add::drives(&env, &reach.drives, pool, new, *force))?
+        env.block_on(add::drives(&env, &reach.drives, pool, new, (shape, *force)))?
     } else {
         let new = new.iter().map(|path| seen_from_anywhere(path)).collect::<Outcome<_>>()?;
-        match reach.control.ask(&Request::DriveAdd { pool: pool.clone(), new, force: *force })? {
+        let (pool, array) = (pool.clone(), shape.cloned());
+        match reach.control.ask(&Request::DriveAdd { pool, new, force: *force, array })? {
             Answer::Done(done) => done,
             _ => return Err(Failure::new("server", "answered something else than it was asked")),
         }

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use engine::{Label, read_label};
-use format::{MemberState, Superblock, Uuid};
+use format::{Member, MemberState, Superblock, Uuid};
 use io::uring::{Access, OpenError, RealDrive, UringDrive, UringEnv};
 use schemes::scheme::Scheme;
 
@@ -23,18 +23,18 @@ const MISSING_MAX: usize = 2;
 pub struct Group {
     pub pool: Uuid,
     pub name: String,
-    /// The label written last.
-    newest: Superblock,
+    /// Of each of its arrays the label written last, the first array's first.
+    arrays: BTreeMap<(u16, Uuid), Superblock>,
     pub drives: Vec<DriveName>,
     found: BTreeSet<Uuid>,
 }
 
 impl Group {
-    fn new(label: Superblock) -> Group {
+    fn new(label: &Superblock) -> Group {
         Group {
-            pool: label.pool,
+            pool: label.home(),
             name: label.pool_name.clone(),
-            newest: label,
+            arrays: BTreeMap::new(),
             drives: Vec::new(),
             found: BTreeSet::new(),
         }
@@ -43,28 +43,38 @@ impl Group {
     fn add(&mut self, drive: DriveName, label: Superblock) {
         self.drives.push(drive);
         self.found.insert(label.drive);
-        if label.generation > self.newest.generation {
-            self.name = label.pool_name.clone();
-            self.newest = label;
+        let key = (label.array(), label.pool);
+        let newest = self.arrays.entry(key).or_insert_with(|| label.clone());
+        if label.generation > newest.generation {
+            *newest = label;
         }
+        self.name = self.first().pool_name.clone();
+    }
+
+    fn first(&self) -> &Superblock {
+        self.arrays.values().next().expect("a group begins with a drive")
     }
 
     /// Drives of the pool that are here and were well when it was last open.
     fn present(&self) -> usize {
-        let here = self.newest.members.iter().filter(|member| {
+        let here = self.members().filter(|member| {
             member.state == MemberState::Active && self.found.contains(&member.drive)
         });
         here.count()
     }
 
+    fn members(&self) -> impl Iterator<Item = &Member> {
+        self.arrays.values().flat_map(|label| &label.members)
+    }
+
     /// The scheme, if it is one of in-place arrays.
     pub fn scheme(&self) -> Option<Scheme> {
-        Scheme::of(&self.newest)
+        Scheme::of(self.first())
     }
 
     /// Whether the pool wants spikes handled unless told otherwise.
     pub fn wants_detection(&self) -> bool {
-        self.newest.scheme != format::SCHEME_FUSION_ND
+        self.first().scheme != format::SCHEME_FUSION_ND
     }
 
     /// True for the name or UUID an operator may have written.
@@ -75,7 +85,7 @@ impl Group {
 
 impl From<&Group> for Listed {
     fn from(group: &Group) -> Listed {
-        let (drives, present) = (group.newest.members.len(), group.present());
+        let (drives, present) = (group.members().count(), group.present());
         let state = match drives - present {
             0 => Health::Online,
             missing if missing <= MISSING_MAX => Health::Degraded,
@@ -108,7 +118,7 @@ pub(crate) async fn groups(env: &UringEnv, sources: &[DriveName]) -> Outcome<Vec
             }
             _ => continue,
         };
-        groups.entry(label.pool).or_insert_with(|| Group::new(label.clone())).add(drive, label);
+        groups.entry(label.home()).or_insert_with(|| Group::new(&label)).add(drive, label);
     }
     let mut groups: Vec<Group> = groups.into_values().collect();
     groups.sort_by(|a, b| (&a.name, a.pool).cmp(&(&b.name, b.pool)));

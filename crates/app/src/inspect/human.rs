@@ -46,6 +46,9 @@ fn fields(label: &Label) -> String {
         let _ = writeln!(text, "{name:>12}: {value}");
     };
     line("pool", format!("{} ({})", label.pool_name, label.pool));
+    if let Some(pool) = &label.array_of {
+        line("array", format!("{} of pool {pool}", label.array));
+    }
     let place = if label.spare { "spare".to_owned() } else { label.index.to_string() };
     line("drive", format!("{place} ({})", label.drive));
     line(

@@ -77,6 +77,10 @@ pub struct Root {
 pub struct Label {
     pub pool: String,
     pub pool_name: String,
+    /// Of a further array of a pool: that pool; `pool` is the array's own then.
+    pub array_of: Option<String>,
+    /// Arrays that the pool had before.
+    pub array: u16,
     pub drive: String,
     pub index: u16,
     /// It has no place, and waits for one.
@@ -111,6 +115,8 @@ impl From<&Superblock> for Label {
         Label {
             pool: label.pool.to_string(),
             pool_name: label.pool_name.clone(),
+            array_of: label.further.map(|further| further.pool.to_string()),
+            array: label.array(),
             drive: label.drive.to_string(),
             index: label.index,
             spare: label.is_spare(),

@@ -5,6 +5,8 @@ use io::uring::{RealDrive, UringEnv};
 use io::{Buf, Drive, Durability};
 
 use super::any::{Other, Pool};
+use super::array;
+use crate::control::ArrayShape;
 use crate::drives::name::DriveName;
 use crate::drives::{gate, target};
 use crate::error::{Failure, Outcome};
@@ -17,7 +19,7 @@ pub(crate) async fn drives(
     sources: &[DriveName],
     pool: &str,
     new: &[String],
-    force: bool,
+    (shape, force): (Option<&ArrayShape>, bool),
 ) -> Outcome<String> {
     let groups = super::matching(env, sources, Some(pool)).await?;
     let [group] = groups.as_slice() else {
@@ -32,11 +34,18 @@ pub(crate) async fn drives(
         let Pool::Other(other) = &unserved else {
             unreachable!("its label has a scheme of in-place arrays");
         };
-        let done = spares(other, made.drives(), made.drives(), force).await;
+        let drives = made.drives();
+        let done = match shape {
+            None => spares(other, drives, drives, force).await,
+            Some(shape) => array::grow(env, other, drives, drives, (shape, force)).await,
+        };
         unserved.close().await?;
         let said = done?;
         made.keep();
         return Ok(said);
+    }
+    if shape.is_some() {
+        return Err(no_arrays(pool));
     }
     let claimed = super::claim(env, group).await?;
     let opened = target::open_existing(env, &target::resolve(new)?)?;
@@ -50,6 +59,19 @@ pub(crate) async fn drives(
     made.keep();
     let next = "'steadyraid rebalance' moves what is there, while the pool is served";
     Ok(format!("{}; {next}", say(pool, new.len(), &plan)))
+}
+
+fn no_arrays(pool: &str) -> Failure {
+    let what = "its scheme, fusion, has no arrays: it grows by any number of drives";
+    Failure::new(format!("pool {pool}"), what).hint("leave --array out")
+}
+
+/// Only pools that are made of arrays grow by one.
+pub fn check_shape(pool: &Pool, shape: Option<&ArrayShape>) -> Outcome<()> {
+    match (pool, shape) {
+        (Pool::Fusion(fusion), Some(_)) => Err(no_arrays(&fusion.name())),
+        _ => Ok(()),
+    }
 }
 
 /// Makes spares of drives, which are served as others if something is wrapped around them.

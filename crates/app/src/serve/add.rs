@@ -4,10 +4,11 @@ use io::Nanos;
 use io::uring::{RealDrive, UringEnv};
 
 use super::wrap::Wrapper;
+use crate::control::ArrayShape;
 use crate::drives::name::DriveName;
 use crate::drives::{gate, target};
 use crate::error::{Failure, Outcome};
-use crate::pools::{Pool, add};
+use crate::pools::{Pool, add, array};
 
 /// Adds `new` to a pool that is served. Returns what is said about it.
 pub(crate) async fn drives(
@@ -15,8 +16,9 @@ pub(crate) async fn drives(
     wrapper: &Wrapper,
     pool: &Pool,
     new: &[String],
-    force: bool,
+    (shape, force): (Option<&ArrayShape>, bool),
 ) -> Outcome<String> {
+    add::check_shape(pool, shape)?;
     let opened = target::open_existing(env, &target::resolve(new)?)?;
     gate::blank_or_forced(&opened, force).await?;
     let made = opened.make_files(env)?;
@@ -29,7 +31,12 @@ pub(crate) async fn drives(
     let fusion = match pool {
         Pool::Fusion(fusion) => fusion,
         Pool::Other(other) => {
-            let said = add::spares(other, made.drives(), &served, force).await?;
+            let said = match shape {
+                None => add::spares(other, made.drives(), &served, force).await?,
+                Some(shape) => {
+                    array::grow(env, other, made.drives(), &served, (shape, force)).await?
+                }
+            };
             made.keep();
             return Ok(said);
         }

@@ -99,8 +99,9 @@ impl Control {
             return answer;
         }
         match request {
-            Request::DriveAdd { new, force, .. } => {
-                add::drives(env, wrapper, pool, new, *force).await.map(Answer::Done)
+            Request::DriveAdd { new, force, array, .. } => {
+                let how = (array.as_ref(), *force);
+                add::drives(env, wrapper, pool, new, how).await.map(Answer::Done)
             }
             _ => pools::apply(pool, request).await,
         }

@@ -1,6 +1,7 @@
 //! Black-box tests of the binary: one file per verb, each test in a directory of its own.
 
 mod alerts;
+mod arrays;
 mod bad_input;
 mod cases_create;
 mod cases_pool;

@@ -21,6 +21,7 @@ fn numbers_of_the_format() {
     assert_eq!(drive::INCOMPAT_SUBSTITUTES, 32);
     assert_eq!((INCOMPAT_SPARE, SPARE_INDEX), (256, 65535));
     assert_eq!(INCOMPAT_LOG_SUMS, 512);
+    assert_eq!((INCOMPAT_FURTHER, ARRAYS_MAX), (1024, 16));
     let states = [MemberState::Active, MemberState::Missing, MemberState::Failed];
     assert_eq!(states.map(|state| state as u8), [1, 2, 3]);
     assert_eq!([MemberState::Restoring, MemberState::Vacated].map(|state| state as u8), [4, 5]);

@@ -218,6 +218,31 @@ fn labels_of_sets_are_read_back() {
 }
 
 #[test]
+fn further_arrays_say_so() {
+    let further = |array, own: Superblock| {
+        let incompat = own.features.incompat | INCOMPAT_FURTHER;
+        let further = Some(Further { pool: DRIVES[2], array });
+        Superblock { further, features: Features { incompat, ..own.features }, ..own }
+    };
+    let last = ARRAYS_MAX as u16 - 1;
+    for label in [further(1, in_place()), further(last, set())] {
+        assert_eq!((label.home(), in_place().home()), (DRIVES[2], in_place().pool));
+        assert_eq!(Superblock::decode(&label.encode(3)), Ok((label, 3)));
+    }
+    let untold = Superblock { features: in_place().features, ..further(1, in_place()) };
+    let none = Superblock { further: None, ..further(1, in_place()) };
+    for (wrong, value) in [
+        (untold, 1),
+        (none, 0),
+        (further(0, in_place()), 0),
+        (further(last + 1, in_place()), u64::from(last) + 1),
+        (further(1, samples::label()), 1),
+    ] {
+        assert_eq!(wrong.validate(), Err(FormatError::Invalid { field: "array", value }));
+    }
+}
+
+#[test]
 fn schemes_groups_and_features_must_fit() {
     let group = |group| Superblock { group, ..in_place() };
     let plain = samples::label();

@@ -36,6 +36,7 @@ pub fn label() -> Superblock {
             CheckpointRoot { seq: 9, journal_start: 10, objects: 11, fingerprint: u64::MAX },
             CheckpointRoot { seq: 12, journal_start: 13, objects: 14, fingerprint: 15 },
         ],
+        further: None,
     }
 }
 

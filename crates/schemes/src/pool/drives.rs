@@ -80,9 +80,9 @@ impl<E: Env> Pool<E> {
         let inner = &self.inner;
         let _turn = inner.drive_turn.lock().await;
         let label = classical::label::read(&new).await;
-        if let Some(own) = label.filter(|own| own.pool == inner.label.pool) {
+        let other = label.as_ref().and_then(|own| Some((own, inner.place_of(own)?)));
+        if let Some((own, other)) = other {
             let store = inner.volumes.store();
-            let other = usize::from(own.index);
             let is_it = inner.uuids.borrow().get(other) == Some(&own.drive);
             if other != place && is_it && !store.lost().contains(&other) && inner.has(other) {
                 let hint = "it is in use in another place of this pool: give another drive";
@@ -100,11 +100,12 @@ impl<E: Env> Pool<E> {
     /// What a crash cut short is begun again.
     pub(super) async fn go_on_restoring(&self) {
         let inner = &*self.inner;
-        for place in 0..inner.label.members.len() {
-            let told = inner.label.members[place].state == MemberState::Restoring;
+        let count = inner.drives.borrow().len();
+        for (place, listed) in (0..count).map(|place| (place, inner.listed(place))) {
+            let told = listed.state == MemberState::Restoring;
             let part = inner.drives.borrow()[place].clone();
             // It is known to be that drive: so it stays, whatever cuts this short.
-            let part = part.map(|part| part.with_identity(inner.label.members[place].drive));
+            let part = part.map(|part| part.with_identity(listed.drive));
             let (true, Some(part)) = (told, part) else { continue };
             let store = inner.volumes.store();
             let begun = match store.lost().contains(&place) {

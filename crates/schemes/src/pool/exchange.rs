@@ -127,8 +127,9 @@ impl<D: Drive> Exchange<D> {
         // Nobody else is let in.
         let old = self.old.beside().ok_or(Ended::OldLost)?;
         let mut label = label::read(&old).await.ok_or(Ended::OldLost)?;
+        let index = usize::from(label.index);
         label.drive = self.identity;
-        label.members[self.place].drive = self.identity;
+        label.members[index].drive = self.identity;
         label.generation = 0;
         label::write_one(&label, &self.new).await.map_err(Ended::New)
     }
@@ -329,7 +330,7 @@ impl<E: Env> Inner<E> {
         let Exchange { place, old, new, twin, size, .. } = exchange;
         let _turn = self.drive_turn.lock().await;
         // Before the gate is shut: who has it may be waiting there to write to the old drive.
-        let (left, turn) = (twin.left().0, self.volumes.store().label_turn().lock().await);
+        let (left, turn) = (twin.left().0, self.volumes.store().label_turn(*place).lock().await);
         self.check_exchange(exchange)?;
         if twin.left().0 > left + twin::LAST_CHUNKS * u64::from(twin::CHUNK) {
             return Err(Ended::Again);

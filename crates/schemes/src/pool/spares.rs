@@ -60,10 +60,10 @@ fn refuse<T>(name: &str, hint: &'static str) -> Result<T, StoreError> {
 }
 
 /// Whether a drive of this size has room for what the one in this place holds.
-fn has_room(pool: &Superblock, place: usize, size: u64) -> bool {
-    match pool.features.incompat & INCOMPAT_SET {
-        0 => end_area(size) >= pool.zones.offset + pool.zones.len,
-        _ => size >= pool.members[place].size,
+fn has_room(array: &Superblock, place: usize, size: u64) -> bool {
+    match array.features.incompat & INCOMPAT_SET {
+        0 => end_area(size) >= array.zones.offset + array.zones.len,
+        _ => size >= array.members[place].size,
     }
 }
 
@@ -80,15 +80,15 @@ impl<E: Env> Pool<E> {
         if inner.spares.borrow().len() >= SPARES_MAX {
             return refuse(&name, "the pool has 16 spares, and takes no more");
         }
-        let places = 0..inner.label.members.len();
-        if !places.clone().any(|place| has_room(&inner.label, place, size)) {
+        let places = 0..inner.drives.borrow().len();
+        if !places.clone().any(|place| inner.has_room(place, size)) {
             return refuse(&name, "it is smaller than any drive of the pool: take a larger one");
         }
         if !places.clone().any(|place| inner.fits(place, &part)) {
             return refuse(&name, "its unit is larger than that of the pool's drives");
         }
         if let Some(own) = label::read(&part).await {
-            if own.pool != inner.label.pool {
+            if own.home() != inner.label.pool {
                 return refuse(&name, "it has the label of another pool: give one that is blank");
             }
             let members = inner.uuids.borrow();
@@ -184,6 +184,10 @@ impl<E: Env> Pool<E> {
 }
 
 impl<E: Env> Inner<E> {
+    fn has_room(&self, place: usize, size: u64) -> bool {
+        self.with_listed(place, |label, at| has_room(label, at, size))
+    }
+
     fn take_out(&self, identity: Uuid) -> Option<Spare<E::Drive>> {
         let mut spares = self.spares.borrow_mut();
         let at = spares.iter().position(|spare| spare.identity == identity)?;
@@ -195,7 +199,7 @@ impl<E: Env> Inner<E> {
         let drives = self.drives.borrow();
         let most = drives.iter().flatten().map(aligns).max().unwrap_or(512);
         let geometry = part.geometry();
-        !part.hangs() && geometry.align <= most && has_room(&self.label, place, geometry.size)
+        !part.hangs() && geometry.align <= most && self.has_room(place, geometry.size)
     }
 
     /// The smallest that fits: larger ones may be needed elsewhere.
@@ -268,7 +272,7 @@ impl<E: Env> Inner<E> {
             for place in &vacant {
                 since.entry(*place).or_insert(now);
             }
-            let Some(after) = self.rebuild_after else { continue };
+            let Some(after) = self.options.rebuild_after else { continue };
             if now < retry || self.paused.get() || self.spares.borrow().is_empty() {
                 continue;
             }

@@ -10,6 +10,7 @@
 //! still under way: it can't be given to anybody else yet.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 /// A grain of a volume: the volume's number, and which of its grains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,7 +31,9 @@ enum Limbo {
 pub const PER_PAGE: u32 = 507;
 
 pub struct Grains {
+    /// Some numbers mean no grain: these have no owner, and are never free.
     owners: Vec<Option<Owner>>,
+    count: usize,
     map: BTreeMap<Owner, u32>,
     free: BTreeSet<u32>,
     limbo: BTreeMap<u32, Limbo>,
@@ -44,9 +47,10 @@ pub struct Grains {
 
 impl Grains {
     /// `owners` as read from the drives. Where a crash left two grains of one owner, the first is
-    /// as good as any, because neither was flushed; the other is free.
-    pub fn new(owners: Vec<Option<Owner>>) -> Grains {
+    /// as good as any, because neither was flushed; the other is free. `there`: numbers of grains.
+    pub fn new(owners: Vec<Option<Owner>>, there: impl Iterator<Item = Range<u32>>) -> Grains {
         let mut grains = Grains {
+            count: 0,
             map: BTreeMap::new(),
             free: BTreeSet::new(),
             limbo: BTreeMap::new(),
@@ -55,7 +59,8 @@ impl Grains {
             committing: BTreeSet::new(),
             owners,
         };
-        for grain in 0..grains.owners.len() as u32 {
+        for grain in there.flatten() {
+            grains.count += 1;
             let owner = grains.owners[grain as usize];
             match owner {
                 Some(owner) if !grains.map.contains_key(&owner) => {
@@ -75,7 +80,15 @@ impl Grains {
     }
 
     pub fn count(&self) -> usize {
-        self.owners.len()
+        self.count
+    }
+
+    /// There are more, which nobody has, behind all others.
+    pub fn grow(&mut self, more: Range<u32>) {
+        assert!(more.start as usize >= self.owners.len(), "these are new");
+        self.owners.resize(more.end as usize, None);
+        self.count += more.len();
+        self.free.extend(more);
     }
 
     pub fn free(&self) -> usize {
@@ -98,7 +111,7 @@ impl Grains {
 
     /// A free grain, for whoever maps it or gives it back.
     /// One in this range if there is any.
-    pub fn take(&mut self, near: std::ops::Range<u32>) -> Option<u32> {
+    pub fn take(&mut self, near: Range<u32>) -> Option<u32> {
         let grain = self.free.range(near).next().or_else(|| self.free.first()).copied()?;
         self.free.remove(&grain);
         Some(grain)
@@ -224,7 +237,8 @@ mod tests {
         /// for somebody else; and none is lost.
         #[test]
         fn a_grain_is_free_only_when_nobody_can_see_it(steps in steps()) {
-            let mut grains = Grains::new(vec![None; 6]);
+            let mut grains = Grains::new(vec![None; 4], std::iter::once(0..4));
+            grains.grow(4..6);
             // What the drives say, and the snapshot on its way to them.
             let mut drives: Vec<Option<Owner>> = vec![None; 6];
             let mut on_its_way: Option<Vec<Option<Owner>>> = None;
@@ -276,7 +290,8 @@ mod tests {
     #[test]
     fn two_grains_of_one_owner_are_a_crash_between_pages() {
         let owner = Owner { volume: 1, at: 7 };
-        let mut grains = Grains::new(vec![None, Some(owner), Some(owner)]);
+        let owners = vec![None, Some(owner), Some(owner)];
+        let mut grains = Grains::new(owners, std::iter::once(0..3));
         assert_eq!((grains.find(owner), grains.free(), grains.in_limbo()), (Some(1), 1, 1));
         assert_eq!(grains.begin_commit(), [(0, vec![None, Some(owner), None])]);
         grains.end_commit(true);

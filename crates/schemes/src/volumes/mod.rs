@@ -22,7 +22,7 @@ use io::sync::{Event, Turn};
 use io::tally::{RequestCounters, Tally};
 use io::{Buf, Env, Nanos, join_all};
 
-pub use self::table::VOLUMES_MAX;
+pub use self::table::{Further, VOLUMES_MAX};
 
 use self::grains::{Grains, Owner, PER_PAGE};
 use self::table::{PAGE_BYTES, TABLE_SLOT, Table, decode_page, encode_page};
@@ -181,29 +181,42 @@ pub fn usable(size: u64, unit: u64) -> Result<u64, StoreError> {
 pub async fn format<E: Env, S: Store>(env: &E, store: &S) -> Result<(), StoreError> {
     let (grain, grains) = fit(store.size(), store.unit())?;
     let volumes = Vec::new();
-    let table = Table { id: env.unique_id(), generation: 1, grain, grains, next: 1, volumes };
+    let (id, further) = (env.unique_id(), Vec::new());
+    let table = Table { id, generation: 1, grain, grains, next: 1, volumes, further };
     for slot in [0, 1] {
         store.write(slot * TABLE_SLOT, Buf::from_slice(&table.encode()), true).await?;
     }
     store.flush().await
 }
 
+/// The newest table that is whole, of the first array alone or of all.
+async fn read_table<S: Store>(store: &S) -> Result<Table, StoreError> {
+    let mut found = Vec::new();
+    for slot in [0, 1] {
+        let bytes = store.read(slot * TABLE_SLOT, TABLE_SLOT).await?;
+        found.extend(Table::decode(&bytes));
+    }
+    let newest = found.into_iter().max_by_key(|table| table.generation);
+    newest.ok_or(StoreError::Damaged("the table of volumes".into()))
+}
+
+/// Which arrays the store grew by, as its first one knows, in order.
+pub async fn further<S: Store>(first: &S) -> Result<Vec<Further>, StoreError> {
+    Ok(read_table(first).await?.further)
+}
+
 impl<E: Env, S: Store> Volumes<E, S> {
     pub async fn open(env: &E, store: S) -> Result<Volumes<E, S>, StoreError> {
-        let mut found = Vec::new();
-        for slot in [0, 1] {
-            let bytes = store.read(slot * TABLE_SLOT, TABLE_SLOT).await?;
-            found.extend(Table::decode(&bytes));
+        let table = read_table(&store).await?;
+        if table.end() > store.size() {
+            return Err(StoreError::Damaged("the table of volumes".into()));
         }
-        let fits =
-            |table: &Table| table.begin() + u64::from(table.grains) * table.grain <= store.size();
-        let table = found.into_iter().filter(fits).max_by_key(|table| table.generation);
-        let table = table.ok_or(StoreError::Damaged("the table of volumes".into()))?;
         let (owners, sequences) = read_map(&store, &table).await?;
+        let there: Vec<_> = table.stretches().map(|stretch| stretch.range()).collect();
         let inner = Inner {
             env: env.clone(),
             store,
-            grains: RefCell::new(Grains::new(owners)),
+            grains: RefCell::new(Grains::new(owners, there.into_iter())),
             table: RefCell::new(table),
             table_turn: Turn::new(),
             sequences: RefCell::new(sequences),
@@ -265,9 +278,11 @@ async fn read_map<S: Store>(
 ) -> Result<(Vec<Option<Owner>>, Vec<u64>), StoreError> {
     let known: Vec<u32> = table.volumes.iter().map(|volume| volume.number).collect();
     let (mut owners, mut sequences) = (Vec::new(), Vec::new());
-    for page in 0..table.pages() {
-        let count = PER_PAGE.min(table.grains - page * PER_PAGE) as usize;
-        let both = store.read(Table::page_at(page, 0), 2 * PAGE_BYTES).await?;
+    let pages = table.stretches().flat_map(|own| own.pages().map(move |page| (own, page)));
+    for (own, page) in pages {
+        owners.resize((page * PER_PAGE) as usize, None);
+        let count = PER_PAGE.min(own.range().end - page * PER_PAGE) as usize;
+        let both = store.read(table.page_place(page, 0), 2 * PAGE_BYTES).await?;
         let slots = both.chunks_exact(PAGE_BYTES as usize);
         let found = slots.filter_map(|slot| decode_page(&table.id, page, count, slot));
         let newest = found.max_by_key(|(sequence, _)| *sequence);
@@ -306,11 +321,12 @@ impl<E: Env, S: Store> Inner<E, S> {
 
     async fn write_map(&self, pages: Vec<(u32, Vec<Option<Owner>>)>) -> Result<(), StoreError> {
         self.store.flush().await?;
-        let id = self.table.borrow().id;
+        let table = self.table.borrow().clone();
+        let id = table.id;
         let writes = pages.iter().map(async |(page, owners)| {
             let sequence = self.sequences.borrow()[*page as usize] + 1;
             let bytes = encode_page(&id, *page, sequence, owners);
-            let place = Table::page_at(*page, sequence % 2);
+            let place = table.page_place(*page, sequence % 2);
             self.store.write(place, Buf::from_slice(&bytes), true).await?;
             self.sequences.borrow_mut()[*page as usize] = sequence;
             Ok::<(), StoreError>(())

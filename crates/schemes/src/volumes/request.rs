@@ -232,17 +232,13 @@ impl<E: Env, S: Store> Inner<E, S> {
 
     /// Where a grain's byte lies in the store.
     fn place(&self, grain: u32, start: u64) -> u64 {
-        let table = self.table.borrow();
-        table.begin() + u64::from(grain) * table.grain + start
+        self.table.borrow().place(grain) + start
     }
 
-    /// The grains that share no drives with those of other regions; volumes take turns.
-    fn region(&self, volume: u32) -> Range<u32> {
-        let table = self.table.borrow();
-        let (regions, size) = (self.store.regions(), self.store.size());
-        let at = u64::from(volume) % regions;
-        let grain = |byte: u64| (byte.saturating_sub(table.begin()) / table.grain) as u32;
-        grain(size / regions * at)..grain(size / regions * (at + 1)).min(table.grains)
+    /// Where a grain of a volume should lie, if there is room.
+    fn region(&self, owner: Owner) -> Range<u32> {
+        let bytes = self.store.region(owner.volume, owner.at);
+        self.table.borrow().grains_within(bytes)
     }
 
     fn hold(self: &Rc<Self>, owner: Owner) -> Option<Hold<E, S>> {
@@ -290,7 +286,7 @@ impl<E: Env, S: Store> Inner<E, S> {
         if let Some(hold) = self.hold(part.owner) {
             return self.overwrite(hold, part, data, fua).await;
         }
-        let grain = self.take_grain(part.owner.volume).await?;
+        let grain = self.take_grain(part.owner).await?;
         let len = self.grain() as usize;
         let whole = match data.len() == len {
             true => data,
@@ -323,8 +319,8 @@ impl<E: Env, S: Store> Inner<E, S> {
     }
 
     /// A free grain; waits for those that will be free as soon as the drives know.
-    async fn take_grain(&self, volume: u32) -> Result<u32, VolumeError> {
-        let region = self.region(volume);
+    async fn take_grain(&self, owner: Owner) -> Result<u32, VolumeError> {
+        let region = self.region(owner);
         loop {
             let taken = self.grains.borrow_mut().take(region.clone());
             if let Some(grain) = taken {

@@ -1,12 +1,12 @@
 //! Making, resizing and deleting volumes. Each is one durable writing of the table.
 
-use format::valid_name;
+use format::{Uuid, valid_name};
 use io::tally::Tally;
 use io::{Buf, Env};
 
 use super::grains::Owner;
-use super::table::{TABLE_SLOT, Table, VOLUMES_MAX, Volume as Entry};
-use super::{Volume, VolumeError, VolumeInfo, Volumes};
+use super::table::{Further, TABLE_SLOT, Table, VOLUMES_MAX, Volume as Entry};
+use super::{GRAINS_MIN, Volume, VolumeError, VolumeInfo, Volumes};
 use crate::store::{Store, StoreError};
 
 impl<E: Env, S: Store> Volumes<E, S> {
@@ -100,6 +100,40 @@ impl<E: Env, S: Store> Volumes<E, S> {
         let mut grains = self.inner.grains.borrow_mut();
         let owners: Vec<Owner> = grains.of_volume(number).map(|(owner, _)| owner).collect();
         owners.into_iter().for_each(|owner| grains.unmap(owner));
+        Ok(())
+    }
+
+    /// Arrays that the table knows the store grew by.
+    pub fn further(&self) -> usize {
+        self.inner.table.borrow().further.len()
+    }
+
+    /// Bytes that the stripes of an array have to divide that the store grows by.
+    pub fn grain(&self) -> u64 {
+        self.inner.grain()
+    }
+
+    /// The store has grown by this array, which begins at `base`: its grains are there for all
+    /// volumes when this returns.
+    pub async fn grow(&self, id: Uuid, base: u64) -> Result<(), StoreError> {
+        let _turn = self.inner.table_turn.lock().await;
+        let mut next = self.inner.table.borrow().clone();
+        let size = self.inner.store.size() - base;
+        let grains = Table::fit(size, next.grain);
+        if grains < GRAINS_MIN {
+            let least = u64::from(GRAINS_MIN + 1) * next.grain;
+            return Err(StoreError::Small { size, least });
+        }
+        next.further.push(Further { id, base, grains });
+        if !next.is_sound() {
+            let (what, hint) = ("a pool of so many arrays".to_owned(), "it can't be larger");
+            return Err(StoreError::Shape { what, hint });
+        }
+        let own = next.stretches().last().expect("there is one");
+        self.write_table(next).await?;
+        self.inner.sequences.borrow_mut().resize(own.pages().end as usize, 0);
+        self.inner.grains.borrow_mut().grow(own.range());
+        self.inner.freed.notify_all();
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::json;
 
 use super::*;
-use crate::control::{Decision, ScrubAction};
+use crate::control::{ArrayShape, Decision, ScrubAction};
 
 fn read_call(call: &Call) -> Result<Target, Wrong> {
     read(call.method.name(), &call.target, call.body.as_deref().unwrap_or("").as_bytes())
@@ -39,7 +39,13 @@ fn requests() -> Vec<Request> {
             back: false,
             force: true,
         },
-        Request::DriveAdd { pool: pool(), new: vec![drive()], force: false },
+        Request::DriveAdd { pool: pool(), new: vec![drive()], force: false, array: None },
+        Request::DriveAdd {
+            pool: pool(),
+            new: vec![drive(), drive()],
+            force: true,
+            array: Some(ArrayShape { width: Some(2), ..ArrayShape::default() }),
+        },
         Request::DriveRemove { pool: pool(), drive: drive(), stop: true },
         Request::Rebuild { pool: pool(), pause: true },
         Request::Scrub { pool: pool(), action: ScrubAction::Pause },

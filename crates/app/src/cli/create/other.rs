@@ -1,12 +1,8 @@
 //! `create` for schemes other than `fusion`.
 
-use std::str::FromStr;
-
 use io::Geometry;
 use io::uring::UringEnv;
 use schemes::plan::Plan;
-use schemes::scheme::alternate::FlushLog;
-use schemes::scheme::steering::Staging;
 use schemes::scheme::{Scheme, Spec};
 
 use super::Args;
@@ -15,24 +11,9 @@ use crate::drives::target::{self, Target};
 use crate::error::{Failure, Outcome};
 use crate::exit::Exit;
 use crate::explain;
+use crate::pools::array;
 use crate::render::print;
 use crate::size::Size;
-
-/// `dedicated`, or so many bytes of every drive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StagingArg(Staging);
-
-impl FromStr for StagingArg {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<StagingArg, String> {
-        if text == "dedicated" {
-            return Ok(StagingArg(Staging::Dedicated));
-        }
-        let size: Size = text.parse()?;
-        Ok(StagingArg(Staging::Reserved { bytes: size.0 }))
-    }
-}
 
 pub fn run(args: &Args, scheme: Scheme) -> Outcome<Exit> {
     let given = [
@@ -51,10 +32,7 @@ pub fn run(args: &Args, scheme: Scheme) -> Outcome<Exit> {
         split: args.mirrors.map(usize::from),
         parity: args.parity.map(usize::from),
         staging: args.staging.map(|staging| staging.0),
-        flush_log: args.flush_log.as_deref().map(|own| match own {
-            "writer" => FlushLog::Writer,
-            _ => FlushLog::All,
-        }),
+        flush_log: args.flush_log.as_deref().map(array::flush_log),
         checksums: args.checksums.as_deref() != Some("off"),
     };
     let targets = target::resolve(&args.drives)?;

@@ -154,7 +154,7 @@ impl<E: Env> Replace for Alternate<E> {
         self.inner.held.set(held);
     }
 
-    fn label_turn(&self) -> Turn {
+    fn label_turn(&self, _place: usize) -> Turn {
         self.inner.turn.clone()
     }
 

@@ -120,7 +120,7 @@ impl<E: Env> Replace for LogMirror<E> {
         self.inner.held.set(held);
     }
 
-    fn label_turn(&self) -> Turn {
+    fn label_turn(&self, _place: usize) -> Turn {
         self.inner.replace_turn.clone()
     }
 

@@ -140,7 +140,7 @@ impl<E: Env> Replace for MirrorLog<E> {
         self.stores().iter().for_each(|group| group.held.set(held));
     }
 
-    fn label_turn(&self) -> Turn {
+    fn label_turn(&self, _place: usize) -> Turn {
         self.drives().losses.turn()
     }
 

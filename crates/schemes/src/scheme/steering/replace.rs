@@ -262,7 +262,7 @@ impl<E: Env> Replace for Steering<E> {
         self.inner.held.set(held);
     }
 
-    fn label_turn(&self) -> Turn {
+    fn label_turn(&self, _place: usize) -> Turn {
         self.inner.mending.clone()
     }
 

@@ -244,8 +244,8 @@ fn a_crash_leaves_one_of_the_two_the_member() {
         let (shelf, new, mut book) = written(scheme, drives, 0);
         let all = exchange_until(&shelf, new, &mut book, Cut(u64::MAX, 0));
         // The last ones are those of labels.
-        let somewhere = (0..all).step_by(1 + all as usize / 6).map(|at| Cut(at, 0));
-        let last = (all.saturating_sub(13)..=all).step_by(2);
+        let somewhere = (0..all).step_by(1 + all as usize / 4).map(|at| Cut(at, 0));
+        let last = (all.saturating_sub(12)..=all).step_by(3);
         let cuts = somewhere.chain(last.flat_map(|at| [0, 5].map(|more| Cut(at, more))));
         let (mut olds, mut news) = (0, 0);
         for cut in cuts {

@@ -2,6 +2,7 @@
 
 mod exchange;
 mod exchange_labels;
+mod grow;
 mod hangs;
 mod shelf;
 mod sit_out;
