@@ -15,7 +15,7 @@ fn numbers_of_the_format() {
     assert_eq!(LABEL_LEN, 16384);
     assert_eq!(drive::LABEL_AREA, 1 << 20);
     assert_eq!((drive::MAX_MEMBERS, drive::MAX_SHARDS), (256, 16));
-    assert_eq!((drive::INCOMPAT_LIMITS, drive::KNOWN_INCOMPAT), (1, 0x3ff));
+    assert_eq!((drive::INCOMPAT_LIMITS, drive::KNOWN_INCOMPAT), (1, 0x7ff));
     assert_eq!((INCOMPAT_SUMS, SUMS_ENTRIES, MAX_BLOCK_PAGES), (16, 4080, 256));
     assert_eq!(SCHEME_FUSION, 1);
     assert_eq!(drive::INCOMPAT_SUBSTITUTES, 32);
