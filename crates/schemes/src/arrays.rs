@@ -16,7 +16,7 @@ use io::sync::Turn;
 use io::{Drive, Env};
 
 use crate::part::PartEnv;
-use crate::set::Set;
+use crate::set::{self, Set};
 use crate::store::{Replace, Restoring, StoreError, refuse_drive};
 
 pub struct Arrays<E: Env> {
@@ -125,10 +125,7 @@ impl<E: Env> Arrays<E> {
 
     /// The turn is held.
     async fn relist(&self, place: usize, drive: Uuid) -> Result<Superblock, StoreError> {
-        let set = self.set.borrow().clone();
-        let (next, told) = set.relist(place, drive, &self.lost()).await;
-        self.set.replace(next);
-        told
+        set::relist(&self.set, place, drive, &self.lost()).await
     }
 
     fn restoring(&self) -> Vec<Restoring> {

@@ -13,6 +13,7 @@
 //! so that whoever opens the set goes on with it. Which drive missed what is for each array to
 //! know, by its own labels.
 
+use std::cell::RefCell;
 use std::ops::Range;
 
 use classical::label;
@@ -188,26 +189,6 @@ impl<D: Drive> Set<D> {
         Some(Set { label, drives })
     }
 
-    /// The same set that knows the drive in this place, which is not lost, as this one: all but
-    /// itself and those that are `lost` are told. Also what its own label has to say, if they were.
-    pub async fn relist(
-        &self,
-        place: usize,
-        drive: Uuid,
-        lost: &[usize],
-    ) -> (Set<D>, Result<Superblock, StoreError>) {
-        let (mut label, mut drives) = (self.label.clone(), self.drives.clone());
-        label.generation += 1;
-        label.members[place].drive = drive;
-        let own = drives[place].take();
-        let mut set = Set { label, drives };
-        let others = [lost, &[place]].concat();
-        let told = set.write_labels_but(&others).await;
-        set.drives[place] = own;
-        let label = label::for_drive(&set.label, place);
-        (set, told.map(|()| label))
-    }
-
     /// Whether the labels call this drive one that is being filled.
     pub fn is_restoring(&self, place: usize) -> bool {
         self.label.members[place].state == MemberState::Restoring
@@ -299,4 +280,24 @@ impl<D: Drive> Set<D> {
         let there = self.drives[places].iter().flatten();
         there.map(|drive| Part::new(drive.clone(), extent)).collect()
     }
+}
+
+/// The labels of a set in use say from now on that the drive in this place, which is not lost, is
+/// this one: those of all but itself and of those that are `lost`. What its own has to say, if they
+/// took it. Who changes the set waits.
+pub async fn relist<D: Drive>(
+    set: &RefCell<Set<D>>,
+    place: usize,
+    drive: Uuid,
+    lost: &[usize],
+) -> Result<Superblock, StoreError> {
+    let mut next = set.borrow().clone();
+    next.label.generation += 1;
+    next.label.members[place].drive = drive;
+    let own = next.drives[place].take();
+    let told = next.write_labels_but(&[lost, &[place]].concat()).await;
+    next.drives[place] = own;
+    let label = label::for_drive(&next.label, place);
+    set.replace(next);
+    told.map(|()| label)
 }

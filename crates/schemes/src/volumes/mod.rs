@@ -321,12 +321,11 @@ impl<E: Env, S: Store> Inner<E, S> {
 
     async fn write_map(&self, pages: Vec<(u32, Vec<Option<Owner>>)>) -> Result<(), StoreError> {
         self.store.flush().await?;
-        let table = self.table.borrow().clone();
-        let id = table.id;
+        let id = self.table.borrow().id;
         let writes = pages.iter().map(async |(page, owners)| {
             let sequence = self.sequences.borrow()[*page as usize] + 1;
             let bytes = encode_page(&id, *page, sequence, owners);
-            let place = table.page_place(*page, sequence % 2);
+            let place = self.table.borrow().page_place(*page, sequence % 2);
             self.store.write(place, Buf::from_slice(&bytes), true).await?;
             self.sequences.borrow_mut()[*page as usize] = sequence;
             Ok::<(), StoreError>(())

@@ -25,6 +25,7 @@ use super::replica::{Replica, log_bytes, page_place};
 use super::{Alternate, Inner};
 use crate::log::Log;
 use crate::part::Part;
+use crate::set;
 use crate::store::{Replace, Restoring, Store, StoreError};
 
 /// Bytes of a piece: nobody brings anything to its place meanwhile.
@@ -159,10 +160,7 @@ impl<E: Env> Replace for Alternate<E> {
     }
 
     async fn relist(&self, place: usize, drive: Uuid) -> Result<Superblock, StoreError> {
-        let set = self.inner.set.borrow().clone();
-        let (next, told) = set.relist(place, drive, &self.lost()).await;
-        self.inner.set.replace(next);
-        told
+        set::relist(&self.inner.set, place, drive, &self.lost()).await
     }
 
     async fn tell_whole(&self, place: usize) -> Result<(), StoreError> {

@@ -18,7 +18,7 @@ use io::{Drive, Env};
 use super::LogMirror;
 use super::store::Inner;
 use crate::part::{Part, PartEnv};
-use crate::set::Set;
+use crate::set::{self, Set};
 use crate::store::{Replace, Restoring, Store, StoreError};
 
 /// An array, and the place in it of a drive of the set.
@@ -125,10 +125,7 @@ impl<E: Env> Replace for LogMirror<E> {
     }
 
     async fn relist(&self, place: usize, drive: Uuid) -> Result<Superblock, StoreError> {
-        let set = self.inner.set.borrow().clone();
-        let (next, told) = set.relist(place, drive, &self.lost()).await;
-        self.inner.set.replace(next);
-        told
+        set::relist(&self.inner.set, place, drive, &self.lost()).await
     }
 
     async fn tell_whole(&self, place: usize) -> Result<(), StoreError> {

@@ -24,6 +24,7 @@ use super::record::Spared;
 use super::{Inner, Steering};
 use crate::locks::Hold;
 use crate::part::Part;
+use crate::set;
 use crate::store::{Replace, Restoring, Store, StoreError, refuse_drive as refuse};
 
 impl<E: Env> Steering<E> {
@@ -267,11 +268,8 @@ impl<E: Env> Replace for Steering<E> {
     }
 
     async fn relist(&self, place: usize, drive: Uuid) -> Result<Superblock, StoreError> {
-        let set = self.inner.set.borrow().clone();
         let lost = self.lost().into_iter().filter(|at| !self.is_moving(*at));
-        let (next, told) = set.relist(place, drive, &lost.collect::<Vec<_>>()).await;
-        self.inner.set.replace(next);
-        told
+        set::relist(&self.inner.set, place, drive, &lost.collect::<Vec<_>>()).await
     }
 
     async fn tell_whole(&self, place: usize) -> Result<(), StoreError> {
