@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use schemars::JsonSchema;
@@ -20,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::client::Client;
 use crate::api::route::Call;
+use crate::drives::{PATIENCE, RETRY};
 use crate::error::{Failure, Outcome};
 use crate::exit::Exit;
 use crate::render::print;
@@ -263,6 +265,20 @@ impl ControlArgs {
         }
     }
 
+    /// What the server says of itself; `Ok(None)` if none is running, nor one that was killed a
+    /// moment ago and whose socket the kernel still holds. For what may be asked twice.
+    pub fn look(&self, request: &Request) -> Outcome<Option<Answer>> {
+        let mut tries = PATIENCE.0 / RETRY.0;
+        loop {
+            let Some(server) = self.try_connect()? else { return Ok(None) };
+            match server.call(request) {
+                Err(_) if tries > 0 => pause(Duration::from_nanos(RETRY.0)),
+                answer => return server.understand(answer).map(Some),
+            }
+            tries -= 1;
+        }
+    }
+
     /// To the server that must be running.
     pub fn connect(&self) -> Outcome<Connection> {
         self.try_connect()?.ok_or_else(|| {
@@ -300,7 +316,15 @@ pub struct Connection {
 
 impl Connection {
     pub fn ask(&self, request: &Request) -> Outcome<Answer> {
-        let body = self.client.call(&Call::of(request)).map_err(|error| {
+        self.understand(self.call(request))
+    }
+
+    fn call(&self, request: &Request) -> Result<Vec<u8>, ureq::Error> {
+        self.client.call(&Call::of(request))
+    }
+
+    fn understand(&self, answer: Result<Vec<u8>, ureq::Error>) -> Outcome<Answer> {
+        let body = answer.map_err(|error| {
             let what = format!("the connection to the server broke: {error}");
             Failure::new(self.path.display(), what)
                 .hint("it may be stopping, or have too many control connections; try again")
@@ -314,6 +338,11 @@ impl Connection {
             answer => Ok(answer),
         }
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a client has nothing else to do meanwhile")]
+pub fn pause(span: Duration) {
+    std::thread::sleep(span);
 }
 
 #[cfg(test)]

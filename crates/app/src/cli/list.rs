@@ -61,10 +61,7 @@ fn served(args: &Args) -> Outcome<Vec<Listed>> {
     let request = Request::Status { pool: None };
     let answer = match args.drives.is_empty() {
         true => Some(args.control.ask(&request)?),
-        false => match args.control.try_connect()? {
-            Some(server) => Some(server.ask(&request)?),
-            None => None,
-        },
+        false => args.control.look(&request)?,
     };
     match answer {
         None => Ok(Vec::new()),

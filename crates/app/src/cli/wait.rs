@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
-use crate::control::{Answer, Connection, ControlArgs, Request};
+use crate::control::{Answer, Connection, ControlArgs, Request, pause};
 use crate::error::{Failure, Outcome};
 use crate::exit::Exit;
 use crate::render::table::printable;
@@ -116,7 +116,7 @@ pub fn run(args: &Args) -> Outcome<Exit> {
         if show {
             eprint!("\r\x1b[K{}", printable(&left));
         }
-        pause();
+        pause(LOOK);
         waited += LOOK;
     }
 }
@@ -127,9 +127,4 @@ fn look(server: &Connection, pool: &str) -> Outcome<Pool> {
         Answer::Pools(pools) => pools.into_iter().next().ok_or_else(strange),
         _ => Err(strange()),
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "a client has nothing else to do meanwhile")]
-fn pause() {
-    std::thread::sleep(LOOK);
 }

@@ -14,7 +14,7 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use self::history::History;
-use crate::control::{Answer, Connection, ControlArgs, Request};
+use crate::control::{Answer, Connection, ControlArgs, Request, pause};
 use crate::error::{Failure, Outcome};
 use crate::exit::Exit;
 use crate::render::view::Pool;
@@ -113,9 +113,4 @@ pub fn once(control: &ControlArgs, period: Duration) -> Outcome<String> {
 #[expect(clippy::disallowed_methods, reason = "a terminal is watched in real time")]
 fn now() -> Instant {
     Instant::now()
-}
-
-#[expect(clippy::disallowed_methods, reason = "a client has nothing else to do meanwhile")]
-fn pause(span: Duration) {
-    std::thread::sleep(span);
 }

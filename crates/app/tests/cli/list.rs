@@ -1,6 +1,7 @@
 //! `list`.
 
 use std::fs;
+use std::os::unix::net::UnixListener;
 
 use crate::support::Scratch;
 
@@ -47,4 +48,22 @@ fn a_drive_found_by_several_links_is_one_drive() {
     }
     scratch.run(&["list", "--drives", "by-id", "."]).expect(0).says("4 of 4");
     scratch.run(&["status", "--drives", "by-id"]).expect(0).says("ONLINE");
+}
+
+/// The kernel holds the socket of a server that was killed until its ring is wound up: clients
+/// still get in, and are hung up on. `list` said that the connection broke, and showed nothing.
+#[test]
+fn a_server_that_was_just_killed_hides_no_pool() {
+    let scratch = Scratch::with_pool();
+    fs::create_dir(scratch.path("run")).expect("a directory");
+    let dying = UnixListener::bind(scratch.path("run/control.sock")).expect("it listens");
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let client = dying.accept().expect("a client");
+            drop(dying);
+            drop(client);
+        });
+        scratch.run(&["list", "--drives", "."]).expect(0).says("4 of 4");
+    });
+    scratch.run(&["list"]).expect(3).says("no server is running here");
 }
