@@ -10,8 +10,8 @@ use engine::{CreatePlan, CreateSpec};
 use io::uring::UringEnv;
 use schemes::scheme::Scheme;
 
-use crate::drives::gate;
 use crate::drives::target::{self, Target};
+use crate::drives::{blank, gate};
 use crate::error::{Failure, Outcome};
 use crate::exit::Exit;
 use crate::explain;
@@ -22,8 +22,9 @@ use crate::wall_clock;
 
 /// Make a pool of drives
 ///
-/// The drives' contents are lost. Drives that hold something known (a filesystem, a partition
-/// table, another pool) are refused unless --force is given; drives in use are always refused.
+/// The drives' contents are lost: they are told first that they hold nothing (TRIM), so that they
+/// need not keep it. Drives that hold something known (a filesystem, a partition table, another
+/// pool) are refused unless --force is given; drives in use are always refused.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -80,6 +81,9 @@ pub struct Args {
     /// Overwrite what is on the drives, even filesystems and other pools
     #[arg(long)]
     force: bool,
+    /// Don't discard what is on the drives: for those that take very long to, or do it badly
+    #[arg(long)]
+    no_discard: bool,
     /// Say what would be done, and do nothing
     #[arg(long)]
     dry_run: bool,
@@ -151,6 +155,9 @@ async fn create(
         return Ok(Exit::Ok);
     }
     let made = opened.make_files(env)?;
+    if !args.no_discard {
+        blank::discard(made.found()).await;
+    }
     let plan = engine::create(env, made.drives(), spec).await.map_err(refuse)?;
     made.keep();
     print(&format!("{}created\n", describe(&spec.name, &plan)));

@@ -1,9 +1,10 @@
 //! Drives before they belong to a pool: what a path is, whether we may have it, what is on it.
 //!
-//! [`target`] drives to make a pool of, [`gate`] what may be overwritten, [`scan`] finding
-//! pools on drives that have them, [`name`] how drives are named, [`modelled`] those with a
-//! model's timing.
+//! [`target`] drives to make a pool of, [`gate`] what may be overwritten, [`blank`] telling them
+//! that they hold nothing, [`scan`] finding pools on drives that have them, [`name`] how drives
+//! are named, [`modelled`] those with a model's timing.
 
+pub mod blank;
 pub mod gate;
 pub mod modelled;
 pub mod name;

@@ -203,10 +203,13 @@ impl Opened {
 
     /// Makes the missing files and opens them: every drive of the new pool, in order.
     pub fn make_files(self, env: &UringEnv) -> Outcome<Made> {
-        let mut made = Made { drives: Vec::new(), files: Vec::new() };
+        let mut made = Made { drives: Vec::new(), found: Vec::new(), files: Vec::new() };
         for (path, slot) in self.slots {
             let drive = match slot {
-                Slot::Existing(drive) => drive,
+                Slot::Existing(drive) => {
+                    made.found.push(drive.clone());
+                    drive
+                }
                 Slot::New(size) => {
                     create_file(&path, size.0).map_err(|error| refused(&path, &error))?;
                     made.files.push(path.clone());
@@ -222,12 +225,18 @@ impl Opened {
 /// All drives, open; files made here go again with this value unless it is told to keep them.
 pub struct Made {
     drives: Vec<RealDrive>,
+    /// Those of them that were there before.
+    found: Vec<RealDrive>,
     files: Vec<PathBuf>,
 }
 
 impl Made {
     pub fn drives(&self) -> &[RealDrive] {
         &self.drives
+    }
+
+    pub fn found(&self) -> &[RealDrive] {
+        &self.found
     }
 
     pub fn keep(mut self) {

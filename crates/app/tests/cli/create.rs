@@ -37,6 +37,22 @@ fn files_are_made_for_it_and_removed_if_it_fails() {
     scratch.run(&["status", "--drives", "."]).expect(0);
 }
 
+/// A drive that was used would keep what was on it, and copy it whenever it collects garbage.
+#[test]
+fn drives_are_told_that_they_hold_nothing() {
+    for scheme in ["fusion", "raid5"] {
+        for (options, kept) in [(&[][..], 0), (&["--no-discard"], 3)] {
+            let scratch = Scratch::with_drives(3);
+            let old = vec![7; DRIVE_BYTES as usize / 2];
+            ["d0", "d1", "d2"].iter().for_each(|name| scratch.poke(name, 32 << 20, &old));
+            let create = [&["create", "--scheme", scheme, "tank"], options, &DRIVES[..3]].concat();
+            scratch.run(&create).expect(0);
+            let keeps = |name: &&&str| scratch.peek(name, 80 << 20, 4096) == old[..4096];
+            assert_eq!(DRIVES[..3].iter().filter(keeps).count(), kept, "{scheme} {options:?}");
+        }
+    }
+}
+
 #[test]
 fn shape_and_block_size_are_as_asked() {
     let scratch = Scratch::with_drives(6);

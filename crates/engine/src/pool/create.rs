@@ -174,9 +174,6 @@ fn check_spec(drives: usize, spec: &CreateSpec) -> Result<StripeShape, CreateErr
         return Err(CreateError::ReplicatedPercent(spec.replicated_percent));
     }
     if drives < layout::DRIVES_MIN {
-        return Err(layout::LayoutError::TooFewDrives { drives }.into());
-    }
-    if drives < layout::DRIVES_MIN {
         return Err(LayoutError::TooFewDrives { drives }.into());
     }
     let width = spec.width.unwrap_or_else(|| default_width(drives, spec.parity));

@@ -6,8 +6,8 @@ use schemes::plan::Plan;
 use schemes::scheme::{Scheme, Spec};
 
 use super::Args;
-use crate::drives::gate;
 use crate::drives::target::{self, Target};
+use crate::drives::{blank, gate};
 use crate::error::{Failure, Outcome};
 use crate::exit::Exit;
 use crate::explain;
@@ -53,6 +53,9 @@ async fn create(env: &UringEnv, args: &Args, spec: &Spec, targets: Vec<Target>) 
         return Ok(Exit::Ok);
     }
     let made = opened.make_files(env)?;
+    if !args.no_discard {
+        blank::discard(made.found()).await;
+    }
     spec.create(env, made.drives()).await.map_err(refuse)?;
     made.keep();
     print(&format!("{}created\n", describe(&spec.name, &plan, spec)));
