@@ -3,11 +3,14 @@
 //!
 //! ```text
 //!  limbo ──> free ──> queue ──> discarding ──> discards on its drives ──> free
-//!             └─ taken meanwhile: passed over    (nobody is given it)
+//!             │└─ taken meanwhile: passed over  │ (nobody is given it)
+//!             └───────── walk ──────────────────┘
 //! ```
 //! A free stripe is one whose death the journal has published: nothing on the drives refers to
-//! it, whatever a crash leaves, so what its blocks hold does not matter to anybody. Of what was
-//! free before the pool was opened nothing is known, and nothing is told.
+//! it, whatever a crash leaves, so what its blocks hold does not matter to anybody. What drives
+//! were told is not remembered: once the queue is empty a walk tells them of everything that is
+//! free in zones, after the pool was opened and after the queue was too short. Zones of no class
+//! are left out: `create` tells of all, and what a zone held was told when it died.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -21,25 +24,29 @@ use crate::limits::{
     DISCARD_BYTES_PER_SEC, DISCARD_LOOK_MAX, DISCARD_QUEUE_MAX, DISCARD_STRIPES_AT_ONCE,
 };
 use crate::shard::Shard;
+use crate::space::discards::Walk;
 
 pub struct Discards {
     enabled: bool,
     /// Stripes that became free, oldest first. Some are in use again, or free for another class.
     queue: RefCell<VecDeque<StripeId>>,
+    /// How far the walk is; `None` when it is over.
+    walk: Cell<Option<Walk>>,
     bytes: Cell<u64>,
 }
 
 impl Discards {
     pub fn new(enabled: bool) -> Discards {
-        Discards { enabled, queue: RefCell::default(), bytes: Cell::new(0) }
+        let walk = Cell::new(enabled.then(Walk::default));
+        Discards { enabled, queue: RefCell::default(), walk, bytes: Cell::new(0) }
     }
 
     pub fn is_enabled(&self) -> bool {
         self.enabled
     }
 
-    /// These became free. When the queue is full the oldest are forgotten: they are the first to
-    /// have been reused, and an untold drive is only slower.
+    /// These became free. When the queue is full the oldest are forgotten, and a walk finds those
+    /// that are not in use again.
     pub fn note(&self, freed: &[StripeId]) {
         if !self.enabled {
             return;
@@ -47,7 +54,14 @@ impl Discards {
         let mut queue = self.queue.borrow_mut();
         queue.extend(freed);
         let excess = queue.len().saturating_sub(DISCARD_QUEUE_MAX);
-        queue.drain(..excess);
+        if excess > 0 {
+            queue.drain(..excess);
+            self.walk.set(Some(Walk::default()));
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.queue.borrow().is_empty() && self.walk.get().is_none()
     }
 
     /// Bytes that drives were told of.
@@ -69,7 +83,7 @@ impl<E: Env> Shard<E> {
 
     /// Tells drives of some stripes; false when there is nothing to tell just now.
     async fn discard_batch(&self) -> bool {
-        if self.discards.queue.borrow().is_empty() || self.is_free_space_low() {
+        if self.discards.is_done() || self.is_free_space_low() {
             return false;
         }
         let started = self.env.now();
@@ -113,12 +127,27 @@ impl<E: Env> Shard<E> {
             if held.len() == DISCARD_STRIPES_AT_ONCE || self.is_free_space_low() {
                 break;
             }
-            let Some(stripe) = self.discards.queue.borrow_mut().pop_front() else { break };
-            if self.state.borrow_mut().space.discard_begin(stripe) {
-                held.push(stripe);
+            let queued = self.discards.queue.borrow_mut().pop_front();
+            match queued {
+                Some(stripe) if self.state.borrow_mut().space.discard_begin(stripe) => {
+                    held.push(stripe);
+                }
+                Some(_) => {}
+                None => match self.walk_on() {
+                    Some(stripe) => held.push(stripe),
+                    None => break,
+                },
             }
         }
         held
+    }
+
+    /// The next free stripe of the walk, if one is under way.
+    fn walk_on(&self) -> Option<StripeId> {
+        let mut walk = self.discards.walk.take()?;
+        let next = self.state.borrow_mut().space.discard_next(&mut walk);
+        self.discards.walk.set(next.map(|_| walk));
+        next
     }
 
     fn ranges_of(&self, stripes: &[StripeId]) -> Ranges {
@@ -144,7 +173,7 @@ impl<E: Env> Shard<E> {
         }
     }
 
-    /// Bytes that drives have not been told of, at most.
+    /// Bytes that died and drives have not been told of, at most.
     pub fn discard_pending(&self) -> u64 {
         let state = self.state.borrow();
         let bytes = |stripe: &StripeId| {
@@ -176,15 +205,17 @@ mod tests {
     }
 
     #[test]
-    fn the_queue_forgets_the_oldest() {
+    fn the_queue_forgets_the_oldest_and_a_walk_finds_them() {
         let discards = Discards::new(true);
+        discards.walk.set(None);
         let stripe = |index| StripeId { zone: 0, index };
         let all: Vec<StripeId> = (0..DISCARD_QUEUE_MAX as u32 + 3).map(stripe).collect();
         all.chunks(1000).for_each(|some| discards.note(some));
         let queue = discards.queue.borrow();
         assert_eq!((queue.len(), queue.front()), (DISCARD_QUEUE_MAX, Some(&stripe(3))));
+        assert!(discards.walk.get().is_some());
         let off = Discards::new(false);
         off.note(&all);
-        assert!(off.queue.borrow().is_empty());
+        assert!(off.is_done());
     }
 }

@@ -113,7 +113,7 @@ pub const AUDIT_STRIPES_AT_ONCE: usize = 8;
 /// a request adds at most three at each of its two ends, and thousands may be under way.
 pub const PATCH_BYTES_IN_FLIGHT: u64 = 1 << 20;
 /// Free stripes remembered that drives have not been told of, 512 KiB: a gigabyte of 64 KiB blocks
-/// on each of 29 drives. Of a larger wave the rest is told of when it is free again.
+/// on each of 29 drives. After a larger wave a walk finds the rest.
 pub const DISCARD_QUEUE_MAX: usize = 65_536;
 /// Stripes off the free list while their drives are told: few beside `low`, 48 at least, and
 /// enough for every drive to have something to do.

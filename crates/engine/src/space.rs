@@ -14,7 +14,7 @@
 //! Pure state. Live sectors are counted per stripe (for tuples: on stripe 0), three bytes a
 //! stripe; who owns them is found by scanning the map when that matters (`compact`).
 
-mod discards;
+pub mod discards;
 pub mod image;
 mod relist;
 mod replay;

@@ -7,6 +7,7 @@ use io::rng::Rng;
 use layout::{StripeShape, common_drives};
 use proptest::prelude::*;
 
+use super::discards::Walk;
 use super::*;
 use crate::limits::TUPLE_CANDIDATES;
 use crate::lists::DriveLists;
@@ -265,7 +266,7 @@ impl Model {
 
     fn step(&mut self) {
         self.now += 1;
-        match self.rng.below(18) {
+        match self.rng.below(19) {
             0 => self.add_zone(),
             1 | 2 => self.take_stripe(),
             3 => self.finish_stripe(),
@@ -277,6 +278,7 @@ impl Model {
             14 => self.least_recently_used(),
             15 => self.discard_begin(),
             16 => self.discard_end(),
+            17 => self.discard_walk(),
             _ => self.release(),
         }
     }
@@ -428,11 +430,32 @@ impl Model {
         }
     }
 
+    /// A walk meets every free stripe once, and ends.
+    fn discard_walk(&mut self) {
+        let free = self.count(Kind::Free);
+        let most = self.rng.below(2 * free + 1);
+        let (mut walk, mut met) = (Walk::default(), 0);
+        while met < most {
+            let Some(stripe) = self.space.discard_next(&mut walk) else { break };
+            assert_eq!(self.kinds.insert(stripe, Kind::Discarding), Some(Kind::Free));
+            met += 1;
+            // Most come back at once.
+            if self.rng.chance(3, 4) {
+                self.discard_end_of(stripe);
+            }
+        }
+        assert_eq!(met, most.min(free));
+    }
+
     fn discard_end(&mut self) {
         if let Some(stripe) = self.pick(|_, _, kind| kind == Kind::Discarding) {
-            self.space.discard_end(stripe);
-            self.kinds.insert(stripe, Kind::Free);
+            self.discard_end_of(stripe);
         }
+    }
+
+    fn discard_end_of(&mut self, stripe: StripeId) {
+        self.space.discard_end(stripe);
+        self.kinds.insert(stripe, Kind::Free);
     }
 
     fn release(&mut self) {

@@ -336,12 +336,18 @@ fn larger_drives_get_zones_of_their_own_when_there_are_enough() {
     env.crash();
 }
 
-/// How long two drives take to join a pool of six, in virtual time.
-fn time_to_join() -> io::Nanos {
-    let env = VirtEnv::new(399);
-    let all = disks(&[64; 8], 7);
-    let (mut rng, mut mirror) = (Rng::new(399), Mirror::new(100 * MIB));
+/// Two drives are about to join a pool of six; the same for the same seed.
+fn about_to_join(seed: u64) -> (VirtEnv, Vec<Disk>, Mirror, Rng) {
+    let env = VirtEnv::new(400 + seed);
+    let all = disks(&[64; 8], 20 * seed);
+    let (mut rng, mut mirror) = (Rng::new(seed), Mirror::new(100 * MIB));
     env.block_on(six(&env, &all[..6], &mut mirror, &mut rng, 1));
+    (env, all, mirror, rng)
+}
+
+/// How long they take to join, in virtual time.
+fn time_to_join(seed: u64) -> io::Nanos {
+    let (env, all, ..) = about_to_join(seed);
     let begin = env.now();
     env.block_on(async { add(&env, &all[..6], &all[6..]).await }).expect("they join");
     let took = env.now().saturating_sub(begin);
@@ -354,13 +360,9 @@ fn time_to_join() -> io::Nanos {
 #[test]
 fn power_cuts_while_drives_join() {
     let mut joined = [0; 2];
-    let took = time_to_join();
     for seed in 0..20 {
-        let env = VirtEnv::new(400 + seed);
-        let all = disks(&[64; 8], 20 * seed);
-        let mut rng = Rng::new(seed);
-        let mut mirror = Mirror::new(100 * MIB);
-        env.block_on(six(&env, &all[..6], &mut mirror, &mut rng, 1));
+        let took = time_to_join(seed);
+        let (env, all, mut mirror, mut rng) = about_to_join(seed);
         let task = env.clone();
         let (old, new) = (all[..6].to_vec(), all[6..].to_vec());
         env.spawn(async move {

@@ -1,9 +1,8 @@
 //! What a day needs of memory, from hour to hour, and whether that stays flat.
 //!
 //! Grows with reason: map, sums and stripes with what is stored and with drives that joined,
-//! which they do in the first quarter of a day only; pages of simulated disks, which are not
-//! told again of what was free when their pool was opened; the oracle with what was written
-//! since the last look. The last two are not the engine's and are counted apart.
+//! which they do in the first quarter of a day only; pages of simulated disks, which are told
+//! late of what is free; the oracle with what was written since the last look. The last two are not the engine's and are counted apart.
 
 use serde::Serialize;
 
