@@ -177,6 +177,13 @@ fn describe(name: &str, plan: &CreatePlan) -> String {
     line("stripes", format!("{level} {data}+{}, blocks of {block}", plan.parity));
     line("layout", plan.layout.clone());
     line("usable", Size(plan.usable_bytes).to_string());
+    line(
+        "spare",
+        match plan.drives - usize::from(plan.width) {
+            0 => "none: a lost drive has to be replaced (a smaller --width leaves room)".to_owned(),
+            more => format!("what {more} lost drives held is restored on the others, if it fits"),
+        },
+    );
     if plan.unused_bytes > 0 {
         let unused = Size(plan.unused_bytes);
         let enough = plan.width.max(3);

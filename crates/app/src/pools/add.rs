@@ -138,9 +138,11 @@ pub fn explain(pool: &str, error: &AddError) -> Failure {
                 .hint("serve it once, and stop the server")
         }
         AddError::Missing { index, .. } => {
-            let what = format!("drive {index} is not there, lost or not restored yet");
-            Failure::new(format!("pool {pool}"), what)
-                .hint("replace drives that are lost first; --drives has to name all of them")
+            let what = format!("place {index} has no whole drive: lost, vacated or being restored");
+            Failure::new(format!("pool {pool}"), what).hint(
+                "'steadyraid drive replace' gives the place a drive, and the pool grows then; of a \
+                 pool that is not served --drives has to name all drives",
+            )
         }
         AddError::Busy { what, .. } => {
             Failure::new(format!("pool {pool}"), what).hint("try again when that is over")

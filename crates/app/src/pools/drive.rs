@@ -1,6 +1,6 @@
 //! What operators decide about drives.
 
-use engine::{DriveOverride, DriveState, DriveStatus};
+use engine::{DriveHealth, DriveOverride, DriveState, DriveStatus};
 use schemes::StoreError;
 
 use super::any::{Fusion, Other, Pool};
@@ -169,6 +169,10 @@ async fn fail_fusion(pool: &Fusion, drive: &str, force: bool, offline: bool) -> 
         0 => return Err(needed(&object)),
         1 if !force => return Err(last(&object)),
         _ => {}
+    }
+    if offline && drive.health == DriveHealth::Good {
+        // It misses what is not in the last checkpoint that it knows: nothing, if it goes now.
+        let _ = pool.checkpoint().await;
     }
     let how = if offline { "taken offline by an operator" } else { "failed by an operator" };
     pool.drive_fail(drive.index, how, false).await.map_err(|error| Failure::new(&object, error))?;

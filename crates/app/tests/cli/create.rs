@@ -9,7 +9,11 @@ fn a_pool_is_made_and_described() {
     let scratch = Scratch::with_drives(4);
     let done = scratch.run(&["create", "tank", "d0", "d1", "d2", "d3"]).expect(0);
     let done = done.says("RAID5 3+1").says("blocks of 64 KiB").says("usable").says("created");
+    let done = done.says("spare: none: a lost drive has to be replaced");
     assert_eq!(done.err, "");
+    let narrow =
+        [&["create", "--dry-run", "--force", "--width", "3", "tank"], &DRIVES[..]].concat();
+    scratch.run(&narrow).expect(0).says("what 1 lost drives held is restored on the others");
     scratch.run(&["status", "tank", "--drives", "."]).expect(0).says("ONLINE");
 }
 

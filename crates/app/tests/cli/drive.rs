@@ -146,6 +146,11 @@ fn a_working_drive_is_replaced_and_one_is_offline_for_a_while() {
     client.write(0, &data(9), FUA);
     scratch.run(&["drive", "online", "tank", "0", "d0"]).expect(0).says("is back");
     until_whole(&scratch);
+    // It knows all there was when it went, and nothing came since.
+    scratch.run(&["drive", "offline", "tank", "0", "--force"]).expect(0);
+    let done = scratch.run(&["drive", "online", "tank", "0", "d0"]).expect(0);
+    done.says("is back; 0 blocks are being restored");
+    until_whole(&scratch);
     client.disconnect();
     server.crash();
     std::fs::remove_file(scratch.path("d1")).expect("one may be lost");
@@ -245,7 +250,7 @@ fn a_pool_grows_and_is_rebalanced() {
     };
     add(&["e0:128M"], &["d3"]).expect(3).says("in use");
     server.stop();
-    add(&["e0:128M"], &[]).expect(3).says("drive 3 is not there");
+    add(&["e0:128M"], &[]).expect(3).says("place 3 has no whole drive");
     add(&["e0:8M"], &["d3"]).expect(3).says("too small");
     assert!(!scratch.path("e0").exists(), "a file that is not used is not made");
     add(&["e0:128M", "e1:192M"], &["d3"])
