@@ -19,8 +19,8 @@ pub enum System {
     /// Any other scheme, as the product serves it (closed), or with the write hole open as md
     /// leaves it by default (`raid5-open`).
     Scheme(Scheme, WriteHole),
-    /// `steering`, told by the drives' models when they collect. By the product's own signal it is
-    /// `steering-watch`: the paper assumes that the drives tell.
+    /// `steering`, told by the drives' models when they collect: the paper assumes that the drives
+    /// tell. By the product's own signal, and with the write hole closed, it is `steering-watch`.
     SteeringOracle,
     /// `raid5` whose drives collect each for itself (Wu et al. §IV: LGC).
     GcLocal,
@@ -36,6 +36,7 @@ const OPEN: &str = "-open";
 
 impl System {
     pub const RAID5: System = System::Scheme(Scheme::Raid5, WriteHole::Closed);
+    pub const RAID5_OPEN: System = System::Scheme(Scheme::Raid5, WriteHole::Open);
     pub const RAID10: System = System::Scheme(Scheme::Raid10, WriteHole::Closed);
 
     /// What experiments with slow drives compare unless told otherwise.
@@ -46,7 +47,7 @@ impl System {
     pub fn all() -> Vec<System> {
         let mut all = vec![System::Fusion, System::FusionPaper, System::FusionNd];
         all.extend(Scheme::ALL.map(|scheme| System::Scheme(scheme, WriteHole::Closed)));
-        all.push(System::Scheme(Scheme::Raid5, WriteHole::Open));
+        all.push(System::RAID5_OPEN);
         all.extend([System::SteeringOracle, System::GcLocal, System::GcGlobal, System::NvRaid]);
         all.push(System::Single);
         all
@@ -76,6 +77,10 @@ impl System {
     pub fn write_hole(self) -> WriteHole {
         match self {
             System::Scheme(_, write_hole) => write_hole,
+            // The papers built these on md, or behind memory that outlives power cuts.
+            System::SteeringOracle | System::GcLocal | System::GcGlobal | System::NvRaid => {
+                WriteHole::Open
+            }
             _ => WriteHole::Closed,
         }
     }

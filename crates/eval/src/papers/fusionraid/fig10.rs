@@ -8,6 +8,7 @@ use model::ssd::Fill;
 use serde_json::json;
 
 use super::bed;
+use super::mix::{LOG_RAID, RAID5_4, RAID50, TOLE_RAID};
 use crate::array::System;
 use crate::experiment::bed::{parameters, span};
 use crate::experiment::{
@@ -35,10 +36,10 @@ pub const TRACES: [&str; 8] = [
 
 /// The paper's name, ours, and how much FusionRAID is below it: median in percent, p99 in times.
 const SYSTEMS: [(&str, &str, f64, f64); 6] = [
-    ("4-RAID5", "n-raid5", 49.0, 15.0),
-    ("RAID50", "raid50", 81.0, 35.0),
-    ("LogRAID", "log-raid", 76.0, 34.0),
-    ("ToleRAID", "tole-raid", 45.0, 8.3),
+    ("4-RAID5", RAID5_4, 49.0, 15.0),
+    ("RAID50", RAID50, 81.0, 35.0),
+    ("LogRAID", LOG_RAID, 76.0, 34.0),
+    ("ToleRAID", TOLE_RAID, 45.0, 8.3),
     ("FusionRAID", "fusion-paper", f64::NAN, f64::NAN),
     ("ours", "fusion", f64::NAN, f64::NAN),
 ];
@@ -71,11 +72,24 @@ fn of_scale(scale: Scale) -> Vec<[usize; 4]> {
 /// The sensitivity: the first mix with so many times the requests, on those of the systems that
 /// keep up with it as it is.
 const TIMES: [f64; 4] = [1.0, 2.0, 2.5, 3.0];
-const BUSY: [usize; 4] = [0, 1, 3, FUSION];
+const BUSY: [usize; 5] = [0, 1, 3, FUSION, OURS];
+/// What FusionRAID is compared with there.
+const OTHERS: [usize; 3] = [0, 1, 3];
+/// Another: the first mix at a rate that aged drives fall behind with, on drives that were told
+/// when the pool was made that they hold nothing, as `create` does.
+const TOLD: [usize; 3] = [1, FUSION, OURS];
+const TOLD_TIMES: f64 = 2.5;
+/// And another: what closing the write hole, which md leaves open, does to these.
+const CLOSED: [(usize, &str); 2] = [(0, "n-raid5"), (1, "raid50")];
 
-fn name(system: &str, mix: [usize; 4], times: f64) -> String {
+fn name(system: &str, mix: [usize; 4], times: f64, fill: Fill) -> String {
     let busy = if times == 1.0 { String::new() } else { format!("/x{times}") };
-    format!("fusionraid-fig10/{system}/{}{busy}", mix.map(|at| TRACES[at]).join("+"))
+    let told = if fill == Fill::Aged { "" } else { "/told" };
+    format!("fusionraid-fig10/{system}/{}{busy}{told}", mix.map(|at| TRACES[at]).join("+"))
+}
+
+fn aged(system: &str, mix: [usize; 4]) -> String {
+    name(system, mix, 1.0, Fill::Aged)
 }
 
 fn cells(scale: Scale) -> Vec<Cell> {
@@ -83,18 +97,22 @@ fn cells(scale: Scale) -> Vec<Cell> {
         .iter()
         .flat_map(|&(_, system, ..)| of_scale(scale).into_iter().map(move |mix| (system, mix)));
     let busy = BUSY.iter().flat_map(|&at| TIMES[1..].iter().map(move |&times| (at, times)));
-    let busy = busy.map(|(at, times)| cell(scale, SYSTEMS[at].1, mixes(1)[0], times));
-    each.map(|(system, mix)| cell(scale, system, mix, 1.0)).chain(busy).collect()
+    let first = |system, times, fill| cell(scale, system, (mixes(1)[0], times, fill));
+    let busy = busy.map(|(at, times)| first(SYSTEMS[at].1, times, Fill::Aged));
+    let told = TOLD.map(|at| first(SYSTEMS[at].1, TOLD_TIMES, Fill::Fresh));
+    let closed = CLOSED.map(|(_, system)| first(system, 1.0, Fill::Aged));
+    let each = each.map(|(system, mix)| cell(scale, system, (mix, 1.0, Fill::Aged)));
+    each.chain(busy).chain(told).chain(closed).collect()
 }
 
-fn cell(scale: Scale, label: &'static str, mix: [usize; 4], times: f64) -> Cell {
-    let (bed, system): (_, System) = (bed(scale, Fill::Aged), super::mix::system(label));
+fn cell(scale: Scale, label: &'static str, (mix, times, fill): ([usize; 4], f64, Fill)) -> Cell {
+    let (bed, system): (_, System) = (bed(scale, fill), super::mix::system(label));
     let span = span(scale.pick(1, 5), scale.pick(3, 25));
     let own = json!({ "traces": mix.map(|at| TRACES[at]), "load_seed": SEED, "times": times });
     let given = parameters(&bed, system, span, own);
     // Requests that wait cost time, too.
     let cost = scale.pick(8.0, 40.0) * if times == 1.0 { 1.0 } else { 5.0 };
-    Cell::new(name(label, mix, times), cost, given, move || {
+    Cell::new(name(label, mix, times, fill), cost, given, move || {
         bed.measure(system, span, bed.seed, |size| {
             let part = (size / 4) >> 20 << 20;
             let placed = |(at, trace): (u64, usize)| {
@@ -111,9 +129,8 @@ fn cell(scale: Scale, label: &'static str, mix: [usize; 4], times: f64) -> Cell 
 /// A figure of a workload on a system: in each mix that has it.
 fn each(scale: Scale, found: &Found, system: usize, trace: usize, figure: &str) -> Vec<f64> {
     let with = of_scale(scale).into_iter().filter(|mix| mix.contains(&trace));
-    let value = |mix| {
-        found.value(&name(SYSTEMS[system].1, mix, 1.0), &format!("{}/{figure}", TRACES[trace]))
-    };
+    let value =
+        |mix| found.value(&aged(SYSTEMS[system].1, mix), &format!("{}/{figure}", TRACES[trace]));
     with.map(value).filter(|value| value.is_finite()).collect()
 }
 
@@ -132,30 +149,69 @@ const STREAM: &str = "one stream of writes keeps few of the groups busy: on aged
 
 /// How many times FusionRAID's p99 of writes a system's is, mean of the mixes.
 fn of_writes(scale: Scale, found: &Found, system: &str) -> f64 {
-    let tail = |system: &str, mix| found.value(&name(system, mix, 1.0), "all/write_p99_ms");
+    let tail = |system: &str, mix| found.value(&aged(system, mix), "all/write_p99_ms");
     let ratio = |mix| tail(system, mix) / tail(SYSTEMS[FUSION].1, mix);
     mean(&of_scale(scale).into_iter().map(ratio).collect::<Vec<_>>())
 }
 
-/// How many times FusionRAID's p99 another system's is, of all requests of the first mix.
-fn when_busy(found: &Found, at: usize, times: f64) -> f64 {
-    let tail = |at: usize| found.value(&name(SYSTEMS[at].1, mixes(1)[0], times), "all/p99_ms");
-    tail(at) / tail(FUSION)
+/// A figure of a system under the first mix.
+fn first(found: &Found, at: usize, times: f64, fill: Fill, figure: &str) -> f64 {
+    found.value(&name(SYSTEMS[at].1, mixes(1)[0], times, fill), figure)
 }
 
-/// What the rate does to the two.
-fn busy(found: &Found, at: usize, times: f64) -> String {
-    let of =
-        |at: usize, figure: &str| found.value(&name(SYSTEMS[at].1, mixes(1)[0], times), figure);
+/// What the rate, or what drives know, does to the two.
+fn beside(found: &Found, at: usize, times: f64, fill: Fill) -> String {
+    let of = |at: usize, figure: &str| first(found, at, times, fill, figure);
     let flash = "drives/flash_amplification";
     format!(
-        "the sensitivity, how near the drives are to what they can do: p99 {:.0} ms beside {:.0}, \
+        "the sensitivity, how near the drives are to what they can do: p99 {:.1} ms beside {:.1}, \
          flash written for each byte {:.1} beside {:.1}",
         of(at, "all/p99_ms"),
         of(FUSION, "all/p99_ms"),
         of(at, flash),
         of(FUSION, flash)
     )
+}
+
+/// The first mix at other rates, on drives that know what is free, and with the write hole closed.
+fn sensitivities(found: &Found) -> Vec<Check> {
+    let p99 = |at, times, fill| first(found, at, times, fill, "all/p99_ms");
+    let over = |at, times, fill| p99(at, times, fill) / p99(FUSION, times, fill);
+    let mut checks = Vec::new();
+    for &at in &OTHERS {
+        for times in TIMES {
+            let what =
+                format!("p99, {} over FusionRAID, one mix, {times}x the rate", SYSTEMS[at].0);
+            let check = Check::new(what, "x", SYSTEMS[at].3, over(at, times, Fill::Aged));
+            checks.push(check.because(beside(found, at, times, Fill::Aged)));
+        }
+    }
+    let (label, .., paper) = SYSTEMS[1];
+    let what = format!("the same, {label}, {TOLD_TIMES}x, drives told what is free");
+    let check = Check::new(what, "x", paper, over(1, TOLD_TIMES, Fill::Fresh));
+    checks.push(check.because(beside(found, 1, TOLD_TIMES, Fill::Fresh)));
+    for (fill, drives) in [(Fill::Aged, "aged drives"), (Fill::Fresh, "drives told")] {
+        let what = format!("p99, {label} over ours, {TOLD_TIMES}x, {drives}");
+        let ours = p99(OURS, TOLD_TIMES, fill);
+        let check = Check::ours(what, "x", p99(1, TOLD_TIMES, fill) / ours);
+        checks.push(check.because(format!(
+            "ours {ours:.1} ms, median {:.2} beside {:.2}: free space that drives take for data \
+             is copied at every collection; 'create' tells them",
+            first(found, OURS, TOLD_TIMES, fill, "all/p50_ms"),
+            first(found, 1, TOLD_TIMES, fill, "all/p50_ms"),
+        )));
+    }
+    for (at, system) in CLOSED {
+        let closed = found.value(&aged(system, mixes(1)[0]), "all/p99_ms");
+        let what = format!("p99, {} over FusionRAID, one mix, write hole closed", SYSTEMS[at].0);
+        let check = Check::new(what, "x", SYSTEMS[at].3, closed / p99(FUSION, 1.0, Fill::Aged));
+        checks.push(check.because(format!(
+            "the sensitivity: with a partial-parity log {closed:.1} ms, without, as md by \
+             default, {:.1}",
+            p99(at, 1.0, Fill::Aged)
+        )));
+    }
+    checks
 }
 
 fn conclude(scale: Scale, found: &Found) -> Conclusion {
@@ -190,14 +246,7 @@ fn conclude(scale: Scale, found: &Found) -> Conclusion {
             _ => "mean of the mixes; the paper's figure has reads in it, too",
         }));
     }
-    for &at in &BUSY[..BUSY.len() - 1] {
-        for times in TIMES {
-            let what =
-                format!("p99, {} over FusionRAID, one mix, {times}x the rate", SYSTEMS[at].0);
-            let check = Check::new(what, "x", SYSTEMS[at].3, when_busy(found, at, times));
-            checks.push(check.because(busy(found, at, times)));
-        }
-    }
+    checks.extend(sensitivities(found));
     let columns: Vec<&str> = ["workload"].into_iter().chain(SYSTEMS.map(|own| own.0)).collect();
     let table = |title: &str, figure: &str| {
         let mut table = Table::new(title, &columns);

@@ -3,7 +3,7 @@
 
 use model::ssd::Fill;
 
-use super::mix::{TRACES, cell, value};
+use super::mix::{RAID5_4, RAID50, TRACES, cell, value};
 use crate::experiment::{
     Axis, Cell, Check, Conclusion, Experiment, Found, Kind, Picture, Scale, Series, Table,
 };
@@ -18,8 +18,8 @@ pub const EXPERIMENT: Experiment = Experiment {
 
 /// The paper's name, and ours.
 const SYSTEMS: [(&str, &str); 6] = [
-    ("4-RAID5", "n-raid5"),
-    ("RAID50", "raid50"),
+    ("4-RAID5", RAID5_4),
+    ("RAID50", RAID50),
     ("4-RAIDM", "mirror-log"),
     ("Fusion-ND", "fusion-nd"),
     ("FusionRAID", "fusion-paper"),
@@ -27,7 +27,7 @@ const SYSTEMS: [(&str, &str); 6] = [
 ];
 
 fn cells(scale: Scale) -> Vec<Cell> {
-    let clean = ["n-raid5", "mirror-log"].map(|system| cell(scale, system, Fill::Fresh));
+    let clean = [RAID5_4, "mirror-log"].map(|system| cell(scale, system, Fill::Fresh));
     let aged = SYSTEMS.iter().map(|&(_, system)| cell(scale, system, Fill::Aged));
     aged.chain(clean).collect()
 }
@@ -56,12 +56,12 @@ fn conclude(_: Scale, found: &Found) -> Conclusion {
             table.row(format!("{trace}, {label}"), row.map(|figure| of(system, trace, figure)));
         }
     }
-    let medians = TRACES
-        .map(|trace| 1.0 - of("mirror-log", trace, "p50_ms") / of("n-raid5", trace, "p50_ms"));
+    let medians =
+        TRACES.map(|trace| 1.0 - of("mirror-log", trace, "p50_ms") / of(RAID5_4, trace, "p50_ms"));
     let tails =
-        TRACES.map(|trace| of("n-raid5", trace, "p99_ms") / of("mirror-log", trace, "p99_ms"));
+        TRACES.map(|trace| of(RAID5_4, trace, "p99_ms") / of("mirror-log", trace, "p99_ms"));
     let fresh = |system: &str, trace: &str| value(found, system, Fill::Fresh, trace, "p50_ms");
-    let clean = TRACES.map(|trace| 1.0 - fresh("mirror-log", trace) / fresh("n-raid5", trace));
+    let clean = TRACES.map(|trace| 1.0 - fresh("mirror-log", trace) / fresh(RAID5_4, trace));
     let least = |values: [f64; 4]| values.into_iter().fold(f64::INFINITY, f64::min);
     let most = |values: [f64; 4]| values.into_iter().fold(f64::NEG_INFINITY, f64::max);
     let modelled = "the paper's 4-RAID5 is md's and ours is not; what of md makes it slower has \

@@ -7,7 +7,7 @@ use model::ssd::Fill;
 use serde_json::json;
 
 use super::bed;
-use super::mix::{MIX, TRACES};
+use super::mix::{MIX, RAID5_4, TRACES};
 use crate::array::System;
 use crate::array::fusion::Shape;
 use crate::experiment::bed::{Bed, parameters, span};
@@ -41,7 +41,7 @@ pub const C: Experiment = Experiment {
 
 /// The paper's name, ours, and whether replicas become stripes at once.
 const VARIANTS: [(&str, &str, bool); 4] = [
-    ("4-RAID5", "n-raid5", false),
+    ("4-RAID5", RAID5_4, false),
     ("4-RAIDM", "mirror-log", false),
     ("FusionRAID, not converting", "fusion-paper", false),
     ("FusionRAID, converting", "fusion-paper", true),

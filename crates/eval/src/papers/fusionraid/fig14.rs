@@ -2,7 +2,7 @@
 
 use model::ssd::Fill;
 
-use super::mix::{TRACES, cell, value};
+use super::mix::{LOG_RAID, RAID50, TRACES, cell, value};
 use crate::experiment::{
     Axis, Cell, Check, Conclusion, Experiment, Found, Kind, Picture, Scale, Series, Table,
 };
@@ -15,12 +15,8 @@ pub const EXPERIMENT: Experiment = Experiment {
     conclude,
 };
 
-const SYSTEMS: [(&str, &str); 4] = [
-    ("RAID50", "raid50"),
-    ("LogRAID", "log-raid"),
-    ("FusionRAID", "fusion-paper"),
-    ("ours", "fusion"),
-];
+const SYSTEMS: [(&str, &str); 4] =
+    [("RAID50", RAID50), ("LogRAID", LOG_RAID), ("FusionRAID", "fusion-paper"), ("ours", "fusion")];
 const FILLS: [(&str, Fill); 2] = [("clean", Fill::Fresh), ("aged", Fill::Aged)];
 
 fn cells(scale: Scale) -> Vec<Cell> {
@@ -60,17 +56,17 @@ fn conclude(_: Scale, found: &Found) -> Conclusion {
         mean(system, Fill::Aged, figure) / mean(system, Fill::Fresh, figure)
     };
     let mut checks = vec![
-        Check::ours("RAID50: aged over clean, median", "x", aged("raid50", "p50_ms"))
+        Check::ours("RAID50: aged over clean, median", "x", aged(RAID50, "p50_ms"))
             .because("the paper shows bars: higher on aged drives"),
-        Check::ours("LogRAID: aged over clean, median", "x", aged("log-raid", "p50_ms"))
+        Check::ours("LogRAID: aged over clean, median", "x", aged(LOG_RAID, "p50_ms"))
             .because("higher on aged drives"),
         Check::new("FusionRAID: aged over clean, median", "x", 1.0, aged("fusion-paper", "p50_ms"))
             .because("\"works as well there\""),
         Check::ours("FusionRAID: aged over clean, p99", "x", aged("fusion-paper", "p99_ms"))
             .because("better on clean drives"),
-        Check::new("RAID50: aged over clean, p99", "x", 1.0, aged("raid50", "p99_ms"))
+        Check::new("RAID50: aged over clean, p99", "x", 1.0, aged(RAID50, "p99_ms"))
             .because("\"no differences\""),
-        Check::new("LogRAID: aged over clean, p99", "x", 1.0, aged("log-raid", "p99_ms")).because(
+        Check::new("LogRAID: aged over clean, p99", "x", 1.0, aged(LOG_RAID, "p99_ms")).because(
             "its one stream keeps up with the load on clean drives only; on aged ones writes queue",
         ),
     ];

@@ -62,13 +62,13 @@ fn cells(scale: Scale) -> Vec<Cell> {
     let consumer = Writes { span: 2 << 30, random: None };
     let data_centre = Writes { span: 2 << 30, random: Some(1) };
     vec![
-        cell(scale, CONSUMER, Preset::ConsumerSata, consumer),
-        cell(scale, DATA_CENTRE, Preset::DcSata, data_centre),
+        cell(scale, CONSUMER, (Preset::ConsumerSata, Fill::Fresh), consumer),
+        cell(scale, DATA_CENTRE, (Preset::DcSata, Fill::Aged), data_centre),
     ]
 }
 
-fn cell(scale: Scale, name: &str, preset: Preset, writes: Writes) -> Cell {
-    let bed = Bed { fill: Fill::Aged, ..Bed::new(preset, 1, 1) };
+fn cell(scale: Scale, name: &str, (preset, fill): (Preset, Fill), writes: Writes) -> Cell {
+    let bed = Bed { fill, ..Bed::new(preset, 1, 1) };
     let span = span(1, scale.pick(10, 60));
     let own = json!({ "bytes": BYTES, "depth": DEPTH, "random": writes.random.is_some() });
     let given = parameters(&bed, System::Single, span, own);
@@ -148,7 +148,10 @@ fn conclude(_: Scale, found: &Found) -> Conclusion {
             10.0,
             of("apart_ms") / of("spike_ms"),
         )
-        .because("the paper's are spikes of the buffer's flushes as well"),
+        .because(
+            "a spike is here what is slower than 5 times the median, and flushes of the buffer \
+             between collections may be; between collections alone it is 10.7 (DRIVES.md)",
+        ),
         Check::ours("consumer: worst over median", "x", of("writes/max_ms") / of("writes/p50_ms")),
         Check::new("data centre: worst", "ms", 100.0, found.value(DATA_CENTRE, "writes/max_ms"))
             .because(

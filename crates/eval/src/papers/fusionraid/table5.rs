@@ -38,7 +38,7 @@ pub const FIG11A: Experiment = Experiment {
 
 /// The paper's name, and ours.
 const SYSTEMS: [(&str, &str); 3] =
-    [("RAID50", "raid50"), ("FusionRAID", "fusion-paper"), ("ours", "fusion")];
+    [("RAID50", mix::RAID50), ("FusionRAID", "fusion-paper"), ("ours", "fusion")];
 
 /// Milliseconds of RAID50, then of FusionRAID: reads' slowest 10 % and 1 %, then updates'.
 const PAPER: [[[f64; 4]; 2]; 3] = [
