@@ -40,10 +40,11 @@ impl Pool {
     }
 
     pub fn view(&self) -> view::Pool {
-        match self {
+        let pool: view::Pool = match self {
             Pool::Fusion(pool) => (&pool.status()).into(),
             Pool::Other(pool) => (&pool.status()).into(),
-        }
+        };
+        pool.with_errors()
     }
 
     pub fn volume(&self, name: &str) -> Option<Volume> {

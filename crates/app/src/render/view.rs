@@ -200,7 +200,7 @@ pub struct Pool {
     pub name: String,
     pub uuid: String,
     pub state: Health,
-    /// Why the state is not `online`.
+    /// Why the state is not `online`, or what was found in a pool that is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// What to do about it.

@@ -187,6 +187,7 @@ fn what_rots_in_place_is_found_and_mended() {
         scratch.run(&["scrub", "status", "tank", "--json"]).expect(0).json()["scrub"].clone();
     assert!(found["bad_pages"].as_u64() > Some(100), "{found}");
     assert_eq!((&found["state"], &found["lost_pages"]), (&"done".into(), &0.into()), "{found}");
+    scratch.run(&["status", "tank"]).expect(0).says("pages were not as they were written");
     scratch.run(&["scrub", "start", "tank"]).expect(0);
     scratch.run(&["wait", "tank", "scrub", "--timeout", "60"]).expect(0);
     scratch.run(&["scrub", "status", "tank"]).expect(0).says("nothing wrong");
@@ -220,6 +221,8 @@ fn what_rots_on_a_drive_is_found_and_mended() {
         scratch.run(&["scrub", "status", "tank", "--json"]).expect(0).json()["scrub"].clone();
     assert!(found["bad_pages"].as_u64() > Some(100), "{found}");
     assert_eq!((&found["state"], &found["lost_pages"]), (&"done".into(), &0.into()), "{found}");
+    let status = scratch.run(&["status", "tank"]).expect(0).says("ONLINE");
+    status.says("pages of drive 1 were not as they were written").says("drive replace");
     check(&mut client);
     scratch.run(&["scrub", "start", "tank"]).expect(0);
     scratch.run(&["wait", "tank", "scrub", "--timeout", "60"]).expect(0);

@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::{Counters, Drive, Health, Pool};
+
 /// The last scrub since the pool was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -32,6 +34,47 @@ pub struct Rebalance {
     pub state: String,
     pub zones: u32,
     pub zones_left: u32,
+}
+
+impl Pool {
+    /// A pool that misses no drive says all the same what was not as it was written.
+    pub fn with_errors(mut self) -> Pool {
+        if self.state != Health::Online {
+            return self;
+        }
+        let lost = self.counters.lost_pages.max(self.scrub.lost_pages);
+        if lost > 0 {
+            self.reason = Some(format!("{lost} pages are lost, and fail to be read"));
+            let action = "'steadyraid events' says where they were found; restore what is stored \
+                          there: a page that is written again is good";
+            self.action = Some(action.to_owned());
+            return self;
+        }
+        let worst = self.drives.iter().max_by_key(|drive| drive.counters.bad_pages);
+        let worst = worst.filter(|drive| drive.counters.bad_pages > 0);
+        if worst.is_some() || self.counters.checksum_errors > 0 {
+            self.reason = Some(rotten(&self.counters, worst));
+            let action = "'steadyraid scrub start' looks at the rest; if there is more each time, \
+                          'steadyraid drive replace' the drive ('steadyraid events' names it)";
+            self.action = Some(action.to_owned());
+        }
+        self
+    }
+}
+
+/// Schemes beside `fusion` do not count by drive.
+fn rotten(pool: &Counters, worst: Option<&Drive>) -> String {
+    let (bad, healed, whose) = match worst {
+        Some(drive) => {
+            let own = &drive.counters;
+            (own.bad_pages, own.healed_pages, format!(" of drive {}", drive.index))
+        }
+        None => (pool.checksum_errors, pool.healed_pages, String::new()),
+    };
+    format!(
+        "nothing is missing, but {bad} pages{whose} were not as they were written; {healed} of \
+         them are written again"
+    )
 }
 
 impl From<&engine::RebalanceStatus> for Rebalance {
