@@ -38,16 +38,24 @@ fn chunks_of(offset: u64, len: usize) -> Range<usize> {
 impl MemDrive {
     /// Panics if the address space has no room for `size` bytes.
     pub fn new(name: impl Into<String>, size: u64, align: u32) -> MemDrive {
+        MemDrive::try_new(name, size, align).expect("address space for the drive")
+    }
+
+    /// An error if the address space has no room for `size` bytes.
+    pub fn try_new(
+        name: impl Into<String>,
+        size: u64,
+        align: u32,
+    ) -> Result<MemDrive, std::io::Error> {
         assert!(align.is_power_of_two() && size.is_multiple_of(u64::from(align)));
-        let len = usize::try_from(size).expect("fits the address space");
-        let bytes = MmapOptions::new().len(len).no_reserve_swap().map_anon();
+        let len = usize::try_from(size).map_err(std::io::Error::other)?;
         let inner = Inner {
             name: name.into(),
             geometry: Geometry { size, align, rotational: false },
-            bytes: RefCell::new(bytes.expect("address space for the drive")),
+            bytes: RefCell::new(MmapOptions::new().len(len).no_reserve_swap().map_anon()?),
             written: RefCell::new(vec![false; len.div_ceil(CHUNK)]),
         };
-        MemDrive { inner: Rc::new(inner) }
+        Ok(MemDrive { inner: Rc::new(inner) })
     }
 
     /// Bytes of memory taken by what was written, in whole chunks.

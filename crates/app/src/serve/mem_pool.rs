@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::wrap::Wrapper;
 use crate::drives::modelled::ModelSpec;
-use crate::error::Outcome;
+use crate::error::{Failure, Outcome};
 use crate::explain;
 use crate::pools::{self, Opening, Pool};
 use crate::size::Size;
@@ -114,12 +114,20 @@ impl MemPool {
     ) -> Outcome<Pool> {
         let kinds = self.kinds.iter();
         let kinds = kinds.flat_map(|kind| std::iter::repeat_n(kind, usize::from(kind.drives)));
+        let object = format!("pool {}", self.name);
         let drive = |(index, kind): (usize, &Kind)| {
             let name = format!("mem:{}", usize::from(first) + index);
-            let drive = MemDrive::new(&name, kind.size.0, ALIGN).into();
-            wrapper.wrap(&name, drive, kind.model.as_ref().map(|model| (model, name.as_str())))
+            let drive = MemDrive::try_new(&name, kind.size.0, ALIGN).map_err(|error| {
+                let size = kind.size;
+                Failure::new(&object, format!("no room in memory for a drive of {size}: {error}"))
+                    .hint("drives in memory must fit this machine: make them smaller, or fewer")
+            })?;
+            wrapper.wrap(
+                &name,
+                drive.into(),
+                kind.model.as_ref().map(|model| (model, name.as_str())),
+            )
         };
-        let object = format!("pool {}", self.name);
         let spec =
             CreateSpec { created_secs: wall_clock::now_secs(), ..CreateSpec::new(&self.name) };
         let drives: Vec<RealDrive> = kinds.enumerate().map(drive).collect::<Outcome<_>>()?;

@@ -117,6 +117,19 @@ fn what_can_change_changes_and_the_rest_is_named() {
     closed.says("DEGRADED").says("after a clean stop");
 }
 
+/// A drive that no address space has room for ended the server, with all that it served.
+#[test]
+fn a_pool_in_memory_that_is_too_large_is_refused() {
+    let scratch = Scratch::new();
+    let served = Reloaded::start(scratch, "mem-pools = ['a:4:64M']\n");
+    served.reload("mem-pools = ['a:4:64M', 'z:4:99999T']\n");
+    served.scratch.run(&["status", "a"]).expect(0).says("ONLINE");
+    let (_, err) = served.server.end();
+    assert!(err.contains("error: pool z: no room in memory for a drive of "), "{err}");
+    let start = served.scratch.run(&["serve", "--mem-pool", "z:4:99999T"]).expect(3);
+    start.says("error: pool z: no room in memory");
+}
+
 #[test]
 fn a_file_with_a_mistake_changes_nothing() {
     let scratch = Scratch::new();
