@@ -268,6 +268,30 @@ fn the_description_is_served_and_names_every_path() {
     server.stop();
 }
 
+/// 32 connections, all there may be, each with a head that promises a body: nobody else got in any
+/// more, for as long as they stayed.
+#[test]
+fn those_who_send_half_a_request_keep_nobody_out_for_long() {
+    let scratch = Scratch::new();
+    let (server, address) = served(&scratch);
+    let half = b"GET /metrics HTTP/1.1\r\nhost: localhost\r\ncontent-length: 10\r\n\r\n1";
+    let mut crowd = Vec::new();
+    for _ in 0..32 {
+        let mut stream = TcpStream::connect(&address).expect("it listens");
+        stream.write_all(half).expect("taken");
+        crowd.push(BufReader::new(stream));
+    }
+    let (status, body) = answer(&mut crowd[31]).expect("it is told why");
+    assert_eq!(status, 408, "{body}");
+    assert!(body.contains("did not come within"), "{body}");
+    for connection in &mut crowd[..31] {
+        assert_eq!(answer(connection).map(|(status, _)| status), Some(408));
+        assert_eq!(connection.read(&mut [0]).unwrap_or(0), 0, "and hung up on");
+    }
+    assert_eq!(tcp(&address, "GET", "/metrics", "", "").0, 200);
+    server.stop();
+}
+
 #[test]
 fn hostile_bytes_get_an_answer_or_none_and_hurt_nobody() {
     let scratch = Scratch::new();

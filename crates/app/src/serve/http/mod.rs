@@ -11,38 +11,37 @@
 
 mod assets;
 pub mod guard;
+mod limits;
 mod stream;
 
 use std::cell::Cell;
 use std::convert::Infallible;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{
-    ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap, HeaderValue,
-    X_CONTENT_TYPE_OPTIONS,
+    ACCEPT, ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap,
+    HeaderValue, X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
+use io::Env;
 use io::net::{ByteStream, Stream};
 use io::uring::UringEnv;
-use io::{Env, Nanos};
 
 use self::assets::Asset;
 use self::guard::{Guard, Refusal};
+use self::limits::{Served, Unread};
 use self::stream::HttpStream;
 use super::control::Control;
 use super::metrics::{self, Facts};
 use crate::api::openapi;
 use crate::api::route::{self, Method, Target, Wrong};
-use crate::control::{Answer, REQUEST_BYTES_MAX};
+use crate::control::Answer;
 use crate::error::Failure;
 
-/// A connection without a request for one to two of these is closed, so that forgotten ones
-/// don't use up the places.
-const IDLE: Nanos = Nanos::from_secs(30);
 /// Longest head of a request: a browser's has a few KiB.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 
@@ -81,7 +80,8 @@ impl Http {
         self.connections.set(count + 1);
         let (own, stream) = (self.clone(), Rc::new(stream));
         let served = Rc::new(Served::default());
-        self.env.spawn(close_when_idle(self.env.clone(), Rc::downgrade(&stream), served.clone()));
+        let weak = Rc::downgrade(&stream);
+        self.env.spawn(limits::close_when_idle(self.env.clone(), weak, served.clone()));
         self.env.spawn(async move {
             let service = service_fn(|request| own.counted(request, &served));
             let served = http1::Builder::new()
@@ -100,13 +100,13 @@ impl Http {
         request: Request<Incoming>,
         served: &Served,
     ) -> Result<Reply, Infallible> {
-        served.requests.set(served.requests.get() + 1);
+        served.begin();
         let head = request.method() == hyper::Method::HEAD;
         let mut reply = self.reply(request).await;
         if head {
             *reply.body_mut() = Full::default();
         }
-        served.requests.set(served.requests.get() + 1);
+        served.end();
         Ok(reply)
     }
 
@@ -118,15 +118,9 @@ impl Http {
             self.control.doings.http_refused(&refusal);
             return refused(refusal);
         }
-        let body = match Limited::new(body, REQUEST_BYTES_MAX).collect().await {
-            Ok(body) => body.to_bytes(),
-            Err(error) if error.is::<LengthLimitError>() => {
-                let what = format!("longer than {REQUEST_BYTES_MAX} bytes");
-                return failure(StatusCode::PAYLOAD_TOO_LARGE, Failure::usage("request", what));
-            }
-            Err(error) => {
-                return failure(StatusCode::BAD_REQUEST, Failure::usage("request", error));
-            }
+        let body = match limits::receive(&self.env, body).await {
+            Ok(body) => body,
+            Err(unread) => return of_unread(unread),
         };
         let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
         if let Some(asset) = assets::find(head.uri.path()).filter(|_| known == Some(Method::Get)) {
@@ -177,6 +171,18 @@ fn refused(refusal: Refusal) -> Reply {
     }
 }
 
+/// The rest of a body is not waited for, so that the connection ends with the answer.
+fn of_unread(unread: Unread) -> Reply {
+    let (status, what) = match unread {
+        Unread::TooLong(what) => (StatusCode::PAYLOAD_TOO_LARGE, what),
+        Unread::TooSlow(what) => (StatusCode::REQUEST_TIMEOUT, what),
+        Unread::Broken(what) => (StatusCode::BAD_REQUEST, what),
+    };
+    let mut reply = failure(status, what);
+    reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    reply
+}
+
 /// What makes no sense, and what can't be done as things are.
 fn refusal_of_pool(refusal: Failure) -> Reply {
     let status = if refusal.usage { StatusCode::BAD_REQUEST } else { StatusCode::CONFLICT };
@@ -198,24 +204,4 @@ fn text(status: StatusCode, kind: &'static str, text: String) -> Reply {
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     reply
-}
-
-/// What the watcher of a connection sees of it.
-#[derive(Default)]
-struct Served {
-    /// Raised when a request begins and when it has ended: odd while one is being carried out.
-    requests: Cell<u64>,
-}
-
-/// Only ever closes; the receive that waits then ends by itself. Holds the stream weakly: this
-/// task outlives its connection by a while, which must not cost a descriptor.
-async fn close_when_idle(env: UringEnv, stream: Weak<Stream>, served: Rc<Served>) {
-    loop {
-        let before = served.requests.get();
-        env.sleep_until(env.now() + IDLE).await;
-        let Some(stream) = stream.upgrade() else { return };
-        if served.requests.get() == before && before.is_multiple_of(2) {
-            return stream.close();
-        }
-    }
 }
