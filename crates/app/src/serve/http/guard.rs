@@ -158,7 +158,9 @@ impl Guard {
             ));
         };
         let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-        match given.and_then(|value| value.strip_prefix("Bearer ")) {
+        // Names of schemes are the same in any case (RFC 9110).
+        let given = given.and_then(|value| value.split_once(' '));
+        match given.filter(|(name, _)| name.eq_ignore_ascii_case("bearer")).map(|(_, own)| own) {
             Some(given) if token.is(given) => Ok(()),
             Some(_) => Err(Refusal::NoToken(Failure::new("request", "the token is not ours"))),
             None => Err(Refusal::NoToken(
@@ -228,6 +230,12 @@ mod tests {
             assert!(matches!(with.check(now, put, &wrong), Err(Refusal::NoToken(_))));
         }
         assert_eq!(with.check(now, put, &headers("[::1]:1", Some(TOKEN))), Ok(()));
+        for (name, good) in [("bearer", true), ("BEARER", true), ("Basic", false)] {
+            let mut named = headers("localhost", None);
+            let value = HeaderValue::from_str(&format!("{name} {TOKEN}")).expect("ASCII");
+            named.insert(AUTHORIZATION, value);
+            assert_eq!(with.check(now, put, &named).is_ok(), good, "{name}");
+        }
         assert_eq!(Guard::owner().check(now, put, &HeaderMap::new()), Ok(()));
     }
 
