@@ -102,9 +102,11 @@ pub fn run(args: Args) -> Outcome<Exit> {
 }
 
 fn options(args: Args) -> Outcome<Options> {
-    let config = args.config.as_deref().map_or(Ok(Config::default()), Config::read)?;
+    let read = args.config.as_deref().map(Config::read).transpose()?;
+    let (config, mut origin) = read.unwrap_or_default();
+    origin.forget(&given(&args));
     let spikes = args.spikes.or(config.spikes());
-    spikes.handling(Mode::On)?;
+    spikes.handling(Mode::On).map_err(|failure| origin.blame(failure, &SPIKE_KEYS))?;
     let access = args.access.or(config.access());
     let write_hole = args.write_hole.or(config.write_hole);
     let control = args.control.control.or(config.control);
@@ -123,6 +125,7 @@ fn options(args: Args) -> Outcome<Options> {
         syslog: args.syslog || config.syslog,
         log_level: args.log_level.or(config.log_level).unwrap_or(Severity::Info),
         test_faults: args.test_faults,
+        origin,
     };
     if options.drives.is_empty() && options.mem_pools.is_empty() {
         return Err(Failure::usage("serve", "nothing to serve")
@@ -136,6 +139,29 @@ fn options(args: Args) -> Outcome<Options> {
         runtime_dir::ensure()?;
     }
     Ok(options)
+}
+
+/// What is to blame, in this order, for what makes no sense together.
+const SPIKE_KEYS: [&str; 5] =
+    ["stragglers-leave", "stragglers-enter", "spike-slots", "straggler-threshold", "spikes"];
+
+/// Keys of the file that the command line replaces, of those that are looked at once more.
+fn given(args: &Args) -> Vec<&'static str> {
+    let (spikes, access) = (&args.spikes, &args.access);
+    let keys = [
+        ("nbd", !args.nbd.is_empty()),
+        ("tls-cert", access.tls_cert.is_some()),
+        ("tls-key", access.tls_cert.is_some()),
+        ("tls-client-ca", access.tls_client_ca.is_some()),
+        ("allow", !access.allow.is_empty()),
+        ("token-file", args.token_file.is_some()),
+        ("spikes", spikes.spikes.is_some()),
+        ("straggler-threshold", spikes.straggler_threshold.is_some()),
+        ("stragglers-enter", spikes.stragglers_enter.is_some()),
+        ("stragglers-leave", spikes.stragglers_leave.is_some()),
+        ("spike-slots", spikes.spike_slots.is_some()),
+    ];
+    keys.into_iter().filter_map(|(key, given)| given.then_some(key)).collect()
 }
 
 fn or<T>(given: Vec<T>, otherwise: Vec<T>) -> Vec<T> {

@@ -99,6 +99,18 @@ impl AccessOptions {
         Ok(Access { tls, allow: self.allow.clone() })
     }
 
+    /// The key that names the file `object`; if none does, an address is meant.
+    pub fn key_of(&self, object: &str) -> &'static str {
+        let files = [
+            ("tls-cert", &self.tls_cert),
+            ("tls-key", &self.tls_key),
+            ("tls-client-ca", &self.tls_client_ca),
+        ];
+        let is_meant = |path: &PathBuf| path.display().to_string() == object;
+        let meant = files.into_iter().find(|(_, path)| path.as_ref().is_some_and(is_meant));
+        meant.map_or("nbd", |(key, _)| key)
+    }
+
     fn check(&self, nbd: &[NbdAddress]) -> Outcome<()> {
         let pair = match (&self.tls_cert, &self.tls_key) {
             (Some(_), None) => Err(("tls-cert", "needs tls-key, the certificate's private key")),

@@ -18,6 +18,7 @@ use clap::ValueEnum;
 use serde::Deserialize;
 
 use self::webhook::Webhook;
+use super::origin::Origin;
 use crate::error::{Failure, Outcome};
 use crate::render::view::Event;
 
@@ -131,15 +132,15 @@ pub struct Alerts {
 }
 
 impl Alerts {
-    pub fn start(alerts: &[Alert]) -> Outcome<Alerts> {
-        Alerts::check(alerts)?;
+    pub fn start(alerts: &[Alert], origin: &Origin) -> Outcome<Alerts> {
+        Alerts::check(alerts, origin)?;
         Ok(Alerts { lines: RefCell::new(alerts.iter().cloned().map(Line::start).collect()) })
     }
 
-    pub fn check(alerts: &[Alert]) -> Outcome<()> {
+    pub fn check(alerts: &[Alert], origin: &Origin) -> Outcome<()> {
         if alerts.len() > TARGETS_MAX {
             let what = format!("{} alerts, and {TARGETS_MAX} is the most", alerts.len());
-            return Err(Failure::usage("[[alert]]", what));
+            return Err(origin.blame(Failure::usage("[[alert]]", what), &["alert"]));
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use super::address::{HttpAddress, NbdAddress};
 use super::alerts::{Alert, Severity};
 use super::hole::HoleMode;
 use super::mem_pool::MemPool;
+use super::origin::{Origin, line};
 use super::rebuild_after::RebuildAfter;
 use super::spikes::{Mode, SpikeOptions, StragglerThreshold};
 use crate::drives::name::DriveName;
@@ -42,13 +43,14 @@ pub struct Config {
 }
 
 impl Config {
-    pub fn read(path: &Path) -> Outcome<Config> {
+    pub fn read(path: &Path) -> Outcome<(Config, Origin)> {
         let text = fs::read_to_string(path)
             .map_err(|error| Failure::usage(path.display(), format!("can't read it: {error}")))?;
-        Config::parse(&text).map_err(|what| {
+        let config = Config::parse(&text).map_err(|what| {
             Failure::usage(path.display(), what)
                 .hint("docs/cli.md lists the keys: each is an option of 'serve'")
-        })
+        })?;
+        Ok((config, Origin::of(path, &text)))
     }
 
     pub fn access(&self) -> AccessOptions {
@@ -79,11 +81,6 @@ impl Config {
             }
         })
     }
-}
-
-/// Number of the line that byte `at` is in.
-fn line(text: &str, at: usize) -> usize {
-    1 + text.bytes().take(at).filter(|&byte| byte == b'\n').count()
 }
 
 #[cfg(test)]

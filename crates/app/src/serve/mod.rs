@@ -25,6 +25,7 @@ pub mod http;
 pub mod mem_pool;
 mod metrics;
 mod notify;
+pub mod origin;
 pub mod rebuild_after;
 mod reload;
 mod replace;
@@ -49,7 +50,7 @@ use io::signal::{Signal, Signals};
 use io::sync::Event;
 use io::uring::UringEnv;
 
-use self::access::{AccessOptions, Doorkeeper};
+use self::access::{Access, AccessOptions, Doorkeeper};
 use self::address::{HttpAddress, NbdAddress};
 use self::alerts::{Alert, Alerts, Severity};
 use self::control::Control;
@@ -57,8 +58,9 @@ use self::doings::Doings;
 use self::events::Followers;
 use self::exports::Catalogue;
 use self::http::Http;
-use self::http::guard::{Guard, TokenFile};
+use self::http::guard::{Guard, Token, TokenFile};
 use self::mem_pool::MemPool;
+use self::origin::Origin;
 use self::rebuild_after::RebuildAfter;
 use self::reload::Reload;
 use self::sink::Sink;
@@ -103,6 +105,21 @@ pub struct Options {
     pub log_level: Severity,
     /// The control socket takes faults for drives.
     pub test_faults: bool,
+    /// Where the file says so.
+    pub origin: Origin,
+}
+
+impl Options {
+    /// What the files of TLS and of the token hold. Refuses what would let strangers in at one of
+    /// these addresses, and what can't be read.
+    fn read_files(&self, nbd: &[NbdAddress]) -> Outcome<(Access, Option<Token>)> {
+        let access = self.access.read(nbd).map_err(|failure| {
+            let key = self.access.key_of(&failure.object);
+            self.origin.blame(failure, &[key])
+        })?;
+        let of_token = |failure| self.origin.blame(failure, &["token-file"]);
+        Ok((access, self.token.read().map_err(of_token)?))
+    }
 }
 
 /// `reread` has the options as they are now, after SIGHUP; without it that signal ends the server.
@@ -113,11 +130,11 @@ pub(crate) async fn run(
 ) -> Outcome<Exit> {
     let doings = Rc::new(Doings::begin());
     let signals = Signals::new(env).map_err(|error| Failure::new("signals", error))?;
-    let door = Doorkeeper::new(options.access.read(&options.nbd)?);
-    let token = options.token.read()?;
+    let (access, token) = options.read_files(&options.nbd)?;
+    let door = Doorkeeper::new(access);
     let sockets = Sockets::bind(env, &options).await?;
     let sink = Rc::new(RefCell::new(Sink::new(options.syslog, options.log_level)?));
-    let alerts = Rc::new(Alerts::start(&options.alerts)?);
+    let alerts = Rc::new(Alerts::start(&options.alerts, &options.origin)?);
     let wrapper = Wrapper::new(env, options.test_faults);
     let pools = assemble::pools(env, &options, &wrapper).await?;
     let Some(pools) = pools else { return Ok(Exit::Failed) };

@@ -76,9 +76,8 @@ impl Reload {
     async fn apply(&mut self, reread: &impl Fn() -> Outcome<Options>) -> Outcome<()> {
         let new = reread()?;
         // Where we listen does not change, so that is what has to be guarded.
-        let access = new.access.read(&self.options.nbd)?;
-        let token = new.token.read()?;
-        Alerts::check(&new.alerts)?;
+        let (access, token) = new.read_files(&self.options.nbd)?;
+        Alerts::check(&new.alerts, &new.origin)?;
         let log = (new.syslog, new.log_level);
         let sink = match log == (self.options.syslog, self.options.log_level) {
             true => None,

@@ -508,6 +508,20 @@ pub const CASES: &[Case] = &[
         ..CASE
     },
     Case {
+        name: "configuration-that-makes-no-sense-together",
+        why: "Values that are held against each other are named with their line, too.",
+        world: || {
+            let (scratch, guards) = pool();
+            let text = "drives = ['d0']\nstragglers-enter = 3\nstragglers-leave = 3\n";
+            fs::write(scratch.path("steadyraid.toml"), text).expect("written");
+            (scratch, guards)
+        },
+        command: &["serve", "--config", "steadyraid.toml"],
+        exit: 2,
+        says: "steadyraid.toml: line 3: stragglers-leave: 3 is not less",
+        ..CASE
+    },
+    Case {
         name: "no-configuration-file",
         why: "A file that is named must be there.",
         command: &["serve", "--config", "nosuch.toml"],

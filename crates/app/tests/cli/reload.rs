@@ -139,7 +139,11 @@ fn a_file_with_a_mistake_changes_nothing() {
     let mistakes = [
         ("allow = ['10.0.0.0/8']\nallowed = 1\n", "c.toml: line 6: unknown field `allowed`"),
         ("allow = ['10.0.0.0/8'\n", "c.toml: line "),
-        ("allow = ['10.0.0.0/8']\ntls-cert = 'nosuch'\ntls-key = 'n'\n", "nosuch: can't read it"),
+        (
+            "allow = ['10.0.0.0/8']\ntls-cert = 'nosuch'\ntls-key = 'n'\n",
+            "c.toml: line 6: tls-cert: nosuch: can't read it",
+        ),
+        ("spikes = 'off'\nspike-slots = 3\n", "c.toml: line 5: spikes off: stragglers are not"),
         ("allow = ['10.0.0.0/8']\ndrives = ['d', 'd']\nsyslog = 3\n", "c.toml: line 7: invalid"),
     ];
     for (text, _) in mistakes {
@@ -157,8 +161,8 @@ fn a_file_with_a_mistake_changes_nothing() {
     for (_, expected) in mistakes {
         assert!(err.contains(expected), "no {expected:?} in {err}");
     }
-    assert!(err.contains("less than 16 characters"), "{err}");
-    assert_eq!(err.matches("what was read before stays in force").count(), 5, "{err}");
+    assert!(err.contains("c.toml: line 3: token-file: token: the token has less than 16"), "{err}");
+    assert_eq!(err.matches("what was read before stays in force").count(), 6, "{err}");
 }
 
 /// Without a file there is nothing to read: somebody closed the terminal.

@@ -271,6 +271,32 @@ fn a_stale_socket_of_a_crashed_server_is_replaced() {
     server.stop();
 }
 
+/// Each was said without the file's name, or without the line, so that one had to search for it.
+#[test]
+fn what_makes_no_sense_in_the_file_is_named_with_its_line() {
+    let scratch = Scratch::new();
+    let cases = [
+        ("stragglers-enter = 3\nstragglers-leave = 3", "line 3: stragglers-leave: 3 is not less"),
+        ("spike-slots = 0", "line 2: spike-slots: there must be at least 1"),
+        ("stragglers-leave = 2\nspikes = 'off'", "line 3: spikes off: stragglers are not counted"),
+        ("nbd = [\n'tcp:0.0.0.0:1']", "line 2: nbd: tcp:0.0.0.0:1: not a loopback address"),
+        ("tls-cert = 'c'\ntls-key = 'k'", "line 2: tls-cert: c: can't read it"),
+        ("tls-cert = 'c'", "line 2: tls-cert: needs tls-key"),
+        ("token-file = 't'", "line 2: token-file: t: no token"),
+        (&"[[alert]]\nprogram = ['/x']\n".repeat(9), "line 2: alert: [[alert]]: 9 alerts"),
+    ];
+    for (text, expected) in cases {
+        let text = format!("mem-pools = ['demo:4:128M']\n{text}\n");
+        fs::write(scratch.path("c.toml"), text).expect("written");
+        let done = scratch.run(&["serve", "--config", "c.toml"]).expect(2);
+        done.says(&format!("error: c.toml: {expected}"));
+    }
+    // The file is not to blame for what the command line says.
+    fs::write(scratch.path("c.toml"), "token-file = 't'\nspike-slots = 9\n").expect("written");
+    let given = ["serve", "--config", "c.toml", "--mem-pool", "demo:4:128M", "--token-file", "u"];
+    scratch.run(&given).expect(2).says("error: u: no token");
+}
+
 #[test]
 fn one_pool_that_cannot_be_opened_does_not_stop_others() {
     let scratch = Scratch::with_drives(7);
