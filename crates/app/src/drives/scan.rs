@@ -26,7 +26,7 @@ pub struct Group {
     /// Of each of its arrays the label written last, the first array's first.
     arrays: BTreeMap<(u16, Uuid), Superblock>,
     pub drives: Vec<DriveName>,
-    found: BTreeSet<Uuid>,
+    found: BTreeMap<Uuid, DriveName>,
 }
 
 impl Group {
@@ -36,13 +36,13 @@ impl Group {
             name: label.pool_name.clone(),
             arrays: BTreeMap::new(),
             drives: Vec::new(),
-            found: BTreeSet::new(),
+            found: BTreeMap::new(),
         }
     }
 
     fn add(&mut self, drive: DriveName, label: Superblock) {
-        self.drives.push(drive);
-        self.found.insert(label.drive);
+        self.drives.push(drive.clone());
+        self.found.insert(label.drive, drive);
         let key = (label.array(), label.pool);
         let newest = self.arrays.entry(key).or_insert_with(|| label.clone());
         if label.generation > newest.generation {
@@ -51,20 +51,25 @@ impl Group {
         self.name = self.first().pool_name.clone();
     }
 
-    fn first(&self) -> &Superblock {
+    pub fn first(&self) -> &Superblock {
         self.arrays.values().next().expect("a group begins with a drive")
     }
 
     /// Drives of the pool that are here and were well when it was last open.
     fn present(&self) -> usize {
         let here = self.members().filter(|member| {
-            member.state == MemberState::Active && self.found.contains(&member.drive)
+            member.state == MemberState::Active && self.found.contains_key(&member.drive)
         });
         here.count()
     }
 
-    fn members(&self) -> impl Iterator<Item = &Member> {
+    pub fn members(&self) -> impl Iterator<Item = &Member> {
         self.arrays.values().flat_map(|label| &label.members)
+    }
+
+    /// A drive of the pool, if it is here.
+    pub fn found(&self, drive: Uuid) -> Option<&DriveName> {
+        self.found.get(&drive)
     }
 
     /// The scheme, if it is one of in-place arrays.
@@ -99,6 +104,7 @@ impl From<&Group> for Listed {
             drives: drives as u32,
             drives_present: present as u32,
             volumes: None,
+            reason: None,
         }
     }
 }

@@ -23,6 +23,11 @@ pub fn pool(pool: &Pool, latency: bool) -> String {
     if let Some(action) = &pool.action {
         line("action", action);
     }
+    if !pool.is_open() {
+        line("scheme", &pool.scheme);
+        let _ = write!(text, "\n{}", drives(&pool.drives));
+        return text;
+    }
     for (label, value) in if pool.is_fusion() { facts(pool) } else { other_facts(pool) } {
         line(label, &value);
     }
@@ -382,7 +387,7 @@ pub fn list(pools: &[Listed]) -> String {
     let heading = ["POOL", "STATE", "DRIVES", "VOLUMES", "SERVED", "UUID"];
     let mut columns = Columns::new(&heading, &[3]);
     for pool in pools {
-        let state = match (pool.state, pool.served) {
+        let state = match (pool.state, pool.served || pool.reason.is_some()) {
             (Health::Failed, false) => "incomplete",
             (state, _) => state.name(),
         };

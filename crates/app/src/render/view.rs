@@ -29,6 +29,7 @@ macro_rules! mirror {
 mod care;
 mod other;
 mod tail;
+mod unopened;
 
 pub use care::{Rebalance, Rebuild, RebuildDrive, Scrub};
 pub use tail::{Backlog, Event, Handling, Latencies, Limits, OperationLatencies, Spikes};
@@ -194,7 +195,7 @@ impl Restoring {
     }
 }
 
-/// Everything that is known of an open pool.
+/// Everything that is known of a pool that is open, or of one that could not be opened.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Pool {
     pub name: String,
@@ -264,6 +265,11 @@ impl Pool {
     /// One of the engine's own, not of the schemes beside it.
     pub fn is_fusion(&self) -> bool {
         matches!(self.scheme.as_str(), "fusion" | "fusion-nd")
+    }
+
+    /// Of one that could not be opened nothing is known but what labels say.
+    pub fn is_open(&self) -> bool {
+        self.space.total > 0
     }
 }
 
@@ -462,6 +468,9 @@ pub struct Listed {
     /// Unknown (absent) unless the pool is served.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volumes: Option<u32>,
+    /// Why the server could not open it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 impl From<&Pool> for Listed {
@@ -472,10 +481,11 @@ impl From<&Pool> for Listed {
             name: pool.name.clone(),
             uuid: pool.uuid.clone(),
             state: pool.state,
-            served: true,
+            served: pool.is_open(),
             drives: members as u32,
             drives_present: present as u32,
-            volumes: Some(pool.volumes.len() as u32),
+            volumes: pool.is_open().then_some(pool.volumes.len() as u32),
+            reason: pool.reason.clone().filter(|_| !pool.is_open()),
         }
     }
 }

@@ -10,14 +10,27 @@ use super::wrap::Wrapper;
 use crate::drives::scan::{self, Group};
 use crate::error::{Failure, Outcome};
 use crate::pools::{self, Opening, Pool};
+use crate::render::view;
 
-/// The pools that can be served; `None` if there is none, after saying why.
+/// A pool that can't be opened, and why.
+pub(crate) struct Refused {
+    pub view: view::Pool,
+    pub failure: Failure,
+}
+
+/// What became of the pools that were found.
+#[derive(Default)]
+pub(crate) struct Assembled {
+    pub pools: Vec<Pool>,
+    pub refused: Vec<Refused>,
+}
+
 pub(crate) async fn pools(
     env: &UringEnv,
     options: &Options,
     wrapper: &Wrapper,
-) -> Outcome<Option<Vec<Pool>>> {
-    let mut pools: Vec<Pool> = Vec::new();
+) -> Outcome<Assembled> {
+    let Assembled { mut pools, mut refused } = Assembled::default();
     let groups = scan::groups(env, &options.drives).await?;
     if groups.is_empty() && options.mem_pools.is_empty() {
         return Err(Failure::new("serve", "no SteadyRAID pool was found on the drives given")
@@ -28,7 +41,7 @@ pub(crate) async fn pools(
     for group in &groups {
         match pool(env, &pools, group, options, wrapper).await {
             Ok(pool) => pools.push(pool),
-            Err(failure) => eprintln!("{failure}"),
+            Err(refusal) => refused.push(*refusal),
         }
     }
     let mut drives = 0;
@@ -36,7 +49,7 @@ pub(crate) async fn pools(
         pools.push(pool_in_memory(env, &pools, mem_pool, drives, options, wrapper).await?);
         drives += mem_pool.drives();
     }
-    Ok((!pools.is_empty()).then_some(pools))
+    Ok(Assembled { pools, refused })
 }
 
 /// One more beside those that are served.
@@ -46,12 +59,15 @@ pub(crate) async fn pool(
     group: &Group,
     options: &Options,
     wrapper: &Wrapper,
-) -> Outcome<Pool> {
+) -> Result<Pool, Box<Refused>> {
     let opened = match name_is_free(served, &group.name) {
         Ok(()) => open(env, group, options, wrapper).await,
         Err(failure) => Err(failure),
     };
-    opened.map_err(|failure| of_pool(&group.name, failure))
+    opened.map_err(|failure| {
+        let failure = of_pool(&group.name, failure);
+        Box::new(Refused { view: view::Pool::unopened(group, &failure), failure })
+    })
 }
 
 /// The same in memory, where so many `drives` are already.

@@ -61,7 +61,7 @@ impl Control {
 
     /// Everything countable, as it is now. What drives say of their health is some minutes old.
     pub fn facts(&self) -> Facts {
-        let pools: Vec<view::Pool> = self.catalogue.pools().iter().map(Pool::view).collect();
+        let pools = self.catalogue.views();
         let names = pools.iter().flat_map(|pool| &pool.drives).map(|drive| drive.name.clone());
         let smart = self.shared.smart.get_or_init(Smart::start);
         let smart = smart.reports(names.filter(|name| !name.is_empty()).collect());
@@ -107,23 +107,42 @@ impl Control {
         }
     }
 
-    async fn carry_out(&self, request: &Request) -> Outcome<Answer> {
-        let pools = match request.pool() {
-            None => self.catalogue.pools(),
-            Some(name) => vec![self.catalogue.pool(name).ok_or_else(|| {
-                Failure::new(name, "no such pool is served here")
-                    .hint("'steadyraid list' shows what is")
-            })?],
+    /// The pools that a request is about: those that are served, and those that could not be.
+    fn asked_for(&self, request: &Request) -> Outcome<(Vec<Pool>, Vec<view::Pool>)> {
+        let Some(name) = request.pool() else {
+            return Ok((self.catalogue.pools(), self.catalogue.unopened()));
         };
-        match (request, &pools[..]) {
-            (Request::Status { .. }, _) => {
-                Ok(Answer::Pools(pools.iter().map(Pool::view).collect()))
+        if let Some(pool) = self.catalogue.pool(name) {
+            return Ok((vec![pool], Vec::new()));
+        }
+        let mut unopened = self.catalogue.unopened().into_iter();
+        let found = unopened.find(|pool| pool.name == name || pool.uuid == name);
+        let found = found.ok_or_else(|| {
+            Failure::new(name, "no such pool is served here")
+                .hint("'steadyraid list' shows what is")
+        })?;
+        Ok((Vec::new(), vec![found]))
+    }
+
+    async fn carry_out(&self, request: &Request) -> Outcome<Answer> {
+        let (pools, unopened) = self.asked_for(request)?;
+        match (request, &pools[..], &unopened[..]) {
+            (Request::Status { .. }, ..) => {
+                Ok(Answer::Pools(pools.iter().map(Pool::view).chain(unopened).collect()))
             }
-            (Request::Events { after, wait_millis, .. }, _) => {
-                self.followers.events(&pools, after, *wait_millis).await
+            (Request::Events { after, wait_millis, .. }, ..) => {
+                let names: Vec<String> = unopened.into_iter().map(|pool| pool.name).collect();
+                self.followers.events((&pools, &names), after, *wait_millis).await
             }
-            (_, [pool]) => self.change(pool, request).await,
+            (_, [pool], _) => self.change(pool, request).await,
+            (_, [], [pool]) => Err(not_open(pool)),
             _ => Err(Failure::usage("request", "is about one pool, and names none")),
         }
     }
+}
+
+fn not_open(pool: &view::Pool) -> Failure {
+    let reason = pool.reason.as_deref().unwrap_or("it could not be opened");
+    let failure = Failure::new(format!("pool {}", pool.name), reason);
+    pool.action.iter().fold(failure, |failure, action| failure.hint(action))
 }

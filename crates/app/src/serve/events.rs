@@ -1,7 +1,7 @@
 //! Events of pools: to those who follow them over the control socket, and to the server's log.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::pin::pin;
 use std::rc::Rc;
 
@@ -16,6 +16,7 @@ use crate::control::Answer;
 use crate::error::{Failure, Outcome};
 use crate::pools::Pool;
 use crate::render::view::Event;
+use crate::wall_clock;
 
 /// Longest wait of one request. A client that died meanwhile is noticed when it is answered,
 /// so this is how long a dead one keeps its connection.
@@ -23,6 +24,9 @@ const WAIT_MILLIS_MAX: u64 = 20_000;
 /// Requests that wait at once: half of the control connections, so that followers never keep
 /// `status` out.
 const FOLLOWERS_MAX: usize = 8;
+/// Reasons that are remembered why one pool could not be opened: one for each reading of the
+/// configuration that found another than the one before.
+const REASONS_MAX: usize = 64;
 
 /// Whoever waits for events. A handle.
 #[derive(Clone)]
@@ -30,13 +34,18 @@ pub struct Followers {
     env: UringEnv,
     /// Of each pool, by its name: those that it was opened with.
     drive_names: Rc<RefCell<BTreeMap<String, Vec<String>>>>,
+    /// What was told of pools, by name, before they were opened, if they ever were. Their own
+    /// events are numbered on from these, so that nobody who follows them misses one.
+    before: Rc<RefCell<BTreeMap<String, VecDeque<Event>>>>,
+    told: io::sync::Event,
     waiting: Rc<Cell<usize>>,
     stop: Stop,
 }
 
 impl Followers {
     pub fn new(env: UringEnv, stop: Stop) -> Followers {
-        Followers { env, drive_names: Rc::default(), waiting: Rc::default(), stop }
+        let (drive_names, waiting, before) = (Rc::default(), Rc::default(), Rc::default());
+        Followers { env, drive_names, before, told: io::sync::Event::new(), waiting, stop }
     }
 
     /// A pool that events are asked of from now on.
@@ -45,15 +54,40 @@ impl Followers {
         self.drive_names.borrow_mut().insert(pool.name(), names.collect());
     }
 
-    /// Events of these pools after those numbers; if there is none, the first to come within
-    /// `wait_millis`, or none.
+    /// The event of a pool that could not be opened.
+    pub fn tell_refused(&self, pool: &str, why: &Failure) -> Event {
+        let now = self.env.now();
+        let unix_micros = wall_clock::micros_at(now, now);
+        let mut before = self.before.borrow_mut();
+        let told = before.entry(pool.to_owned()).or_default();
+        let event = Event {
+            pool: pool.to_owned(),
+            sequence: told.back().map_or(1, |last| last.sequence + 1),
+            time: wall_clock::rfc3339(unix_micros),
+            unix_micros,
+            severity: "error".to_owned(),
+            kind: "pool-failed".to_owned(),
+            drive: None,
+            drive_name: None,
+            text: why.what.clone(),
+        };
+        if told.len() == REASONS_MAX {
+            told.pop_front();
+        }
+        told.push_back(event.clone());
+        self.told.notify_all();
+        event
+    }
+
+    /// Events of these pools, and of those `unopened`, after those numbers; if there is none, the
+    /// first to come within `wait_millis`, or none.
     pub async fn events(
         &self,
-        pools: &[Pool],
+        (pools, unopened): (&[Pool], &[String]),
         after: &BTreeMap<String, u64>,
         wait_millis: u64,
     ) -> Outcome<Answer> {
-        let events = self.known(pools, after);
+        let events = self.known(pools, unopened, after);
         if !events.is_empty() || wait_millis == 0 {
             return Ok(Answer::Events(events));
         }
@@ -64,21 +98,22 @@ impl Followers {
         }
         self.waiting.set(count + 1);
         let deadline = self.env.now() + Nanos::from_millis(wait_millis.min(WAIT_MILLIS_MAX));
-        let answer = self.wait(pools, after, deadline).await;
+        let answer = self.wait((pools, unopened), after, deadline).await;
         self.waiting.set(self.waiting.get() - 1);
         answer
     }
 
     async fn wait(
         &self,
-        pools: &[Pool],
+        (pools, unopened): (&[Pool], &[String]),
         after: &BTreeMap<String, u64>,
         deadline: Nanos,
     ) -> Outcome<Answer> {
         loop {
             // Places in line are taken before the look, so that nothing falls between.
-            let arrivals = pools.iter().map(Pool::next_event).collect::<Vec<_>>();
-            let events = self.known(pools, after);
+            let arrivals = pools.iter().map(Pool::next_event).chain([self.told.wait()]);
+            let arrivals = arrivals.collect::<Vec<_>>();
+            let events = self.known(pools, unopened, after);
             if !events.is_empty() || self.env.now() >= deadline {
                 return Ok(Answer::Events(events));
             }
@@ -94,15 +129,39 @@ impl Followers {
 
     /// Pool by pool, each in the order of its numbers. (A spike is dated by its end, and told
     /// some time after it, so times may go back.)
-    fn known(&self, pools: &[Pool], after: &BTreeMap<String, u64>) -> Vec<Event> {
-        let now = self.env.now();
-        let mut events = Vec::new();
-        for pool in pools {
-            let name = pool.name();
-            let after = after.get(&name).copied().unwrap_or(0);
-            events.extend(pool.events(after, now, |drive| self.drive_name(&name, drive)));
-        }
+    fn known(
+        &self,
+        pools: &[Pool],
+        unopened: &[String],
+        after: &BTreeMap<String, u64>,
+    ) -> Vec<Event> {
+        let after = |name: &str| after.get(name).copied().unwrap_or(0);
+        let of_open = pools.iter().flat_map(|pool| self.of_pool(pool, after(&pool.name())));
+        let others = unopened.iter().flat_map(|name| self.of_unopened(name, after(name)));
+        of_open.chain(others).collect()
+    }
+
+    fn of_unopened(&self, name: &str, after: u64) -> Vec<Event> {
+        let before = self.before.borrow();
+        let told = before.get(name).into_iter().flatten();
+        told.filter(|event| event.sequence > after).cloned().collect()
+    }
+
+    fn of_pool(&self, pool: &Pool, after: u64) -> Vec<Event> {
+        let name = pool.name();
+        let mut events = self.of_unopened(&name, after);
+        let before = self.before(&name);
+        let own = after.saturating_sub(before);
+        let own = pool.events(own, self.env.now(), |drive| self.drive_name(&name, drive));
+        let on = own.into_iter();
+        events.extend(on.map(|event| Event { sequence: event.sequence + before, ..event }));
         events
+    }
+
+    /// Number of the last event before a pool was opened.
+    fn before(&self, name: &str) -> u64 {
+        let before = self.before.borrow();
+        before.get(name).and_then(VecDeque::back).map_or(0, |last| last.sequence)
     }
 
     fn drive_name(&self, pool: &str, index: u16) -> Option<String> {
@@ -119,12 +178,10 @@ pub(crate) async fn report(
     sink: Rc<RefCell<Sink>>,
     alerts: Rc<Alerts>,
 ) {
-    let name = pool.name();
-    let mut seen = 0;
+    let mut seen = followers.before(&pool.name());
     loop {
         let arrival = pool.next_event();
-        let now = followers.env.now();
-        for event in pool.events(seen, now, |drive| followers.drive_name(&name, drive)) {
+        for event in followers.of_pool(&pool, seen) {
             seen = event.sequence;
             sink.borrow_mut().put(&event);
             alerts.tell(&event);

@@ -2,6 +2,7 @@
 //! volumes made and deleted while serving come and go at once.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use engine::RequestError;
@@ -15,29 +16,58 @@ use crate::render::human::shape;
 use crate::render::view;
 use crate::size::Size;
 
-/// All pools being served. A handle.
-#[derive(Clone)]
+/// All pools being served, and those that should be and could not be opened. A handle.
+#[derive(Clone, Default)]
 pub struct Catalogue {
     pools: Rc<RefCell<Vec<Pool>>>,
+    unopened: Rc<RefCell<Vec<view::Pool>>>,
 }
 
 impl Catalogue {
-    pub fn new(pools: Vec<Pool>) -> Catalogue {
-        Catalogue { pools: Rc::new(RefCell::new(pools)) }
-    }
-
     /// Handles on all of them.
     pub fn pools(&self) -> Vec<Pool> {
         self.pools.borrow().clone()
     }
 
     pub fn add(&self, pool: Pool) {
+        let uuid = pool.uuid();
+        self.unopened.borrow_mut().retain(|own| own.uuid != uuid);
         self.pools.borrow_mut().push(pool);
+    }
+
+    /// One that could not be opened. What it is called, if that, and why, was not known before.
+    pub fn refuse(&self, pool: view::Pool) -> Option<String> {
+        let uuid = pool.uuid.clone();
+        let mut unopened = self.unopened.borrow_mut();
+        let known = unopened.iter().any(|own| own.uuid == uuid && own.reason == pool.reason);
+        unopened.retain(|own| own.uuid != uuid);
+        unopened.push(pool);
+        drop(unopened);
+        let own = self.unopened().into_iter().find(|own| own.uuid == uuid && !known);
+        own.map(|own| own.name)
     }
 
     /// By name or UUID.
     pub fn pool(&self, name: &str) -> Option<Pool> {
         self.pools().into_iter().find(|pool| pool.name() == name || pool.uuid() == name)
+    }
+
+    /// Those that could not be opened. Of several pools of one name these are called by their UUID:
+    /// events and metrics know pools by name.
+    pub fn unopened(&self) -> Vec<view::Pool> {
+        let mut taken: BTreeSet<String> = self.pools().iter().map(Pool::name).collect();
+        let mut unopened = self.unopened.borrow().clone();
+        for pool in &mut unopened {
+            if !taken.insert(pool.name.clone()) {
+                pool.name.clone_from(&pool.uuid);
+            }
+        }
+        unopened
+    }
+
+    /// All of them, those that are served first.
+    pub fn views(&self) -> Vec<view::Pool> {
+        self.pools().iter().map(Pool::view).chain(self.unopened()).collect()
     }
 }
 

@@ -136,15 +136,12 @@ pub(crate) async fn run(
     let sink = Rc::new(RefCell::new(Sink::new(options.syslog, options.log_level)?));
     let alerts = Rc::new(Alerts::start(&options.alerts, &options.origin)?);
     let wrapper = Wrapper::new(env, options.test_faults);
-    let pools = assemble::pools(env, &options, &wrapper).await?;
-    let Some(pools) = pools else { return Ok(Exit::Failed) };
+    let assembled = assemble::pools(env, &options, &wrapper).await?;
 
-    let catalogue = Catalogue::new(pools);
+    let catalogue = Catalogue::default();
     let server = Server::new(env.clone(), catalogue.clone(), Limits::default());
     let stop = Stop::default();
     let followers = Followers::new(env.clone(), stop.clone());
-    catalogue.pools().iter().for_each(announce_pool);
-    sockets.announce();
     let guard = Rc::new(Guard::anybody(token, env.now()));
     let reload = Reload {
         env: env.clone(),
@@ -158,7 +155,10 @@ pub(crate) async fn run(
         wrapper: wrapper.clone(),
         doings: doings.clone(),
     };
-    catalogue.pools().iter().for_each(|pool| reload.follow(pool));
+    if !reload.begin(assembled) {
+        return Ok(Exit::Failed);
+    }
+    sockets.announce();
     let (served, wrapped) = (catalogue.clone(), wrapper.clone());
     let control = Control::new(env.clone(), served, wrapped, followers, doings.clone());
     let (task, clients) = (env.clone(), server.clone());

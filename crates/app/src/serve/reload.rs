@@ -12,6 +12,7 @@ use io::uring::UringEnv;
 
 use super::access::Doorkeeper;
 use super::alerts::Alerts;
+use super::assemble::{Assembled, Refused};
 use super::doings::Doings;
 use super::events::Followers;
 use super::exports::Catalogue;
@@ -41,8 +42,19 @@ pub struct Reload {
 }
 
 impl Reload {
+    /// Serves what can be opened, and tells of the rest; false if there is nothing to serve.
+    pub fn begin(&self, assembled: Assembled) -> bool {
+        assembled.pools.into_iter().for_each(|pool| self.take(pool));
+        assembled.refused.into_iter().for_each(|refused| self.refuse(refused));
+        let serves = !self.catalogue.pools().is_empty();
+        if !serves {
+            self.alerts.end();
+        }
+        serves
+    }
+
     /// Has the events of a pool told to all who want to know.
-    pub fn follow(&self, pool: &Pool) {
+    fn follow(&self, pool: &Pool) {
         self.followers.add(pool);
         let (sink, alerts) = (self.sink.clone(), self.alerts.clone());
         self.env.spawn(events::report(self.followers.clone(), pool.clone(), sink, alerts));
@@ -109,7 +121,10 @@ impl Reload {
         for group in groups {
             if self.catalogue.pool(&group.pool.to_string()).is_none() {
                 let served = self.catalogue.pools();
-                self.take(assemble::pool(env, &served, group, options, wrapper).await);
+                match assemble::pool(env, &served, group, options, wrapper).await {
+                    Ok(pool) => self.take(pool),
+                    Err(refused) => self.refuse(*refused),
+                }
             }
         }
         let mut drives = options.mem_pools.iter().map(MemPool::drives).sum();
@@ -117,19 +132,29 @@ impl Reload {
             let served = self.catalogue.pools();
             let made =
                 assemble::pool_in_memory(env, &served, mem_pool, drives, options, wrapper).await;
-            self.take(made);
+            match made {
+                Ok(pool) => self.take(pool),
+                Err(failure) => eprintln!("{failure}"),
+            }
             drives += mem_pool.drives();
         }
     }
 
-    fn take(&self, opened: Outcome<Pool>) {
-        match opened {
-            Ok(pool) => {
-                announce_pool(&pool);
-                self.follow(&pool);
-                self.catalogue.add(pool);
-            }
-            Err(failure) => eprintln!("{failure}"),
+    /// Serves one more.
+    fn take(&self, pool: Pool) {
+        announce_pool(&pool);
+        self.follow(&pool);
+        self.catalogue.add(pool);
+    }
+
+    /// Tells of one that can't be served, once for each reason.
+    fn refuse(&self, Refused { view, failure }: Refused) {
+        let Some(name) = self.catalogue.refuse(view) else { return eprintln!("{failure}") };
+        let event = self.followers.tell_refused(&name, &failure);
+        self.sink.borrow_mut().put(&event);
+        self.alerts.tell(&event);
+        if let Some(hint) = &failure.hint {
+            eprintln!("hint: {hint}");
         }
     }
 

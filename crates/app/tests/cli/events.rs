@@ -116,7 +116,7 @@ fn a_follower_of_a_crashed_server_ends_too() {
 }
 
 #[expect(clippy::disallowed_methods, reason = "a server in another process has no other clock")]
-fn pause() {
+pub fn pause() {
     std::thread::sleep(Duration::from_millis(50));
 }
 

@@ -20,6 +20,7 @@ mod serve;
 mod spares;
 mod status;
 mod support;
+mod unopened;
 mod user;
 mod volume;
 

@@ -222,6 +222,8 @@ pub enum EventKind {
     DriveAvoided,
     DriveSuspect,
     DriveFailed,
+    /// A drive is not there, or out of date, as the pool is opened.
+    DriveMissing,
     /// A drive has taken a lost one's place.
     DriveRestoring,
     DriveRestored,
@@ -266,6 +268,7 @@ impl EventKind {
             EventKind::DriveAvoided => "drive-avoided",
             EventKind::DriveSuspect => "drive-suspect",
             EventKind::DriveFailed => "drive-failed",
+            EventKind::DriveMissing => "drive-missing",
             EventKind::DriveRestoring => "drive-restoring",
             EventKind::DriveRestored => "drive-restored",
             EventKind::DriveReplacing => "drive-replacing",

@@ -13,8 +13,8 @@ use layout::StripeShape;
 
 use crate::admission::Admission;
 use crate::api::{
-    Counters, CreateError, CreateSpec, DriveState, OpenError, OpenOptions, RecoveryReport,
-    RequestError, SpikeHandling,
+    Counters, CreateError, CreateSpec, DriveState, EventKind, OpenError, OpenOptions,
+    RecoveryReport, RequestError, Severity, SpikeHandling,
 };
 use crate::array::Array;
 use crate::checkpoint::{layout_kind, settings_pairs};
@@ -167,7 +167,10 @@ pub(super) async fn open_shard<E: Env>(
     recovered.report.replay_nanos = env.now().saturating_sub(loaded).0;
     let report = recovered.report;
     let shard = build_shard(env, label, geometry, array, recovered, options, before);
-    before.inspect(|before| shard.inherit(before));
+    match before {
+        Some(before) => shard.inherit(before),
+        None => tell_absent(&shard),
+    }
     if !options.read_only {
         begin_epoch(&shard).await.map_err(|error| OpenError::Damaged {
             pool: shard.labels.get().pool_name,
@@ -180,6 +183,20 @@ pub(super) async fn open_shard<E: Env>(
     shard.array.monitor.forget_reads();
     shard.start_ladder();
     Ok((shard, report))
+}
+
+/// Of drives without which the pool is opened.
+fn tell_absent<E: Env>(shard: &Shard<E>) {
+    for index in shard.array.indexes() {
+        let member = shard.array.member(index);
+        let state = member.state();
+        if matches!(state, DriveState::Missing | DriveState::Failed) {
+            let (drive, uuid) = (index.0, member.uuid());
+            let text = format!("drive {drive} ({uuid}) is {state}: the pool was opened without it");
+            let (severity, kind) = (Severity::Warning, EventKind::DriveMissing);
+            shard.events.push(shard.env.now(), severity, kind, Some(drive), text);
+        }
+    }
 }
 
 pub(super) struct Labelled<D> {

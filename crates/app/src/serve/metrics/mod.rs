@@ -36,7 +36,8 @@ pub struct Facts {
 pub fn text(facts: Facts) -> String {
     let mut registry = Registry::default();
     let server = server::Facts::of(&facts.doings);
-    registry.register_collector(Box::new(All { pools: facts.pools, smart: facts.smart, server }));
+    let (pools, unopened) = facts.pools.into_iter().partition(Pool::is_open);
+    registry.register_collector(Box::new(All { pools, unopened, smart: facts.smart, server }));
     let mut said = String::new();
     match text::encode(&mut said, &registry) {
         Ok(()) => said,
@@ -47,6 +48,8 @@ pub fn text(facts: Facts) -> String {
 #[derive(Debug)]
 struct All {
     pools: Vec<Pool>,
+    /// Of which nothing is known but that they have failed.
+    unopened: Vec<Pool>,
     smart: BTreeMap<String, Report>,
     server: server::Facts,
 }
@@ -54,7 +57,7 @@ struct All {
 impl Collector for All {
     fn encode(&self, encoder: DescriptorEncoder) -> fmt::Result {
         let mut to = Writer::new(encoder);
-        pools::write(&self.pools, &mut to)?;
+        pools::write(&self.pools, &self.unopened, &mut to)?;
         drives::write(&self.pools, &self.smart, &mut to)?;
         volumes::write(&self.pools, &mut to)?;
         server::write(&self.server, &mut to)

@@ -39,8 +39,8 @@ fn counters<const N: usize>(
     Ok(())
 }
 
-pub fn write(pools: &[Pool], to: &mut Writer) -> fmt::Result {
-    health(pools, to)?;
+pub fn write(pools: &[Pool], unopened: &[Pool], to: &mut Writer) -> fmt::Result {
+    health(pools, unopened, to)?;
     space(pools, to)?;
     around(pools, to)?;
     background(pools, to)?;
@@ -48,10 +48,11 @@ pub fn write(pools: &[Pool], to: &mut Writer) -> fmt::Result {
     rebuilding(pools, to)
 }
 
-fn health(pools: &[Pool], to: &mut Writer) -> fmt::Result {
+fn health(pools: &[Pool], unopened: &[Pool], to: &mut Writer) -> fmt::Result {
     const STATES: [&str; 3] = ["online", "degraded", "failed"];
     to.gauge("pool_state", "1 for the state that the pool is in", |to| {
-        pools.iter().try_for_each(|pool| to.state(&of_pool(pool), &STATES, pool.state.name()))
+        let mut all = pools.iter().chain(unopened);
+        all.try_for_each(|pool| to.state(&of_pool(pool), &STATES, pool.state.name()))
     })?;
     let help = "Drives that may still be lost before data is";
     to.gauge("pool_redundancy_margin", help, |to| {
