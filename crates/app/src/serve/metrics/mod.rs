@@ -125,6 +125,20 @@ mod tests {
         }
     }
 
+    /// All other rules ask for what a server tells, and one that is gone tells nothing.
+    #[test]
+    fn a_rule_fires_for_a_server_that_is_gone() {
+        let rules = include_str!("../../../../../packaging/prometheus/alerts.yml");
+        let up = rules
+            .lines()
+            .find_map(|line| line.trim().strip_prefix("expr: up{job=\""))
+            .expect("a rule");
+        let (job, rest) = up.split_once('"').expect("a job");
+        assert_eq!(rest, "} == 0");
+        let documented = include_str!("../../../../../docs/metrics.md");
+        assert!(documented.contains(&format!("job_name: {job}\n")), "{job} in docs/metrics.md");
+    }
+
     #[test]
     fn nothing_served_is_a_document_all_the_same() {
         let said = nothing();
