@@ -5,17 +5,18 @@ use serde_json::{Map, Value, json};
 
 use super::route::{self, Method, ROUTES, Route, fields_in};
 use crate::control::{Answer, Request};
+use crate::render::view::VERSION;
 
 /// The whole document.
 pub fn document() -> String {
     let settings = SchemaSettings::draft2020_12()
         .with(|settings| settings.definitions_path = "/components/schemas".into());
     let mut schemas = settings.into_generator();
-    let answer = schemas.subschema_for::<Answer>();
+    let answers = answers(&mut schemas);
     let requests = requests(&mut schemas);
     let mut paths = Map::new();
     for route in &ROUTES {
-        let operation = operation(route, &requests, &answer.clone().to_value());
+        let operation = operation(route, &requests, &answers);
         let path = paths.entry(route.path).or_insert_with(|| json!({}));
         // Of two routes with one path and method there is one.
         path[route.method.name().to_lowercase()] = operation;
@@ -49,7 +50,32 @@ fn requests(schemas: &mut SchemaGenerator) -> Map<String, Value> {
     tagged.collect()
 }
 
-fn operation(route: &Route, requests: &Map<String, Value>, answer: &Value) -> Value {
+/// Schema of each answer, by what it holds. Beside that it has its version; and since fields may be
+/// added, others are let be.
+fn answers(schemas: &mut SchemaGenerator) -> Map<String, Value> {
+    let all = schemas.root_schema_for::<Answer>().to_value();
+    let variants = all["oneOf"].as_array().cloned().unwrap_or_default();
+    let named = variants.into_iter().filter_map(|mut variant| {
+        let name = variant["required"][0].as_str()?.to_owned();
+        variant["required"] = json!([name, "version"]);
+        variant["properties"]["version"] = json!({ "type": "integer", "const": VERSION });
+        variant.as_object_mut()?.remove("additionalProperties");
+        Some((name, variant))
+    });
+    named.collect()
+}
+
+/// What a request is answered with, if all is well.
+fn answer_of(request: &str) -> &'static str {
+    match request {
+        "status" => "pools",
+        "events" => "events",
+        "stripe" => "stripe",
+        _ => "done",
+    }
+}
+
+fn operation(route: &Route, requests: &Map<String, Value>, answers: &Map<String, Value>) -> Value {
     let mut own = requests.get(route.request).cloned().unwrap_or_else(|| json!({}));
     let mut fields = own["properties"].take();
     let fields = fields.as_object_mut().map(std::mem::take).unwrap_or_default();
@@ -66,13 +92,10 @@ fn operation(route: &Route, requests: &Map<String, Value>, answer: &Value) -> Va
     let mut operation = json!({
         "summary": route.about,
         "operationId": operation_id(route),
-        "responses": responses(route, answer),
+        "responses": responses(route, answers),
     });
     if route.method == Method::Get {
-        // Status without a pool is another path.
-        let others =
-            others.into_iter().filter(|(name, _)| route.request != "status" || name != "pool");
-        parameters.extend(others.map(|(name, of)| {
+        parameters.extend(others.into_iter().map(|(name, of)| {
             let mut own = parameter(&name, "query", false, json!({}));
             let names = name == "pool";
             match names {
@@ -116,18 +139,22 @@ fn parameter(name: &str, place: &str, required: bool, schema: Value) -> Value {
     json!({ "name": name, "in": place, "required": required, "schema": schema })
 }
 
-fn responses(route: &Route, answer: &Value) -> Value {
+fn responses(route: &Route, answers: &Map<String, Value>) -> Value {
     let text = |kind: &str, schema: Value| json!({ "content": { kind: { "schema": schema } } });
+    let answer = |name: &str| text("application/json", answers[name].clone());
     let done = match route.request {
-        route::METRICS => text("application/openmetrics-text", json!({ "type": "string" })),
+        route::METRICS => json!({ "content": {
+            "application/openmetrics-text": { "schema": { "type": "string" } },
+            "text/plain": { "schema": { "type": "string" } },
+        } }),
         route::OPENAPI => text("application/json", json!({ "type": "object" })),
-        _ => text("application/json", answer.clone()),
+        request => answer(answer_of(request)),
     };
     let said = |description: &str, mut response: Value| {
         response["description"] = description.into();
         response
     };
-    let refused = || text("application/json", answer.clone());
+    let refused = || answer("error");
     json!({
         "200": said("Done, or what was asked for", done),
         "400": said("The request makes no sense, whatever the state of the pools", refused()),
@@ -135,6 +162,7 @@ fn responses(route: &Route, answer: &Value) -> Value {
         "403": said("Not from here", refused()),
         "404": said("Nothing is at this path", refused()),
         "405": said("The path does not take this method", refused()),
+        "408": said("The body did not come in time", refused()),
         "409": said("It can't be done as things are; the document says why", refused()),
         "413": said("Too long", refused()),
         "429": said("Too many requests a second", refused()),
@@ -160,6 +188,8 @@ mod tests {
         let body = &create["requestBody"]["content"]["application/json"]["schema"];
         assert_eq!(body["required"], json!(["volume", "size"]));
         assert!(body["properties"]["parity"].is_object(), "{body}");
+        let all = &document["paths"]["/api/v1/pools"]["get"]["parameters"];
+        assert_eq!((&all[0]["name"], &all[0]["in"]), (&json!("pool"), &json!("query")), "{all}");
     }
 
     #[test]

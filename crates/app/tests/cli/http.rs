@@ -137,21 +137,20 @@ pub fn tcp(address: &str, method: &str, target: &str, headers: &str, body: &str)
     answer(&mut BufReader::new(stream)).expect("an answer")
 }
 
-const TOKEN: &str = "correct-horse-battery";
+pub const TOKEN: &str = "correct-horse-battery";
 
 /// A server with a token, and where it listens.
 fn served(scratch: &Scratch) -> (crate::support::Server, String) {
+    served_with(scratch, &[])
+}
+
+/// The same that serves drives, too.
+pub fn served_with(scratch: &Scratch, drives: &[&str]) -> (crate::support::Server, String) {
     let path = scratch.path("token");
     fs::write(&path, format!("{TOKEN}\n")).expect("written");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("set");
-    let server = scratch.serve(&[
-        "--mem-pool",
-        "demo:4:128M:vm=16M",
-        "--http",
-        "127.0.0.1:0",
-        "--token-file",
-        "token",
-    ]);
+    let pool = ["--mem-pool", "demo:4:128M:vm=16M", "--http", "127.0.0.1:0"];
+    let server = scratch.serve(&[&pool[..], &["--token-file", "token"], drives].concat());
     let address = server.said.iter().find_map(|line| line.strip_prefix("http "));
     let address = address.expect("it says where").to_owned();
     (server, address)

@@ -13,6 +13,7 @@ mod inspect;
 mod list;
 mod modelled;
 mod nbd;
+mod openapi;
 mod reference;
 mod reload;
 mod schemes;
