@@ -27,3 +27,22 @@ impl From<Exit> for ExitCode {
         ExitCode::from(exit as u8)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Five quick exits in ten seconds, because drives were late or the file had a mistake, left
+    /// the service failed for good; and a pool that takes longer than 90 s to open never opened.
+    #[test]
+    fn the_unit_starts_again_what_may_go_well_the_next_time() {
+        let unit = include_str!("../../../packaging/systemd/steadyraid.service");
+        let (head, service) = unit.split_once("\n[Service]\n").expect("a section for the service");
+        let set = |section: &str, line: &str| section.lines().any(|own| own == line);
+        assert!(set(head, "StartLimitIntervalSec=0"), "the limit belongs to the unit");
+        assert!(set(service, "Restart=on-failure") && set(service, "TimeoutStartSec=infinity"));
+        let never = format!("RestartPreventExitStatus={}", Exit::Usage as u8);
+        assert!(set(service, &never), "{never}");
+        assert!(set(service, "StateDirectory=steadyraid"), "else files can't be written to");
+    }
+}
