@@ -75,10 +75,72 @@ check_nbdcopy() {
     echo ok
 }
 
+# --- A client that is there before and after -------------------------------------------------
+
+open_client() { # RECONNECT-DELAY
+    rm -f "$work/ask"
+    mkfifo "$work/ask"
+    # Line by line, so that it is seen what was answered. It takes one command at a time.
+    stdbuf -oL qemu-io --image-opts "driver=nbd,server.type=unix,server.path=$socket,export=$export_name,reconnect-delay=$1" \
+        <"$work/ask" >"$work/answers" 2>&1 &
+    client=$!
+    exec 5>"$work/ask"
+}
+
+close_client() {
+    echo quit >&5
+    exec 5>&-
+    wait "$client" || true
+}
+
+ask_client() { # COMMAND
+    echo "$1" >&5
+}
+
+answers() { # COUNT: so many requests are answered, well or not
+    [ "$(grep -cE '(wrote|read) [0-9]+/|failed' "$work/answers")" -ge "$1" ]
+}
+
+check_reconnect() {
+    step "qemu with reconnect-delay: a client that is there before a restart goes on after it"
+    local client
+    open_client 30
+    ask_client 'write -P 0x51 3M 64k'
+    wait_until 20 answers 1 || fail "nothing was written: $(cat "$work/answers")"
+    stop_server
+    ask_client 'read -P 0x51 3M 64k'
+    sleep 0.5
+    ! answers 2 || fail "a client is answered by nobody: $(cat "$work/answers")"
+    start_server
+    wait_until 20 answers 2 || fail "the client does not go on: $(cat "$work/answers")"
+    # The same after a crash, for what was durable before.
+    ask_client 'write -f -P 0x52 4M 64k'
+    wait_until 20 answers 3 || fail "nothing was written: $(cat "$work/answers")"
+    kill_server
+    ask_client 'read -P 0x52 4M 64k'
+    start_server
+    wait_until 20 answers 4 || fail "the client does not go on: $(cat "$work/answers")"
+    close_client
+    ! grep -iE 'fail|error' "$work/answers" || fail "the client saw an error"
+
+    # Without it the same client must see errors, or nothing has been shown.
+    open_client 0
+    ask_client 'read -P 0x52 4M 64k'
+    wait_until 20 answers 1 || fail "nothing was read: $(cat "$work/answers")"
+    stop_server
+    ask_client 'read -P 0x52 4M 64k'
+    wait_until 20 answers 2 || fail "a client is answered by nobody: $(cat "$work/answers")"
+    start_server
+    close_client
+    grep -q 'read failed' "$work/answers" || fail "no error without a server: $(cat "$work/answers")"
+    echo "ok; and without reconnect-delay it fails"
+}
+
 make_pool 13 160M "${volume_mib}M" --width 7
 start_server
 check_nbdinfo
 check_fio
 check_qemu
 check_nbdcopy
+check_reconnect
 stop_server
