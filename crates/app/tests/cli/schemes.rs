@@ -79,6 +79,30 @@ fn every_scheme_serves_volumes_through_crashes_and_losses() {
     }
 }
 
+/// What is written is not free, and is told as what it is: once the space bar of a RAID5 with
+/// 100 MiB in it was all free. Pieces of space are larger than this volume, which holds no more
+/// than it is.
+#[test]
+fn space_of_every_scheme_adds_up() {
+    for (scheme, drives) in [("raid5", 4), ("raid10", 4), ("log-raid", 6)] {
+        let scratch = make(scheme, drives);
+        scratch.run(&["volume", "create", "tank/small", "100K", "--drives", "."]).expect(0);
+        let server = scratch.serve(&["."]);
+        let mut client = Client::open(&scratch.path("run/nbd.sock"), "tank/small");
+        client.write(0, &pattern(1, 4096), FUA);
+        client.disconnect();
+        let status = scratch.run(&["status", "--json"]);
+        let pool = &status.json()["pools"][0];
+        let space = |name: &str| pool["space"][name].as_u64().expect("a number");
+        assert!(space("raid") > 0 && space("raid") == space("used"), "{scheme}: {pool}");
+        assert_eq!(space("raid") + space("limbo") + space("free"), space("total"), "{scheme}");
+        let mapped = pool["volumes"].as_array().expect("a list").iter();
+        let mapped = mapped.map(|volume| volume["mapped_bytes"].as_u64().expect("a number"));
+        assert_eq!(mapped.sum::<u64>(), 100 << 10, "{scheme}: {pool}");
+        server.stop();
+    }
+}
+
 /// After four reads, a write and a trim.
 #[track_caller]
 fn check_latencies(pool: &serde_json::Value) {

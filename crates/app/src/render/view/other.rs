@@ -45,6 +45,8 @@ impl From<&Status> for Pool {
             read_only: false,
             space: Space {
                 total: status.space.total,
+                // Whatever the scheme makes of it, it is no copy on its way to a stripe.
+                raid: status.space.mapped,
                 limbo: status.space.limbo,
                 free: status.space.free,
                 used: status.space.mapped,
@@ -168,7 +170,8 @@ impl From<&schemes::volumes::VolumeInfo> for Volume {
             size: volume.size,
             width: 0,
             parity: 0,
-            mapped_bytes: volume.mapped,
+            // Space is given in larger pieces than sizes are; the last reaches beyond the end.
+            mapped_bytes: volume.mapped.min(volume.size),
             limits: Limits::default(),
             throttled: 0,
             latency: (&volume.latency).into(),
