@@ -40,11 +40,30 @@ export function variable(name) {
 
 const LEFT = 90;
 
+/** Dark on bright, so that it is seen on every colour. */
+function hatching(context) {
+  const size = 8, tile = document.createElement("canvas");
+  tile.width = size;
+  tile.height = size;
+  const pen = tile.getContext("2d");
+  for (const [kind, width] of [["--ground", 3.5], ["--text", 1.8]]) {
+    pen.strokeStyle = variable(kind);
+    pen.lineWidth = width;
+    pen.beginPath();
+    for (const at of [-size, 0, size]) {
+      pen.moveTo(at - 1, size + 1);
+      pen.lineTo(at + size + 1, -1);
+    }
+    pen.stroke();
+  }
+  return context.createPattern(tile, "repeat");
+}
+
 /** One cell: what a drive did in one second. */
 function say(cell, name, ago) {
   if (!cell) return `${name}, ${ago} s ago: nothing known`;
   const when = ago === 0 ? "now" : `${ago} s ago`;
-  const round = cell.unresponsive ? "; unresponsive, the others go round it" : "";
+  const round = cell.shunned ? `; ${cell.shunned}, the others go round it` : "";
   const count = total(cell.histogram);
   if (count === 0) return `${name}, ${when}: no requests${round}`;
   const p50 = span(quantile(cell.histogram, 0.5));
@@ -62,14 +81,17 @@ export class HeatMap {
     const count = COLOURS.light.length;
     // Just above where each colour begins.
     const steps = COLOURS.light.map((_, at) => 1.001 * LEAST * (MOST / LEAST) ** (at / count));
-    this.legend = () => key.replaceChildren(...steps.map((step) => {
+    const entry = (kind, text, colour) => {
       const item = document.createElement("span");
       const swatch = document.createElement("i");
-      swatch.className = "swatch";
-      swatch.style.background = colour(step);
-      item.append(swatch, `${span(step)} and more  `);
+      swatch.className = kind;
+      if (colour) swatch.style.background = colour;
+      item.append(swatch, `${text}  `);
       return item;
-    }));
+    };
+    this.legend = () => key.replaceChildren(
+      ...steps.map((step) => entry("swatch", `${span(step)} and more`, colour(step))),
+      entry("swatch hatched", "unresponsive, avoided, suspect or sitting out"));
     canvas.addEventListener("keydown", (event) => this.#key(event));
     canvas.addEventListener("pointermove", (event) => this.#point(event));
     canvas.addEventListener("blur", () => { this.cursor = null; this.draw(); });
@@ -113,6 +135,7 @@ export class HeatMap {
     const cell = { width: (width - LEFT) / COLUMNS, height: height / Math.max(1, this.rows.length) };
     context.font = "12px system-ui, sans-serif";
     context.textBaseline = "middle";
+    const hatch = hatching(context);
     this.rows.forEach(({ name, cells }, row) => {
       const y = row * cell.height;
       context.fillStyle = variable("--text");
@@ -120,7 +143,7 @@ export class HeatMap {
       for (let ago = 0; ago < COLUMNS; ago += 1) {
         const own = cells[cells.length - 1 - ago];
         const x = width - (ago + 1) * cell.width;
-        this.#cell(context, own, x, y, cell);
+        this.#cell(context, own, x, y, cell, hatch);
       }
     });
     if (this.cursor) {
@@ -131,16 +154,13 @@ export class HeatMap {
     }
   }
 
-  #cell(context, own, x, y, { width, height }) {
+  #cell(context, own, x, y, { width, height }, hatch) {
     const slow = own && quantile(own.histogram, 0.99);
+    const area = [x, y, Math.max(1, width - 0.5), height - 1];
     context.fillStyle = slow ? colour(slow) : variable("--empty");
-    context.fillRect(x, y, Math.max(1, width - 0.5), height - 1);
-    if (!own?.unresponsive) return;
-    context.strokeStyle = variable("--text");
-    context.lineWidth = 1;
-    context.beginPath();
-    context.moveTo(x, y + height - 1);
-    context.lineTo(x + width, y);
-    context.stroke();
+    context.fillRect(...area);
+    if (!own?.shunned) return;
+    context.fillStyle = hatch;
+    context.fillRect(...area);
   }
 }
