@@ -5,6 +5,7 @@
 mod allowed;
 mod crates;
 mod documents;
+mod pages;
 mod planted;
 mod repo;
 mod rust_files;
@@ -40,6 +41,7 @@ fn run() -> Result<Vec<Complaint>, String> {
     complaints.extend(rust_files::check_ratchet(&repo.files, allowed::LONG_FUNCTIONS));
     complaints.extend(documents::check_changelog(repo.text("CHANGELOG.md")));
     complaints.extend(documents::check_ban_lists(&repo.files));
+    complaints.extend(pages::check(&repo.files));
     complaints.extend(crates::check(&workspace, repo.text("ARCHITECTURE.md")));
     complaints.extend(targets::check(&workspace, &repo.files));
     Ok(complaints)
