@@ -2,7 +2,8 @@
 //!
 //! Grows with reason: map, sums and stripes with what is stored and with drives that joined,
 //! which they do in the first quarter of a day only; pages of simulated disks, which are told
-//! late of what is free; the oracle with what was written since the last look. The last two are not the engine's and are counted apart.
+//! late of what is free; the oracle with what was written since the last look. The last two are not
+//! the engine's and are counted apart.
 
 use serde::Serialize;
 
