@@ -89,10 +89,57 @@ pub struct Request {
     pub len: u64,
 }
 
+/// How an array is asked for requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// A write is answered when it is durable (O_SYNC).
+    pub durably: bool,
+    /// A request is asked for in parts that end at multiples of so many bytes, each when the one
+    /// before it is answered.
+    pub parts: Option<u64>,
+}
+
+impl Asked {
+    /// Where the parts of a request begin, and their bytes.
+    fn parts(self, offset: u64, len: u64) -> impl Iterator<Item = (u64, u64)> {
+        let step = self.parts.unwrap_or(u64::MAX);
+        let end = offset + len;
+        let mut at = offset;
+        std::iter::from_fn(move || {
+            let here = (step - at % step).min(end - at);
+            let part = (here > 0).then_some((at, here));
+            at += here;
+            part
+        })
+    }
+}
+
+/// A load whose requests are asked for in a way of its own.
+#[derive(Clone)]
+pub struct AskedSo<L>(pub L, pub Asked);
+
+impl<L: Load> Load for AskedSo<L> {
+    fn requests(&self) -> Box<dyn Iterator<Item = Request>> {
+        self.0.requests()
+    }
+
+    fn largest_write(&self) -> u64 {
+        self.0.largest_write()
+    }
+
+    fn asked(&self) -> Asked {
+        self.1
+    }
+}
+
 /// What can be played.
 pub trait Load: Clone + 'static {
     fn requests(&self) -> Box<dyn Iterator<Item = Request>>;
     fn largest_write(&self) -> u64;
+
+    fn asked(&self) -> Asked {
+        Asked::default()
+    }
 
     /// Bytes that it writes in a stretch of time.
     fn written(&self, span: Span) -> u64 {
@@ -139,6 +186,10 @@ impl<L: Load> Load for Until<L> {
 
     fn largest_write(&self) -> u64 {
         self.load.largest_write()
+    }
+
+    fn asked(&self) -> Asked {
+        self.load.asked()
     }
 }
 
@@ -274,6 +325,7 @@ struct Player {
     zeroes: Buf,
     start: Nanos,
     pending: Pending,
+    asked: Asked,
 }
 
 impl Player {
@@ -291,6 +343,7 @@ impl Player {
             zeroes: Buf::zeroed(load.largest_write() as usize),
             start: world.env.now(),
             pending: Pending::default(),
+            asked: load.asked(),
         }
     }
 
@@ -311,10 +364,16 @@ impl Player {
     async fn perform(&self, request: Request, counted: bool) {
         let begin = self.env.now();
         let Request { read, offset, len, .. } = request;
-        let done = match read {
-            true => self.array.read(offset, len).await.map(|_| ()),
-            false => self.array.write(offset, self.zeroes.slice(0..len as usize)).await,
-        };
+        let mut done = Ok(());
+        for (offset, len) in self.asked.parts(offset, len) {
+            let zeroes = || self.zeroes.slice(0..len as usize);
+            let part = match (read, self.asked.durably) {
+                (true, _) => self.array.read(offset, len).await.map(|_| ()),
+                (false, false) => self.array.write(offset, zeroes()).await,
+                (false, true) => self.array.write_durably(offset, zeroes()).await,
+            };
+            done = done.and(part);
+        }
         if counted {
             let now = self.env.now();
             self.tally.borrow_mut().record(&self.watch, read, begin, now, done.is_ok());
@@ -387,6 +446,16 @@ mod tests {
             let most = if arrivals == Arrivals::Poisson { 0..10 } else { 5_000..7_500 };
             assert!(most.contains(&empty), "{arrivals}: {empty} milliseconds without a request");
         }
+    }
+
+    #[test]
+    fn parts_of_a_request_end_at_multiples_and_are_all_of_it() {
+        let parts = |parts, offset, len| -> Vec<(u64, u64)> {
+            Asked { parts, ..Asked::default() }.parts(offset, len).collect()
+        };
+        assert_eq!(parts(None, 5, 100), [(5, 100)]);
+        assert_eq!(parts(Some(8), 5, 14), [(5, 3), (8, 8), (16, 3)]);
+        assert_eq!(parts(Some(8), 8, 8), [(8, 8)]);
     }
 
     #[test]

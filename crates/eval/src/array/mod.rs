@@ -58,6 +58,13 @@ pub trait Array {
     /// The bytes, in pieces.
     fn read(&self, offset: u64, len: u64) -> Answer<'_, Vec<Buf>>;
     fn write(&self, offset: u64, data: Buf) -> Answer<'_>;
+    /// Answered when it is durable.
+    fn write_durably(&self, offset: u64, data: Buf) -> Answer<'_> {
+        Box::pin(async move {
+            self.write(offset, data).await?;
+            self.flush().await
+        })
+    }
     /// What was written before is durable.
     fn flush(&self) -> Answer<'_>;
 }

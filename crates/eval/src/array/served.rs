@@ -12,7 +12,7 @@ use io::{Buf, Env, Nanos, join_all};
 use schemes::any::AnyStore;
 use schemes::part::{Part, PartEnv};
 use schemes::pool;
-use schemes::scheme::{CHUNK_DEFAULT, OpenOptions, Scheme};
+use schemes::scheme::{CHUNK_DEFAULT, OpenOptions, Scheme, hybrid};
 use schemes::store::{Counters, Replace, Store, StoreError};
 use schemes::watch::{self, Watch};
 
@@ -22,12 +22,16 @@ use super::{Answer, Array};
 
 /// How much of a store is used, whether it is written before anything is measured, and how many
 /// of the drives, the last ones, stand by.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Filling {
     pub percent: u64,
     pub filled: bool,
     pub spares: usize,
     pub variant: Variant,
+    /// Of `hybrid`: when a write takes its stripe to the other tier, if not as it proposes.
+    pub online_threshold: Option<u8>,
+    /// It is written in pieces of so many bytes, over and over; of none: in large whole stripes.
+    pub pieces: Rc<[u64]>,
 }
 
 /// How fast a new drive is filled.
@@ -90,11 +94,21 @@ impl Served {
         let parts: Vec<_> =
             drives.into_iter().take(used).map(|drive| Part::whole(drive).zeroed()).collect();
         let inside = PartEnv::new(world.env.clone());
-        spec.create(&inside, &parts).await.map_err(|error| error.to_string())?;
+        match filling.online_threshold.filter(|_| scheme == Scheme::Hybrid) {
+            Some(online_threshold) => {
+                let own = hybrid::Spec::proposed(&spec.name, used, spec.chunk);
+                let own = own.map_err(|error| error.to_string())?;
+                let tuning = hybrid::Tuning { online_threshold, ..own.tuning };
+                hybrid::create(&inside, &parts, &hybrid::Spec { tuning, ..own }).await
+            }
+            None => spec.create(&inside, &parts).await,
+        }
+        .map_err(|error| error.to_string())?;
+        let (filled, pieces) = (filling.filled, filling.pieces.clone());
         let served = Served::open(world, OpenOptions::default(), Told::Watched, filling).await;
         assert_eq!(served.inner.store.owed(), 0, "{}: drives of zeroes agree", scheme.name());
-        if filling.filled {
-            served.fill().await;
+        if filled {
+            served.fill(&pieces).await;
         }
         served.close().await;
         Ok(())
@@ -219,18 +233,26 @@ impl Served {
         self.inner.trouble.borrow().clone()
     }
 
-    /// Writes all that will be used in steps of whole stripes, so many at once, and waits until
-    /// nothing is left to do in the background.
-    async fn fill(&self) {
-        const AT_ONCE: u64 = 4;
+    /// Writes all that will be used, from the beginning to the end, so many pieces at once, and
+    /// waits until nothing is left to do in the background.
+    async fn fill(&self, pieces: &[u64]) {
+        const AT_ONCE: usize = 4;
         /// A scheme that goes on for so long has always something to do.
         const QUIET_MAX: Nanos = Nanos::from_secs(120);
         let inner = &self.inner;
-        let step = fill_step(&inner.store);
-        let zeroes = Buf::zeroed(step as usize);
-        for first in (0..inner.size).step_by((AT_ONCE * step) as usize) {
-            let offsets = (0..AT_ONCE).map(|at| first + at * step).filter(|&at| at < inner.size);
-            let writes = offsets.map(|offset| self.write(offset, zeroes.clone()));
+        let whole = [fill_step(&inner.store)];
+        let pieces = if pieces.is_empty() { &whole } else { pieces };
+        let zeroes = Buf::zeroed(pieces.iter().copied().max().unwrap_or(0) as usize);
+        let (mut at, mut lens) = (0, pieces.iter().cycle());
+        while at < inner.size {
+            let mut writes = Vec::with_capacity(AT_ONCE);
+            for len in lens.by_ref().take(AT_ONCE) {
+                let len = (*len).min(inner.size - at);
+                if len > 0 {
+                    writes.push(self.write(at, zeroes.slice(0..len as usize)));
+                }
+                at += len;
+            }
             for done in join_all(writes).await {
                 done.expect("there is room");
             }
@@ -328,6 +350,20 @@ impl Inner {
         self.last_request.set(self.env.now());
     }
 
+    async fn write(&self, offset: u64, data: Buf, durably: bool) -> Result<(), String> {
+        self.requested();
+        self.last_write.set(Some(self.env.now()));
+        let mut from = 0;
+        let places = self.places(offset, data.len() as u64);
+        let writes = places.into_iter().map(|(at, len)| {
+            let part = data.slice(from..from + len as usize);
+            from += len as usize;
+            self.store.write(at, part, durably)
+        });
+        let done: Result<Vec<()>, _> = join_all(writes).await.into_iter().collect();
+        done.map(|_| ()).map_err(|error| error.to_string())
+    }
+
     /// Where a range lies in the store: places, and bytes at each.
     fn places(&self, offset: u64, len: u64) -> Vec<(u64, u64)> {
         let (used, whole) = (self.size / self.regions, self.store.size() / self.regions);
@@ -357,19 +393,11 @@ impl Array for Served {
     }
 
     fn write(&self, offset: u64, data: Buf) -> Answer<'_> {
-        Box::pin(async move {
-            self.inner.requested();
-            self.inner.last_write.set(Some(self.inner.env.now()));
-            let mut from = 0;
-            let places = self.inner.places(offset, data.len() as u64);
-            let writes = places.into_iter().map(|(at, len)| {
-                let part = data.slice(from..from + len as usize);
-                from += len as usize;
-                self.inner.store.write(at, part, false)
-            });
-            let done: Result<Vec<()>, _> = join_all(writes).await.into_iter().collect();
-            done.map(|_| ()).map_err(|error| error.to_string())
-        })
+        Box::pin(self.inner.write(offset, data, false))
+    }
+
+    fn write_durably(&self, offset: u64, data: Buf) -> Answer<'_> {
+        Box::pin(self.inner.write(offset, data, true))
     }
 
     fn flush(&self) -> Answer<'_> {

@@ -30,6 +30,9 @@ pub struct Stand {
     /// everywhere.
     pub spares: usize,
     pub variant: Variant,
+    pub online_threshold: Option<u8>,
+    /// In which a scheme is filled; of none: in large whole stripes.
+    pub pieces: Rc<[u64]>,
 }
 
 /// What lies where on a drive of a pool.
@@ -70,12 +73,16 @@ impl Stand {
             nvram_bytes: Cell::default(),
             spares: shelf.spares,
             variant: Variant::default(),
+            online_threshold: None,
+            pieces: Rc::new([]),
         })
     }
 
     fn filling(&self) -> Filling {
         let Shape { volume_percent: percent, filled, .. } = self.shape;
-        Filling { percent, filled, spares: self.spares, variant: self.variant }
+        let Stand { spares, variant, online_threshold, .. } = *self;
+        let pieces = self.pieces.clone();
+        Filling { percent, filled, spares, variant, online_threshold, pieces }
     }
 
     fn pooled(&self) -> &(Rc<Rest>, Regions) {

@@ -151,26 +151,12 @@ impl World {
 
     /// What each drive has done.
     pub fn each_counters(&self) -> Vec<ModelCounters> {
-        let counters = |member: &Member| member.port.with_model(|_, model| model.counters());
-        self.members.iter().map(counters).collect()
+        counted(&self.ports(self.members.len()))
     }
 
     /// What all drives have done together.
     pub fn counters(&self) -> ModelCounters {
-        let each = self.each_counters().into_iter();
-        each.fold(ModelCounters::default(), |sum, one| ModelCounters {
-            submitted: sum.submitted + one.submitted,
-            completed: sum.completed + one.completed,
-            host_read_bytes: sum.host_read_bytes + one.host_read_bytes,
-            host_write_bytes: sum.host_write_bytes + one.host_write_bytes,
-            trimmed_bytes: sum.trimmed_bytes + one.trimmed_bytes,
-            flash_write_bytes: sum.flash_write_bytes + one.flash_write_bytes,
-            moved_bytes: sum.moved_bytes + one.moved_bytes,
-            flash_read_bytes: sum.flash_read_bytes + one.flash_read_bytes,
-            erases: sum.erases + one.erases,
-            collections: sum.collections + one.collections,
-            buffer_flushes: sum.buffer_flushes + one.buffer_flushes,
-        })
+        sum(&self.each_counters())
     }
 
     /// Waits until the drives have collected what garbage earlier writes made due. They are asked
@@ -205,6 +191,29 @@ impl World {
         let disks = self.members.iter().map(|member| member.disk.fork()).collect();
         Rest { at, disks, machines }
     }
+}
+
+/// What each of these drives has done.
+pub fn counted(ports: &[ModelPort]) -> Vec<ModelCounters> {
+    let counters = |port: &ModelPort| port.with_model(|_, model| model.counters());
+    ports.iter().map(counters).collect()
+}
+
+/// Together.
+pub fn sum(each: &[ModelCounters]) -> ModelCounters {
+    each.iter().fold(ModelCounters::default(), |sum, one| ModelCounters {
+        submitted: sum.submitted + one.submitted,
+        completed: sum.completed + one.completed,
+        host_read_bytes: sum.host_read_bytes + one.host_read_bytes,
+        host_write_bytes: sum.host_write_bytes + one.host_write_bytes,
+        trimmed_bytes: sum.trimmed_bytes + one.trimmed_bytes,
+        flash_write_bytes: sum.flash_write_bytes + one.flash_write_bytes,
+        moved_bytes: sum.moved_bytes + one.moved_bytes,
+        flash_read_bytes: sum.flash_read_bytes + one.flash_read_bytes,
+        erases: sum.erases + one.erases,
+        collections: sum.collections + one.collections,
+        buffer_flushes: sum.buffer_flushes + one.buffer_flushes,
+    })
 }
 
 impl Drop for World {

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use engine::SpikeHandling;
 use hdrhistogram::Histogram;
-use io::{ModelCounters, Nanos};
+use io::{Env, ModelCounters, Nanos};
 use model::presets::Preset;
 use model::ssd::Fill;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ use crate::array::layout::Variant;
 use crate::array::load::{Load, Span, closed, play};
 use crate::array::stand::Stand;
 use crate::array::tally::{Tally, mean_of_slowest};
-use crate::array::world::Shelf;
+use crate::array::world::{Shelf, counted, sum};
 use crate::array::{Opened, System};
 
 /// Drives, and how what is made on them is filled.
@@ -38,6 +38,10 @@ pub struct Bed {
     pub spares: usize,
     /// What is other than schemes propose.
     pub variant: Variant,
+    /// Of `hybrid`: writes after which a stripe moves, if not as the scheme proposes.
+    pub online_threshold: Option<u8>,
+    /// What it is filled with, one after the other, over and over; none: large whole stripes.
+    pub pieces: Vec<u64>,
     /// Of `nv-raid`; a 512th of the drives unless said otherwise.
     pub nvram_bytes: Option<u64>,
     pub seed: u64,
@@ -64,6 +68,8 @@ impl Bed {
             shape: Shape::new(width),
             spares: 0,
             variant: Variant::default(),
+            online_threshold: None,
+            pieces: Vec::new(),
             nvram_bytes: None,
             seed: 1,
         }
@@ -105,6 +111,8 @@ impl Bed {
                 let shelf = Shelf { fill, disks, disk_percent, disk_cache, spares, ..solid };
                 let mut stand = Stand::on(shelf, &self.shape)?;
                 stand.variant = self.variant;
+                stand.online_threshold = self.online_threshold;
+                stand.pieces = self.pieces.clone().into();
                 Rc::new(stand)
             }
         };
@@ -191,17 +199,23 @@ impl Bed {
             let opened = stand.open(system, &world).await;
             let load = load(opened.array.size());
             let tally = Rc::new(RefCell::new(Tally::default()));
-            let before = (world.counters(), world.each_counters());
+            let before = Rc::new(RefCell::new(Vec::new()));
+            let (ports, env, noted) = (world.ports(self.drives), world.env.clone(), before.clone());
+            let begin = env.now() + span.warmup;
+            world.env.spawn(async move {
+                env.sleep_until(begin).await;
+                noted.replace(counted(&ports));
+            });
             closed(&world, &opened.array, (&load, &tally), depth, span).await;
-            let tally = tally.take();
+            let (tally, before) = (tally.take(), before.take());
             let mut figures = Figures::default();
             let answered = tally.all().len();
             figures.set("iops", answered as f64 / (span.measured.0 as f64 / 1e9));
             latencies(&mut figures, "load", &tally);
             let all = load.requests().take(answered as usize);
             let user = all.filter(|request| !request.read).map(|request| request.len).sum();
-            drives(&mut figures, &world.counters(), &before.0, user);
-            let each = world.each_counters().into_iter().zip(&before.1);
+            drives(&mut figures, &world.counters(), &sum(&before), user);
+            let each = world.each_counters().into_iter().zip(&before);
             let written = each.map(|(now, was)| now.host_write_bytes - was.host_write_bytes);
             figures.set("drives/most_write_bytes", written.max().unwrap_or(0) as f64);
             scheme(&mut figures, &opened);
