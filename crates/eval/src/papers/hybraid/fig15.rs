@@ -82,7 +82,7 @@ fn name(load: &str, rate: u32) -> String {
 }
 
 fn cell(scale: Scale, (load, preset): (&'static str, &'static str), rate: u32) -> Cell {
-    let (bed, system) = (HYBRID.bed(scale), HYBRID.system());
+    let (bed, system) = (HYBRID.bed(scale, preset), HYBRID.system());
     let span = span(0, scale.pick(60, 600));
     let own = json!({ "workload": preset, "requests_per_second": rate });
     let given = parameters(&bed, system, span, own);
