@@ -141,8 +141,8 @@ fn conclude(found: &Found, aligned: bool) -> Conclusion {
 
 const FULL: &str = "two drives are at what they can take (as many bytes a second of any size), \
                     RAID5 has four: the next line is without that";
-const OVERLAP: &str = "the sensitivity: with 256 under way the reads before RAID5's writes overlap, \
-                       here as there is no lock or thread that they share";
+const OVERLAP: &str = "the sensitivity: with 256 under way the reads before RAID5's writes \
+                       overlap, here as there is no lock or thread that they share";
 const THIRD: &str = "a write of 12K takes a modelled drive nearly twice as long as one of 4K, so a \
                      third of it on each is sooner done; the paper's are about as fast for both";
 const BYTES: &str = "bytes alone decide, as drives take no more: RAID1's two get all of them, \

@@ -148,8 +148,8 @@ const WHY: &str = "the reads before a small write are two drive latencies here, 
 const WHY10: &str = "one under way, RAID10 never reads before it writes and HybRAID does for \
                      stripes that have not moved to mirrors (Figure 10)";
 
-const TIMES: &str = "the paper prints \"reductions\" of -2.1x and -0.3x and does not say of what; 1 is as \
-                     fast";
+const TIMES: &str = "the paper prints \"reductions\" of -2.1x and -0.3x and does not say of \
+                     what; 1 is as fast";
 
 /// What its parts gain (§4.6). What tiers alone do is not measured: without the other two they
 /// would be another array.
@@ -230,8 +230,8 @@ fn cached(found: &Found) -> Conclusion {
     Conclusion { checks, tables, pictures }
 }
 
-const EVEN: &str = "here writes fall to both tiers' drives more evenly than in the paper: all drives \
-                    together, below, are near it";
+const EVEN: &str = "here writes fall to both tiers' drives more evenly than in the paper: \
+                    all drives together, below, are near it";
 
 fn writes(found: &Found) -> Conclusion {
     // For each byte of the user's, so that a faster array is not blamed for writing more.
