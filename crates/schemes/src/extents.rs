@@ -10,6 +10,7 @@
 //! from the log. Ranges number at most twice the entries between tail and end of the log: each
 //! entry adds one and divides one.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -30,13 +31,36 @@ pub struct Piece {
     pub place: Option<Place>,
 }
 
-#[derive(Default)]
+/// Live bytes of every stretch of so many bytes of addresses: how much of a stripe is there.
+struct Fullness {
+    unit: u64,
+    bytes: BTreeMap<u64, u64>,
+    order: BTreeSet<(u64, Reverse<u64>)>,
+}
+
+impl Fullness {
+    fn change(&mut self, range: Range<u64>, change: impl Fn(u64, u64) -> u64) {
+        for at in range.start / self.unit..range.end.div_ceil(self.unit) {
+            let (first, end) = (at * self.unit, (at + 1) * self.unit);
+            let own = range.end.min(end) - range.start.max(first);
+            let before = self.bytes.remove(&at).unwrap_or(0);
+            self.order.remove(&(before, Reverse(at)));
+            let after = change(before, own);
+            if after > 0 {
+                self.bytes.insert(at, after);
+                self.order.insert((after, Reverse(at)));
+            }
+        }
+    }
+}
+
 pub struct Extents {
     map: BTreeMap<u64, Extent>,
     /// Position of the data and address, of live ones and of settled ones.
     live: BTreeSet<(u64, u64)>,
     settled: BTreeSet<(u64, u64)>,
     live_bytes: u64,
+    fullness: Fullness,
 }
 
 fn moved(place: Place, by: u64) -> Place {
@@ -44,10 +68,24 @@ fn moved(place: Place, by: u64) -> Place {
 }
 
 impl Extents {
+    /// `unit`: bytes of a stripe.
+    pub fn new(unit: u64) -> Extents {
+        Extents {
+            map: BTreeMap::new(),
+            live: BTreeSet::new(),
+            settled: BTreeSet::new(),
+            live_bytes: 0,
+            fullness: Fullness { unit, bytes: BTreeMap::new(), order: BTreeSet::new() },
+        }
+    }
+
     fn insert(&mut self, start: u64, extent: Extent) {
         let index = if extent.live { &mut self.live } else { &mut self.settled };
         index.insert((extent.place.at, start));
-        self.live_bytes += if extent.live { extent.end - start } else { 0 };
+        if extent.live {
+            self.live_bytes += extent.end - start;
+            self.fullness.change(start..extent.end, |before, own| before + own);
+        }
         let before = self.map.insert(start, extent);
         assert!(before.is_none(), "ranges do not overlap");
     }
@@ -56,7 +94,10 @@ impl Extents {
         let extent = self.map.remove(&start).expect("it is there");
         let index = if extent.live { &mut self.live } else { &mut self.settled };
         index.remove(&(extent.place.at, start));
-        self.live_bytes -= if extent.live { extent.end - start } else { 0 };
+        if extent.live {
+            self.live_bytes -= extent.end - start;
+            self.fullness.change(start..extent.end, |before, own| before - own);
+        }
         extent
     }
 
@@ -168,6 +209,11 @@ impl Extents {
         Some((*start, self.map[start].place))
     }
 
+    /// The stripe with most live bytes; of equals the first.
+    pub fn fullest(&self) -> Option<u64> {
+        self.fullness.order.last().map(|(_, Reverse(stripe))| *stripe)
+    }
+
     pub fn live_bytes(&self) -> u64 {
         self.live_bytes
     }
@@ -203,6 +249,12 @@ impl Extents {
         if live != self.live_bytes || self.live.len() + self.settled.len() != self.map.len() {
             wrong.push(format!("{} live bytes, {live} counted", self.live_bytes));
         }
+        let Fullness { bytes, order, .. } = &self.fullness;
+        let in_stripes: u64 = bytes.values().sum();
+        let in_order = bytes.iter().all(|(at, own)| order.contains(&(*own, Reverse(*at))));
+        if in_stripes != live || order.len() != bytes.len() || !in_order {
+            wrong.push(format!("{in_stripes} live bytes of stripes, {live} counted"));
+        }
         wrong
     }
 }
@@ -214,6 +266,8 @@ mod tests {
     use super::*;
 
     const SIZE: u64 = 64;
+    /// Of a stripe: what lies in the log goes over its ends.
+    const UNIT: u64 = 12;
 
     /// One cell per byte: where it lies, and whether that counts.
     type Oracle = Vec<Option<(Place, bool)>>;
@@ -229,6 +283,12 @@ mod tests {
         let live = oracle.iter().flatten().filter(|(_, live)| *live);
         let oldest = live.map(|(place, _)| place.at).min();
         assert_eq!(extents.oldest().map(|(_, place)| place.at), oldest);
+        let of_stripe = |at: u64| {
+            let all = (at * UNIT..SIZE.min((at + 1) * UNIT)).map(|at| oracle[at as usize]);
+            all.flatten().filter(|(_, live)| *live).count()
+        };
+        let stripes = (0..SIZE.div_ceil(UNIT)).filter(|at| of_stripe(*at) > 0);
+        assert_eq!(extents.fullest(), stripes.rev().max_by_key(|at| of_stripe(*at)));
         // Pieces of a range are its bytes.
         for piece in extents.find(3..SIZE - 5) {
             for at in piece.range.clone() {
@@ -243,7 +303,7 @@ mod tests {
     fn it_is_what_a_table_of_bytes_says() {
         for seed in 0..300 {
             let mut rng = Rng::new(mix(seed));
-            let (mut extents, mut oracle) = (Extents::default(), vec![None; SIZE as usize]);
+            let (mut extents, mut oracle) = (Extents::new(UNIT), vec![None; SIZE as usize]);
             let (mut end, mut tail) = (0, 0);
             let mut late: Vec<(Range<u64>, Place)> = Vec::new();
             for _ in 0..60 {
@@ -304,7 +364,7 @@ mod tests {
 
     #[test]
     fn what_goes_on_in_the_log_is_one_piece() {
-        let mut extents = Extents::default();
+        let mut extents = Extents::new(UNIT);
         let place = Place { record: 0, at: 1024 };
         extents.put(0..8192, place);
         extents.settle(4096..8192, Place { record: 0, at: 7 });

@@ -1,8 +1,9 @@
 //! `log-mirror`: LDM, log disk mirroring.
 //!
 //! Idea: small writes are appended to a log on a mirrored pair of drives of its own, and reach the
-//! parity array later, merged, when the array is idle. Writing them costs no parity and no read,
-//! and the pair only ever writes sequentially, so two hard disks do (or two SSDs: S-LDM).
+//! parity array later, merged, when nobody has asked for anything for half a second: the fullest
+//! stripes first. Writing them costs no parity and no read, and the pair only ever writes
+//! sequentially, so two hard disks do (or two SSDs: S-LDM).
 //!
 //! ```text
 //!   less than a stripe                        a whole stripe
@@ -27,8 +28,9 @@
 //! stripes: k + p chunks, and two pages if the log had something there.
 //! Source: Wu, Mao, Chen, Jiang, LDM, ACM TOS 12(4), 2016, §3.2 to §3.6. Here whole stripes within
 //! a longer request go to the array and its ends to the log; in the paper all of it to the array.
-//! What is in the log is read once to be migrated and once to be copied to a new log drive; in the
-//! paper once for both.
+//! Here the map knows whole pages, in the paper offset and length. When an array is idle it does
+//! not say. What is in the log is read once to be migrated and once to be copied to a new log
+//! drive; in the paper once for both.
 
 mod destage;
 pub mod plan;

@@ -3,9 +3,10 @@
 
 use std::fmt::Write as _;
 
-use io::Buf;
 use io::virt::{Disk, Latency, VirtDrive, VirtEnv};
+use io::{Buf, Nanos};
 use schemes::scheme::hpda::{Spec, create, open};
+use schemes::scheme::log_mirror::policy::Policy;
 use schemes::scheme::log_mirror::{LogMirror, Options};
 use schemes::{Store, StoreError};
 
@@ -29,7 +30,9 @@ fn attach(env: &VirtEnv, disks: &[Disk], lost: &[usize]) -> Vec<VirtDrive> {
 }
 
 fn reopen(env: &VirtEnv, disks: &[Disk], lost: &[usize]) -> Result<LogMirror<VirtEnv>, StoreError> {
-    env.block_on(open(env, attach(env, disks, lost), Options::default()))
+    let policy = Policy { quiet: Nanos::ZERO, ..Policy::default() };
+    let options = Options { policy, ..Options::default() };
+    env.block_on(open(env, attach(env, disks, lost), options))
 }
 
 impl Bench {

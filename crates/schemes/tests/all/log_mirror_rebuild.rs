@@ -2,9 +2,10 @@
 //! log takes what is written meanwhile; of a log drive, what is logged is migrated at the same
 //! time.
 
-use io::Buf;
 use io::rng::Rng;
 use io::virt::{CutMode, Disk, Latency, VirtDrive, VirtEnv};
+use io::{Buf, Nanos};
+use schemes::scheme::log_mirror::policy::Policy;
 use schemes::scheme::log_mirror::{LogMirror, Options, Spec};
 use schemes::scheme::{hpda, log_mirror};
 use schemes::{Store, StoreError};
@@ -64,7 +65,8 @@ fn make(kind: Kind, env: &VirtEnv, drives: &[VirtDrive]) -> Result<(), StoreErro
 }
 
 fn open(kind: Kind, env: &VirtEnv, drives: Vec<VirtDrive>) -> LogMirror<VirtEnv> {
-    let options = Options::default();
+    let policy = Policy { quiet: Nanos::ZERO, ..Policy::default() };
+    let options = Options { policy, ..Options::default() };
     let opened = match kind {
         Hpda => env.block_on(hpda::open(env, drives, options)),
         Ldm => env.block_on(LogMirror::open(env, drives, options)),

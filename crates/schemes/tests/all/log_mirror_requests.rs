@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use io::rng::Rng;
 use io::virt::{CutMode, Disk, Latency, VirtDrive, VirtEnv};
 use io::{Buf, Env, Nanos};
+use schemes::scheme::log_mirror::policy::{Policy, QUIET};
 use schemes::scheme::log_mirror::{LogMirror, Options, Spec, create};
 use schemes::{Store, StoreError};
 
@@ -97,8 +98,11 @@ fn attach(env: &VirtEnv, disks: &[Disk], lost: &[usize]) -> Vec<VirtDrive> {
     there.map(|(_, disk)| VirtDrive::attach(env, disk, Latency::SSD)).collect()
 }
 
+/// Idle as soon as no request is under way.
 fn open(env: &VirtEnv, drives: Vec<VirtDrive>) -> Result<LogMirror<VirtEnv>, StoreError> {
-    env.block_on(LogMirror::open(env, drives, Options::default()))
+    let policy = Policy { quiet: Nanos::ZERO, ..Policy::default() };
+    let options = Options { policy, ..Options::default() };
+    env.block_on(LogMirror::open(env, drives, options))
 }
 
 /// With k = 3, p = 1, chunks of 64 KiB and n bytes:
@@ -133,9 +137,9 @@ fn requests_cost_what_the_formulas_say() {
     let mut work = |name: &str| {
         bench.cost(&mut text, name, || assert!(bench.work()));
     };
+    work("destage half a stripe");
     work("destage 4K");
     work("destage a page");
-    work("destage half a stripe");
     work("destage 4K");
     work("destage 4K, tail");
     assert!(!bench.work());
@@ -167,9 +171,9 @@ across two stripes         data r  0    0K  w  0    0K   log r  0    0K  w  2   
 read, in the log           data r  0    0K  w  0    0K   log r  1    4K  w  0    0K
 read, half in the log      data r  1    4K  w  0    0K   log r  1    4K  w  0    0K
 read, not in the log       data r  1    4K  w  0    0K   log r  0    0K  w  0    0K
+destage half a stripe      data r  2   96K  w  4  228K   log r  1   96K  w  0    0K
 destage 4K                 data r  2    8K  w  3   16K   log r  1    4K  w  0    0K
 destage a page             data r  2    8K  w  3   16K   log r  1    4K  w  0    0K
-destage half a stripe      data r  2   96K  w  4  228K   log r  1   96K  w  0    0K
 destage 4K                 data r  2    8K  w  3   16K   log r  1    4K  w  0    0K
 destage 4K, tail           data r  2    8K  w  3   16K   log r  1    4K  w  2    8K
 destage a stripe, tail     data r  0    0K  w  4  256K   log r  4  192K  w  2    8K
@@ -212,6 +216,38 @@ fn figure_3_small_writes_are_merged_into_one_of_a_stripe() {
     // A write of 48 KiB is the array's at once.
     let [data, log] = bench.spent(|| bench.write(first, 48 * KIB));
     assert_eq!((data, log), ([0, 0, 4, 64], [0; 4]));
+}
+
+/// §3.3: the pieces of a stripe come one after the other, with time between them. They stay in the
+/// log until nobody has asked for anything for a while, so that they are merged; then the stripe
+/// of which most is there goes first.
+#[test]
+fn what_comes_with_gaps_between_is_merged_all_the_same() {
+    let mut bench = Bench::new(16 * KIB, &[]);
+    bench.env.block_on(bench.store.close()).expect("closes");
+    let drives = attach(&bench.env, &bench.disks, &[]);
+    let opening = LogMirror::open(&bench.env, drives, Options::default());
+    bench.store = bench.env.block_on(opening).expect("it opens");
+    // The array's regions are marked from now on.
+    bench.write(bench.stripe(0), bench.stripe(1));
+    let rest = |time| bench.env.block_on(bench.env.sleep_until(bench.env.now() + time));
+    let [data, _] = bench.spent(|| {
+        for at in 0..12 {
+            bench.write(bench.stripe(5) + at * 4 * KIB, 4 * KIB);
+            if at % 3 == 0 {
+                bench.write(bench.stripe(1 + at / 3), 4 * KIB);
+            }
+            rest(Nanos(QUIET.0 / 2));
+            assert!(!bench.work(), "somebody was there a moment ago");
+        }
+    });
+    assert_eq!(data, [0; 4]);
+    rest(QUIET);
+    let [data, _] = bench.spent(|| assert!(bench.work()));
+    assert_eq!(data, [0, 0, 4, 64], "one full-stripe write, although it is not the oldest");
+    while bench.work() {}
+    assert_eq!((bench.counter("destaged_whole"), bench.counter("destaged_stripes")), (1, 5));
+    assert_eq!((bench.counter("log_live"), bench.counter("log_used")), (0, 0));
 }
 
 /// Figure 4 and §3.5: a log drive fails. What only the other one holds (data 1 to 3) is migrated,

@@ -16,7 +16,7 @@ use futures_util::future::try_join_all;
 use io::{BufMut, Env};
 
 use super::plan::{PIECE_MAX, fills, gaps, runs};
-use super::policy::Why;
+use super::policy::{First, Why};
 use super::{DATA, FREE_PARTS, Inner};
 use crate::extents::Piece;
 use crate::locks::Hold;
@@ -45,8 +45,12 @@ impl<E: Env> Inner<E> {
         let facts = self.facts();
         self.emptying.set(self.policy.is_full(&facts));
         let Some(why) = self.policy.why(&facts) else { return self.free_rest().await };
-        let hottest = self.reads.borrow().hottest().filter(|_| why == Why::Reads);
-        let Some(stripe) = hottest.or_else(|| self.oldest_stripe()) else { return Ok(false) };
+        let hottest = self.reads.borrow().hottest().filter(|_| why.first() == First::Hottest);
+        let stripe = match why.first() {
+            First::Fullest => self.extents.borrow().fullest(),
+            First::Hottest | First::Oldest => hottest.or_else(|| self.oldest_stripe()),
+        };
+        let Some(stripe) = stripe else { return Ok(false) };
         self.destage(stripe, true).await?;
         self.see(|seen| {
             seen.for_reads += u64::from(hottest.is_some());

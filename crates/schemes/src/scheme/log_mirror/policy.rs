@@ -3,11 +3,21 @@
 //! The paper has two conditions (§3.3): the array is idle; or it is not, but reads that need the
 //! log drives intensify. Two more follow from its §3.5 and from a log that has an end: a log drive
 //! is lost; the log fills.
+//!
+//! Idle is not the moment between two requests: then a stripe would be destaged with the first
+//! piece of it that was logged, nothing would ever be merged, and the next request would find the
+//! log drives' heads elsewhere.
 
 use std::collections::VecDeque;
 
+use io::Nanos;
+
 /// Recent reads that are looked at, at most: they are counted one by one.
 pub const WINDOW_MAX: usize = 1024;
+
+/// Without requests for so long, the array is idle. The paper gives no figure; its prototype is a
+/// module of Linux md, which looks for idleness every half second before it goes on with a resync.
+pub const QUIET: Nanos = Nanos::from_millis(500);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
@@ -19,6 +29,8 @@ pub struct Policy {
     pub reads: u64,
     /// How many the recent ones are; no more than [`WINDOW_MAX`].
     pub window: usize,
+    /// Idle is without requests for so long.
+    pub quiet: Nanos,
 }
 
 impl Default for Policy {
@@ -26,7 +38,7 @@ impl Default for Policy {
     /// figure for "intensify": half means that the log drives serve more reads than the array, and
     /// 64 reads tell a trend from a single scan of something just written.
     fn default() -> Policy {
-        Policy { high: 75, low: 50, reads: 50, window: 64 }
+        Policy { high: 75, low: 50, reads: 50, window: 64, quiet: QUIET }
     }
 }
 
@@ -40,6 +52,8 @@ pub struct Facts {
     pub live: bool,
     /// Requests of users under way.
     pub requests: u64,
+    /// Since the last of them began or ended.
+    pub quiet: Nanos,
     pub log_drive_lost: bool,
     pub data_drive_lost: bool,
     /// Of the recent reads: how many there were, and how many needed the log drives.
@@ -57,6 +71,28 @@ pub enum Why {
     Full,
     Reads,
     Idle,
+}
+
+/// Which stripe comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum First {
+    /// That which is read from the log most.
+    Hottest,
+    /// That of which most is in the log: whole ones need no parity read, and of the others what is
+    /// still to come may make whole ones.
+    Fullest,
+    /// That which holds the tail of the log: nothing else makes room.
+    Oldest,
+}
+
+impl Why {
+    pub fn first(self) -> First {
+        match self {
+            Why::Reads => First::Hottest,
+            Why::Idle => First::Fullest,
+            Why::LogDriveLost | Why::Full => First::Oldest,
+        }
+    }
 }
 
 impl Policy {
@@ -78,7 +114,7 @@ impl Policy {
         if enough && facts.log_reads * 100 >= facts.reads * self.reads {
             return Some(Why::Reads);
         }
-        (facts.requests == 0).then_some(Why::Idle)
+        (facts.requests == 0 && facts.quiet >= self.quiet).then_some(Why::Idle)
     }
 
     /// Above the high mark, and on until it is below the low one.
@@ -133,12 +169,13 @@ impl Reads {
 mod tests {
     use super::*;
 
-    const POLICY: Policy = Policy { high: 75, low: 50, reads: 50, window: 64 };
+    const POLICY: Policy = Policy { high: 75, low: 50, reads: 50, window: 64, quiet: QUIET };
     const BUSY: Facts = Facts {
         used: 40,
         capacity: 100,
         live: true,
         requests: 3,
+        quiet: Nanos::ZERO,
         log_drive_lost: false,
         data_drive_lost: false,
         reads: 64,
@@ -150,8 +187,32 @@ mod tests {
     #[test]
     fn when_idle_and_not_before() {
         assert_eq!(POLICY.why(&BUSY), None);
-        assert_eq!(POLICY.why(&Facts { requests: 0, ..BUSY }), Some(Why::Idle));
-        assert_eq!(POLICY.why(&Facts { requests: 0, live: false, ..BUSY }), None);
+        let idle = Facts { requests: 0, quiet: QUIET, ..BUSY };
+        assert_eq!(POLICY.why(&idle), Some(Why::Idle));
+        assert_eq!(POLICY.why(&Facts { live: false, ..idle }), None);
+        // One that takes long is under way.
+        assert_eq!(POLICY.why(&Facts { requests: 1, ..idle }), None);
+    }
+
+    /// LDM once destaged each piece as soon as it was logged, since no request was under way then:
+    /// of 1110 stripes one was whole.
+    #[test]
+    fn the_moment_between_two_requests_is_not_idle() {
+        let between = Facts { requests: 0, quiet: Nanos(QUIET.0 - 1), ..BUSY };
+        assert_eq!(POLICY.why(&between), None);
+        assert_eq!(POLICY.why(&Facts { used: 76, ..between }), Some(Why::Full));
+        assert_eq!(POLICY.why(&Facts { log_reads: 32, ..between }), Some(Why::Reads));
+        assert_eq!(POLICY.why(&Facts { log_drive_lost: true, ..between }), Some(Why::LogDriveLost));
+    }
+
+    #[test]
+    fn while_there_is_room_the_fullest_stripe_goes_first() {
+        let first = |why: Option<Why>| why.map(Why::first);
+        let idle = Facts { requests: 0, quiet: QUIET, ..BUSY };
+        assert_eq!(first(POLICY.why(&idle)), Some(First::Fullest));
+        assert_eq!(first(POLICY.why(&Facts { used: 76, ..idle })), Some(First::Oldest));
+        assert_eq!(first(POLICY.why(&Facts { log_drive_lost: true, ..idle })), Some(First::Oldest));
+        assert_eq!(first(POLICY.why(&Facts { log_reads: 32, ..idle })), Some(First::Hottest));
     }
 
     /// §3.3, second condition.
@@ -166,7 +227,8 @@ mod tests {
     /// §3.5.
     #[test]
     fn while_a_data_drive_is_lost_only_a_full_log_is_destaged() {
-        let lost = Facts { data_drive_lost: true, requests: 0, log_reads: 64, ..BUSY };
+        let lost = Facts { data_drive_lost: true, requests: 0, quiet: QUIET, ..BUSY };
+        let lost = Facts { log_reads: 64, ..lost };
         assert_eq!(POLICY.why(&lost), None);
         assert_eq!(POLICY.why(&Facts { used: 76, ..lost }), Some(Why::Full));
         let both = Facts { log_drive_lost: true, ..lost };

@@ -34,12 +34,14 @@ pub struct Request<E: Env> {
 impl<E: Env> Drop for Request<E> {
     fn drop(&mut self) {
         self.inner.requests.set(self.inner.requests.get() - 1);
+        self.inner.last_request.set(self.inner.env.now());
     }
 }
 
 impl<E: Env> Inner<E> {
     pub fn request(self: &Rc<Self>) -> Request<E> {
         self.requests.set(self.requests.get() + 1);
+        self.last_request.set(self.env.now());
         Request { inner: self.clone() }
     }
 

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use classical::{Array, Grid};
 use format::Uuid;
 use io::sync::Turn;
-use io::{Buf, Env};
+use io::{Buf, Env, Nanos};
 
 use super::plan::Mode;
 use super::policy::{Facts, Policy, Reads};
@@ -60,6 +60,8 @@ pub(super) struct Inner<E: Env> {
     pub(super) seen: RefCell<Seen>,
     /// Requests of users under way.
     pub(super) requests: Cell<u64>,
+    /// When the last of them began or ended.
+    pub(super) last_request: Cell<Nanos>,
     pub(super) emptying: Cell<bool>,
     pub(super) reclaim_turn: Turn,
     pub(super) replace_turn: Turn,
@@ -92,7 +94,7 @@ impl<E: Env> LogMirror<E> {
         let parts = PartEnv::new(env.clone());
         let array = Array::open(&parts, shape.array_parts(&set), options.arrays).await?;
         let mirror = Array::open(&parts, shape.log_parts(&set), options.arrays).await?;
-        let (log, extents) = replay(&mirror, set.label.pool, array.size()).await?;
+        let (log, extents) = replay(&mirror, set.label.pool, array.grid(), array.size()).await?;
         let inner = Inner {
             env: env.clone(),
             shape,
@@ -107,6 +109,7 @@ impl<E: Env> LogMirror<E> {
             reads: RefCell::new(Reads::new(&options.policy)),
             seen: RefCell::default(),
             requests: Cell::new(0),
+            last_request: Cell::new(env.now()),
             emptying: Cell::new(false),
             reclaim_turn: Turn::new(),
             replace_turn: Turn::new(),
@@ -121,9 +124,10 @@ impl<E: Env> LogMirror<E> {
 async fn replay<E: Env>(
     mirror: &Array<PartEnv<E>>,
     pool: Uuid,
+    grid: Grid,
     size: u64,
 ) -> Result<(Log<Array<PartEnv<E>>>, Extents), StoreError> {
-    let mut extents = Extents::default();
+    let mut extents = Extents::new(grid.stripe_bytes());
     let mut strange = None;
     let note = |found: Found| {
         let end = found.address.checked_add(found.len).filter(|end| *end <= size);
@@ -164,6 +168,7 @@ impl<E: Env> Inner<E> {
             capacity: self.log.capacity(),
             live: self.extents.borrow().oldest().is_some(),
             requests: self.requests.get(),
+            quiet: self.env.now().saturating_sub(self.last_request.get()),
             log_drive_lost: !self.mirror.lost().is_empty(),
             data_drive_lost: !self.array.lost().is_empty(),
             reads,
