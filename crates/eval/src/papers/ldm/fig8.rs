@@ -4,7 +4,7 @@
 use io::Nanos;
 use serde_json::json;
 
-use super::runs::{ARRAYS, HPDA, HPDA_CACHED, LDM, LDM_CACHED, Made, RAIS5_4, RAIS5_6, S_LDM};
+use super::runs::{ARRAYS, BARE, HPDA, HPDA_BARE, LDM, LDM_BARE, Made, RAIS5_4, RAIS5_6, S_LDM};
 use crate::array::served::Speed;
 use crate::experiment::bed::{Bed, latencies, parameters, span};
 use crate::experiment::{
@@ -82,7 +82,7 @@ fn cell(scale: Scale, made: Made, preset: &'static str, busy: bool) -> Cell {
 
 fn cells(scale: Scale) -> Vec<Cell> {
     let mut cells = Vec::new();
-    for made in ARRAYS.into_iter().chain([LDM_CACHED, HPDA_CACHED]) {
+    for made in ARRAYS.into_iter().chain(BARE) {
         cells.extend(TRACES.map(|(_, preset)| cell(scale, made, preset, false)));
         cells.push(cell(scale, made, BUSY.0, true));
     }
@@ -105,13 +105,13 @@ fn conclude(found: &Found, figure: &str) -> Conclusion {
         }
     };
     let mut checks = Vec::new();
-    for made in [LDM, LDM_CACHED, S_LDM, HPDA, HPDA_CACHED] {
+    for made in [LDM, LDM_BARE, S_LDM, HPDA, HPDA_BARE] {
         for by in [RAIS5_4, RAIS5_6] {
             let what = format!("{} of {}, mean", made.label, by.label);
             checks.push(Check::ours(what, "x", mean(&made, &by)).because(why));
         }
     }
-    for made in [LDM, LDM_CACHED, S_LDM] {
+    for made in [LDM, LDM_BARE, S_LDM] {
         let what = format!("{} of 4-RAIS5, Fin1 at 1482 requests a second", made.label);
         checks.push(Check::ours(what, "x", busy(&made, &RAIS5_4)).because(
             "the sensitivity: as many requests as GC-Steering's Table I has of the same trace",
@@ -120,7 +120,7 @@ fn conclude(found: &Found, figure: &str) -> Conclusion {
     let unit = if figure == MEAN { "Mean, milliseconds" } else { "Seconds" };
     let title = format!("{unit} (a gap: requests come faster than they are answered)");
     let mut table = Table::new(&title, &["array", "Fin1", "src", "usr", "Fin1, busy"]);
-    let all = || ARRAYS.into_iter().chain([LDM_CACHED, HPDA_CACHED]);
+    let all = || ARRAYS.into_iter().chain(BARE);
     for made in all() {
         let row = TRACES.map(|(_, preset)| of(&made, preset, false));
         table.row(made.label, row.into_iter().chain([of(&made, BUSY.0, true)]));

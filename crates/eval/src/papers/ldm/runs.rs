@@ -5,8 +5,10 @@ use serde_json::json;
 
 use crate::array::System;
 use crate::array::fusion::Shape;
+use crate::array::layout::Variant;
 use crate::experiment::bed::{Bed, parameters, span};
 use crate::experiment::{Cell, Found, Scale, traced};
+use crate::workload::{Kind, Workload};
 
 /// The paper's name, the preset's, and Table III: LDM over 4-RAIS5, and over HPDA.
 pub const TRACES: [(&str, &str, f64, f64); 6] = [
@@ -29,33 +31,65 @@ pub struct Made {
     disk_cache: u64,
     /// So many times the trace's rate of requests.
     times: u32,
+    /// Requests of whole pages.
+    pages: bool,
 }
 
-pub const RAIS5_4: Made = made("4-RAIS5", "raid5", 4, 0);
-pub const RAIS5_6: Made = made("6-RAIS5", "raid5", 6, 0);
-pub const HPDA: Made = made("HPDA", "hpda", 6, 2);
-pub const LDM: Made = made("LDM", "log-mirror", 6, 2);
-pub const S_LDM: Made = made("S-LDM", "log-mirror", 6, 0);
+/// The paper's arrays are modules of Linux md (§4.1), which leaves the write hole open: so are
+/// these, the arrays below the logs too. Ours is closed by a log of partial parity.
+pub const RAIS5_4: Made = made("4-RAIS5", "raid5-open", 4, 0);
+pub const RAIS5_6: Made = made("6-RAIS5", "raid5-open", 6, 0);
+pub const HPDA: Made = made("HPDA", "hpda-open", 6, 2);
+pub const LDM: Made = made("LDM", "log-mirror-open", 6, 2);
+pub const S_LDM: Made = made("S-LDM", "log-mirror-open", 6, 0);
 pub const ARRAYS: [Made; 5] = [RAIS5_4, RAIS5_6, HPDA, LDM, S_LDM];
 
-/// Those with disks behind a controller that answers writes from its protected cache. The paper's
-/// has one (PERC H710, §4.1: 512 MB by its data sheet, here half for each disk); whether it was on,
-/// the paper does not say.
-pub const HPDA_CACHED: Made = Made { label: "HPDA, cached", disk_cache: CACHE, ..HPDA };
-pub const LDM_CACHED: Made = Made { label: "LDM, cached", disk_cache: CACHE, ..LDM };
-pub const CACHED: [Made; 2] = [HPDA_CACHED, LDM_CACHED];
-const CACHE: u64 = 256 << 20;
+/// The sensitivity: with the write hole closed, as the product is by default.
+pub const RAIS5_4_CLOSED: Made = Made { label: "4-RAIS5, closed", system: "raid5", ..RAIS5_4 };
+pub const HPDA_CLOSED: Made = Made { label: "HPDA, closed", system: "hpda", ..HPDA };
+pub const LDM_CLOSED: Made = Made { label: "LDM, closed", system: "log-mirror", ..LDM };
+pub const CLOSED: [Made; 3] = [RAIS5_4_CLOSED, HPDA_CLOSED, LDM_CLOSED];
+
+/// The sensitivity: disks without a controller's cache, so that writes wait for the platter.
+pub const HPDA_BARE: Made = Made { label: "HPDA, bare", disk_cache: 0, ..HPDA };
+pub const LDM_BARE: Made = Made { label: "LDM, bare", disk_cache: 0, ..LDM };
+pub const BARE: [Made; 2] = [HPDA_BARE, LDM_BARE];
+
+/// The disks are behind a controller that answers writes from its protected cache (Table I: PERC
+/// H710; 512 MB by its data sheet, here half for each disk). The SSDs' writes pass it by: whether
+/// it was on, and for which drives, the paper does not say.
+const DISK_CACHE: u64 = 256 << 20;
+
+/// That of the paper's example, which names no other (§3.3, §3.4): with three data drives, writes
+/// below 48 KiB are the log's.
+const CHUNK: u64 = 16 << 10;
+const PAGE: u64 = 4 << 10;
 
 /// 73 GB disks beside SSDs of 64 GB (§4.1): HPDA's log has what its parity leaves of a disk.
 pub const DISK_PERCENT: u64 = 114;
 
 const fn made(label: &'static str, system: &'static str, drives: usize, disks: usize) -> Made {
-    Made { label, system, drives, disks, disk_cache: 0, times: 1 }
+    let disk_cache = if disks > 0 { DISK_CACHE } else { 0 };
+    Made { label, system, drives, disks, disk_cache, times: 1, pages: false }
+}
+
+/// The same requests of whole pages, so that none has the rest of one read.
+pub fn of_pages(workload: Workload) -> Workload {
+    let whole = |kind: Kind| {
+        let sizes = kind.sizes.iter().map(|&(bytes, part)| (bytes.next_multiple_of(PAGE), part));
+        Kind { sizes: sizes.collect(), ..kind }
+    };
+    let Workload { reads, writes, .. } = workload.clone();
+    Workload { align: PAGE, reads: whole(reads), writes: whole(writes), ..workload }
 }
 
 impl Made {
     pub const fn at_times(self, times: u32) -> Made {
         Made { times, ..self }
+    }
+
+    pub const fn in_pages(self) -> Made {
+        Made { pages: true, ..self }
     }
 
     pub fn system(&self) -> System {
@@ -67,12 +101,15 @@ impl Made {
         let drive_bytes = Preset::ConsumerSata.sizes().0;
         let bed = Bed::new(Preset::ConsumerSata, self.drives, 5);
         let Made { disks, disk_cache, .. } = *self;
-        Bed { disks, disk_percent: DISK_PERCENT, disk_cache, drive_bytes, shape, ..bed }
+        let variant = Variant { chunk: Some(CHUNK), ..Variant::default() };
+        let disk_percent = DISK_PERCENT;
+        Bed { disks, disk_percent, disk_cache, drive_bytes, shape, variant, ..bed }
     }
 
     pub fn name(&self, preset: &str) -> String {
         let rate = if self.times == 1 { String::new() } else { format!("/x{}", self.times) };
-        format!("ldm/{}/{preset}{rate}", self.label.replace(", ", "-"))
+        let pages = if self.pages { "/pages" } else { "" };
+        format!("ldm/{}/{preset}{pages}{rate}", self.label.replace(", ", "-"))
     }
 
     pub fn cell(self, scale: Scale, preset: &'static str) -> Cell {
@@ -83,11 +120,13 @@ impl Made {
     pub fn cell_of(self, scale: Scale, preset: &'static str, seconds: u64) -> Cell {
         let (system, bed) = (self.system(), self.bed(scale));
         let span = span(scale.pick(5, 30), seconds);
-        let given = parameters(&bed, system, span, json!({ "trace": preset, "times": self.times }));
+        let own = json!({ "trace": preset, "times": self.times, "whole_pages": self.pages });
+        let given = parameters(&bed, system, span, own);
         Cell::new(self.name(preset), 2.0 + seconds as f64 / 75.0, given, move || {
             bed.measure(system, span, bed.seed, |size| {
                 let mut workload = traced::preset(preset);
                 workload.arrivals.scale(f64::from(self.times));
+                let workload = if self.pages { of_pages(workload) } else { workload };
                 vec![("load".to_owned(), traced::placed(workload, (0, size), bed.seed))]
             })
         })
@@ -97,8 +136,13 @@ impl Made {
         found.value(&self.name(preset), &format!("load/{figure}"))
     }
 
-    /// Writes that found the log full and went to the array of SSDs at once.
-    pub fn log_full(&self, found: &Found, preset: &str) -> f64 {
-        found.value(&self.name(preset), "scheme/direct_log_full")
+    /// Not of its load.
+    pub fn value_of(&self, found: &Found, preset: &str, figure: &str) -> f64 {
+        found.value(&self.name(preset), figure)
+    }
+
+    /// What the scheme counted.
+    pub fn count(&self, found: &Found, preset: &str, counter: &str) -> f64 {
+        self.value_of(found, preset, &format!("scheme/{counter}"))
     }
 }
