@@ -6,9 +6,10 @@
 #                                           made by `scripts/tests/console.sh docs/pictures`
 set -euo pipefail
 limit=300
+pictures=${1:+$(realpath -m "$1")} # before that goes elsewhere
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh" "$@"
-pictures=$(realpath -m "${1:-$work/pictures}")
+pictures=${pictures:-$work/pictures}
 mkdir -p "$pictures"
 
 step "What it needs"
