@@ -22,6 +22,7 @@ use layout::DriveIndex;
 
 use crate::limits::{
     DISCARD_BYTES_PER_SEC, DISCARD_LOOK_MAX, DISCARD_QUEUE_MAX, DISCARD_STRIPES_AT_ONCE,
+    DISCARD_WALK_BYTES_PER_SEC,
 };
 use crate::shard::Shard;
 use crate::space::discards::Walk;
@@ -88,6 +89,10 @@ impl<E: Env> Shard<E> {
         }
         let started = self.env.now();
         let group = self.pace(|| self.queue_of(self.array.indexes())).await;
+        let most = match self.discards.queue.borrow().is_empty() {
+            true => DISCARD_WALK_BYTES_PER_SEC,
+            false => DISCARD_BYTES_PER_SEC,
+        };
         let held = self.hold_free();
         let ranges = self.ranges_of(&held);
         join_all(ranges.iter().map(|(&drive, ranges)| self.discard_ranges(drive, ranges))).await;
@@ -99,8 +104,8 @@ impl<E: Env> Shard<E> {
         self.space_freed.notify_all();
         let bytes = |ranges: &Vec<(u64, u64)>| ranges.iter().map(|range| range.1).sum::<u64>();
         self.discards.bytes.set(self.discards.bytes() + ranges.values().map(bytes).sum::<u64>());
-        let most = ranges.values().map(bytes).max().unwrap_or(0);
-        let until = started + Nanos(most * 1_000_000_000 / DISCARD_BYTES_PER_SEC);
+        let told = ranges.values().map(bytes).max().unwrap_or(0);
+        let until = started + Nanos(told * 1_000_000_000 / most);
         while !self.stopping() && self.env.now() < until {
             let tick = Box::pin(self.env.sleep_until(until));
             select(Box::pin(self.pacer.woken()), tick).await;

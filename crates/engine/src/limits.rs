@@ -123,6 +123,9 @@ pub const DISCARD_LOOK_MAX: usize = 256;
 /// Bytes a drive is told of in a second at most: about what data-centre drives write in the long
 /// run, so that discards keep up, and far below what makes them answer late.
 pub const DISCARD_BYTES_PER_SEC: u64 = 256 << 20;
+/// The same for what drives may know already: nothing waits for that, and at the rate above one
+/// write in ten thousand beside it was late by 0.4 ms. 4 TB take a day and a half.
+pub const DISCARD_WALK_BYTES_PER_SEC: u64 = 32 << 20;
 /// Space pressure must have been below a mark for so long before that is told: making space goes
 /// in rounds, and each would tell.
 pub const PRESSURE_CALM: Nanos = Nanos::from_secs(10);

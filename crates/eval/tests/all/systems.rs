@@ -62,7 +62,7 @@ fn the_same_seed_gives_the_same_figures() {
 /// LGC is RAID5 as it is; GGC is not.
 #[test]
 fn local_collection_is_raid5_as_it_is() {
-    let load = "--systems gc-local,raid5,gc-global --fill-percent 4 --seconds 2 --warmup 1";
+    let load = "--systems gc-local,raid5-open,gc-global --fill-percent 4 --seconds 2 --warmup 1";
     let outcomes = run(&options(&load.split(' ').collect::<Vec<_>>()), Fill::Aged);
     assert_eq!(outcomes[0].system, System::GcLocal);
     assert!(outcomes[0].drives.collections > 0, "the load makes drives collect");
