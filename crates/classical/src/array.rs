@@ -10,7 +10,8 @@ use io::{Buf, Drive, Durability, Env, join_all};
 use layout::StripeShape;
 
 use crate::grid::{Grid, GridError, Redundancy};
-use crate::intents::Intents;
+use crate::intents::{Intents, Page};
+use crate::kept::Kept;
 use crate::limits::PAGE;
 use crate::log::Log;
 use crate::member::Member;
@@ -81,6 +82,7 @@ pub(crate) struct Inner<E: Env> {
     pub label: RefCell<Superblock>,
     pub label_turn: Turn,
     pub intents: Intents,
+    pub kept: Kept,
     pub log: Log,
     pub write_hole: WriteHole,
     /// Unit of reads and writes of the drives; with sums a page at least, so that they never have
@@ -144,7 +146,9 @@ pub async fn create<E: Env>(
     let agreed = drives.iter().all(Drive::holds_zeroes) || grid.tolerance() == 0;
     let stripes = grid.stripes();
     let regions = stripes.div_ceil(intents::region_stripes(stripes));
-    let page = intents::encode(&label.pool, 0, &vec![!agreed; regions as usize]);
+    let bits = vec![!agreed; regions as usize];
+    let page = Page { sequence: 0, opening: 0, kept: 0, bits };
+    let page = intents::encode(&label.pool, &page);
     for member in &members {
         let at = label.meta.offset + Intents::place(0);
         let _ = member.write(at, Buf::from_slice(&page), Durability::Durable).await;
@@ -220,11 +224,13 @@ impl<E: Env> Array<E> {
         let members: Vec<_> = places.into_iter().map(Member::new).collect();
         refuse_lost(&grid, &members)?;
         let stripes = grid.stripes();
+        let regions = stripes.div_ceil(intents::region_stripes(stripes)) as usize;
         let inner = Inner {
             env: env.clone(),
             grid,
             recorded: RefCell::new(vec![false; members.len()]),
             intents: Intents::new(stripes, 0),
+            kept: Kept::new(regions, members.len()),
             log: Log::new(members.len()),
             label: RefCell::new(label),
             label_turn: Turn::new(),
@@ -396,6 +402,8 @@ impl<E: Env> Inner<E> {
 
     /// The same, but for the drive in one place.
     pub async fn write_label_but(&self, but: Option<usize>) {
+        // A drive that is called lost has its last page of intents noted: it may come back.
+        self.tell_losses().await;
         let lost: Vec<bool> = self.members.iter().map(Member::is_lost).collect();
         let next = {
             let mut label = self.label.borrow_mut();
@@ -417,6 +425,7 @@ impl<E: Env> Inner<E> {
     /// The region of a stripe is marked on all drives when this returns, until `intents.end`.
     pub async fn begin_intent(&self, stripe: u64) -> Result<(), ArrayError> {
         let mut marked = self.intents.begin(stripe);
+        self.kept.touch(self.intents.region(stripe));
         while !marked {
             self.write_intents().await?;
             marked = self.intents.is_marked(stripe);
@@ -439,14 +448,23 @@ impl<E: Env> Inner<E> {
             let label = self.label.borrow();
             (label.pool, label.meta.offset)
         };
+        self.note_losses();
+        let unkept = |region: &u64| self.sums_stored(*region) && !self.kept.may_clear(*region);
+        if self.intents.rested(now).iter().any(unkept) {
+            self.write_kept().await;
+            self.note_losses();
+        }
         let place = Intents::place(self.intents.sequence.get());
-        let (page, bits) = self.intents.next_page(&pool, now, |region| self.sums_stored(region));
+        let may = |region| self.sums_stored(region) && self.kept.may_clear(region);
+        let by = (self.kept.opening.get(), self.kept.least.get());
+        let (page, bits) = self.intents.next_page(&pool, by, now, may);
         let page = Buf::from_slice(&page);
         // One that is filled will be asked like any other.
         let is_there = |member: &&Member<E::Drive>| !member.is_lost() || member.rebuilt().is_some();
         let there = self.members.iter().filter(is_there);
         join_all(there.map(|m| m.write(at + place, page.clone(), Durability::Durable))).await;
         self.record_losses().await?;
+        self.note_losses();
         self.intents.written(&bits);
         Ok(())
     }

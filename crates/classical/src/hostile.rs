@@ -3,11 +3,12 @@
 use format::Uuid;
 
 use crate::grid::Piece;
-use crate::{intents, log, sums};
+use crate::{intents, kept, log, sums};
 
 /// Of the log's slots.
 const CHUNK: u64 = 64 << 10;
 const REGIONS: usize = 1000;
+const DRIVES: usize = 9;
 
 /// Whether any decoder takes these bytes for its own.
 pub fn take(pool: &Uuid, bytes: &[u8]) -> bool {
@@ -16,11 +17,12 @@ pub fn take(pool: &Uuid, bytes: &[u8]) -> bool {
         assert!(log::decode(pool, &log::encode(pool, record, partial), CHUNK).is_some());
     }
     let marks = intents::decode(pool, bytes, REGIONS);
+    let kept = kept::decode(pool, bytes, REGIONS, DRIVES);
     let sums = sums::decode(pool, bytes);
     if sums.is_some() {
         assert_eq!(sums::sums_in(bytes).count() as u64, sums::PER_PAGE);
     }
-    record.is_some() || marks.is_some() || sums.is_some()
+    record.is_some() || marks.is_some() || kept.is_some() || sums.is_some()
 }
 
 /// Something for each of them.
@@ -28,10 +30,15 @@ pub fn samples(pool: &Uuid) -> Vec<Vec<u8>> {
     let pieces = vec![Piece { position: 1, start: 512, end: 4608 }];
     let record = log::Record { epoch: 2, sequence: 3, stripe: 4, start: 512, end: 4608, pieces };
     let header = sums::Header { drive: 1, number: 2, age: (3, 4) };
+    let bits = vec![true, false, true];
+    let marks = intents::Page { sequence: 5, opening: 6, kept: 7, bits: bits.clone() };
+    let gone = vec![None, Some(kept::Gone { opening: 6, first: 4, last: 5 })];
+    let kept = kept::Record { sequence: 7, opening: 6, before: 3, bits, gone };
     vec![
         log::encode(pool, &record, &[7; 4096]),
         log::encode(pool, &record, &[]),
-        intents::encode(pool, 5, &[true, false, true]),
+        intents::encode(pool, &marks),
+        kept::encode(pool, &kept),
         sums::encode(pool, &header, &[sums::LOST, 77]),
     ]
 }

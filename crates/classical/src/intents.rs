@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!  page, on every drive, at two places in turn:
-//!    0  magic "STDYINTN" | crc32c of the rest (4) | 0 (4) | pool uuid (16) | sequence (8) | 0 (24)
+//!    0  magic "STDYINTN" | crc32c of the rest (4) | 0 (4) | pool uuid (16) | sequence (8)
+//!   40  opening (8) | least sequence of records of kept marks (8) (`kept`) | 0 (8)
 //!   64  a bit for each region
 //! ```
 //! A bit is durable on all drives before the first write of its region begins and is taken back
@@ -24,12 +25,25 @@ const AT_CRC: usize = 8;
 /// Bytes of a drive that intents take.
 pub const BYTES: u64 = 2 * PAGE;
 
-pub fn encode(pool: &Uuid, sequence: u64, bits: &[bool]) -> Vec<u8> {
+/// What a page says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    pub sequence: u64,
+    /// Who wrote it; 0: software that keeps no marks, or `create`.
+    pub opening: u64,
+    /// Older records of kept marks count no more.
+    pub kept: u64,
+    pub bits: Vec<bool>,
+}
+
+pub fn encode(pool: &Uuid, told: &Page) -> Vec<u8> {
     let mut page = vec![0; PAGE as usize];
     page[..8].copy_from_slice(MAGIC);
     page[16..32].copy_from_slice(&pool.0);
-    page[32..40].copy_from_slice(&sequence.to_le_bytes());
-    for (at, _) in bits.iter().enumerate().filter(|(_, bit)| **bit) {
+    page[32..40].copy_from_slice(&told.sequence.to_le_bytes());
+    page[40..48].copy_from_slice(&told.opening.to_le_bytes());
+    page[48..56].copy_from_slice(&told.kept.to_le_bytes());
+    for (at, _) in told.bits.iter().enumerate().filter(|(_, bit)| **bit) {
         page[HEADER + at / 8] |= 1 << (at % 8);
     }
     let crc = crc32c::crc32c(&page[AT_CRC + 4..]);
@@ -37,16 +51,17 @@ pub fn encode(pool: &Uuid, sequence: u64, bits: &[bool]) -> Vec<u8> {
     page
 }
 
-/// Sequence and bits, if this is a whole page of this pool.
-pub fn decode(pool: &Uuid, page: &[u8], regions: usize) -> Option<(u64, Vec<bool>)> {
+/// What it says, if this is a whole page of this pool.
+pub fn decode(pool: &Uuid, page: &[u8], regions: usize) -> Option<Page> {
     let crc = u32::from_le_bytes(page.get(AT_CRC..AT_CRC + 4)?.try_into().ok()?);
     let whole = page.len() == PAGE as usize && page.starts_with(MAGIC);
     if !whole || crc32c::crc32c(&page[AT_CRC + 4..]) != crc || page[16..32] != pool.0 {
         return None;
     }
-    let sequence = u64::from_le_bytes(page[32..40].try_into().ok()?);
+    let u64_at = |at: usize| u64::from_le_bytes(page[at..at + 8].try_into().expect("8 bytes"));
     let bit = |at: usize| page[HEADER + at / 8] >> (at % 8) & 1 == 1;
-    Some((sequence, (0..regions).map(bit).collect()))
+    let bits = (0..regions).map(bit).collect();
+    Some(Page { sequence: u64_at(32), opening: u64_at(40), kept: u64_at(48), bits })
 }
 
 /// Stripes of a region.
@@ -80,6 +95,11 @@ pub struct Intents {
     region_stripes: u64,
     /// Of pages; the next one's.
     pub sequence: Cell<u64>,
+    /// Pages since the array was opened; the last is not on all drives yet; its bits, and those of
+    /// the one before it.
+    pages: Cell<u64>,
+    under_way: Cell<bool>,
+    recent: RefCell<[Vec<bool>; 2]>,
     /// Flushes begun, to tell what each has made durable.
     flushes: Cell<u64>,
     pub turn: Turn,
@@ -94,12 +114,15 @@ impl Intents {
             regions: RefCell::new(vec![Region::default(); count]),
             region_stripes,
             sequence: Cell::new(sequence),
+            pages: Cell::new(0),
+            under_way: Cell::new(false),
+            recent: RefCell::new([vec![false; count], vec![false; count]]),
             flushes: Cell::new(0),
             turn: Turn::new(),
         }
     }
 
-    fn region(&self, stripe: u64) -> usize {
+    pub fn region(&self, stripe: u64) -> usize {
         (stripe / self.region_stripes) as usize
     }
 
@@ -163,12 +186,27 @@ impl Intents {
         regions.iter().enumerate().filter(rested).map(|(at, _)| at as u64).collect()
     }
 
+    /// What a drive misses that was lost just now: which pages it may have as its newest, and the
+    /// regions that these and memory mark. No pages: none was written since the array was opened.
+    pub fn marked(&self) -> (Option<(u64, u64)>, Vec<bool>) {
+        let most = if self.under_way.get() { 2 } else { 1 };
+        let (pages, end) = (self.pages.get().min(most), self.sequence.get());
+        let (regions, recent) = (self.regions.borrow(), self.recent.borrow());
+        let own = |(at, region): (usize, &Region)| {
+            let told = recent[..most as usize].iter().any(|bits| bits[at]);
+            region.marked || region.writes > 0 || region.owed || told
+        };
+        let marked = regions.iter().enumerate().map(own).collect();
+        ((pages > 0).then(|| (end - pages, end - 1)), marked)
+    }
+
     /// The bits of the next page. What it takes back counts as taken back from now on: a write that
     /// comes while the page is on its way must wait for the page after it. A mark that `may` not be
     /// taken back stays.
     pub fn next_page(
         &self,
         pool: &Uuid,
+        (opening, kept): (u64, u64),
         now: Nanos,
         may: impl Fn(u64) -> bool,
     ) -> (Vec<u8>, Vec<bool>) {
@@ -185,11 +223,17 @@ impl Intents {
             })
             .collect();
         let sequence = self.sequence.replace(self.sequence.get() + 1);
-        (encode(pool, sequence, &bits), bits)
+        self.pages.set(self.pages.get() + 1);
+        self.under_way.set(true);
+        let mut recent = self.recent.borrow_mut();
+        recent.swap(0, 1);
+        recent[0].clone_from(&bits);
+        (encode(pool, &Page { sequence, opening, kept, bits: bits.clone() }), bits)
     }
 
-    /// The page is on all drives.
+    /// The page is on all drives, and it was noticed which were lost meanwhile.
     pub fn written(&self, bits: &[bool]) {
+        self.under_way.set(false);
         for (region, bit) in self.regions.borrow_mut().iter_mut().zip(bits) {
             region.marked |= *bit;
         }
@@ -210,8 +254,13 @@ mod tests {
     #[test]
     fn pages_are_read_back_and_damage_is_noticed() {
         let bits: Vec<bool> = (0..REGIONS_MAX).map(|at| at % 7 == 3).collect();
-        let mut page = encode(&POOL, 9, &bits);
-        assert_eq!(decode(&POOL, &page, bits.len()), Some((9, bits.clone())));
+        let told = Page { sequence: 9, opening: 0x0102, kept: 0x0304, bits: bits.clone() };
+        let mut page = encode(&POOL, &told);
+        assert_eq!(
+            page[32..64],
+            [[9, 0], [2, 1], [4, 3], [0, 0]].map(|n| [n[0], n[1], 0, 0, 0, 0, 0, 0]).concat()
+        );
+        assert_eq!(decode(&POOL, &page, bits.len()), Some(told));
         assert_eq!(decode(&Uuid([8; 16]), &page, bits.len()), None);
         page[4095] ^= 1;
         assert_eq!(decode(&POOL, &page, bits.len()), None);
@@ -226,18 +275,18 @@ mod tests {
         let late = Nanos(1) + INTENT_REST;
         let flush = |now| intents.flushed(intents.flush_begun(), now);
         flush(Nanos(0));
-        assert!(intents.next_page(&POOL, late, |_| true).1[1], "it is owed still");
+        assert!(intents.next_page(&POOL, (1, 0), late, |_| true).1[1], "it is owed still");
         intents.paid(20);
-        assert!(intents.next_page(&POOL, late, |_| true).1[1], "no flush since");
+        assert!(intents.next_page(&POOL, (1, 0), late, |_| true).1[1], "no flush since");
         flush(Nanos(1));
-        assert!(!intents.next_page(&POOL, late, |_| true).1[1]);
+        assert!(!intents.next_page(&POOL, (1, 0), late, |_| true).1[1]);
     }
 
     #[test]
     fn a_mark_is_taken_back_when_all_is_durable_and_rested() {
         let intents = Intents::new(1000, 1);
         assert!(!intents.begin(5), "nothing is marked at first");
-        let (_, bits) = intents.next_page(&POOL, Nanos(0), |_| true);
+        let (_, bits) = intents.next_page(&POOL, (1, 0), Nanos(0), |_| true);
         assert!(bits[0] && !bits[1]);
         intents.written(&bits);
         assert!(intents.begin(6), "the same region");
@@ -250,7 +299,7 @@ mod tests {
         intents.flushed(second, Nanos(20));
         assert!(!intents.is_stale(Nanos(19) + INTENT_REST));
         assert!(intents.is_stale(Nanos(20) + INTENT_REST));
-        let (_, bits) = intents.next_page(&POOL, Nanos(20) + INTENT_REST, |_| true);
+        let (_, bits) = intents.next_page(&POOL, (1, 0), Nanos(20) + INTENT_REST, |_| true);
         assert!(!bits[0]);
         // Before that page is on the drives: the mark there does not count any more.
         assert!(!intents.begin(5));

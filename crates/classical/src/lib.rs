@@ -20,6 +20,7 @@ mod audit;
 pub mod grid;
 pub mod hostile;
 mod intents;
+mod kept;
 pub mod label;
 pub mod limits;
 mod log;
@@ -40,5 +41,6 @@ mod write;
 
 pub use array::{Array, ArrayError, CreateSpec, OpenOptions, WriteHole};
 pub use grid::{Grid, GridError, Redundancy};
+pub use kept::Lacks;
 pub use mend::{Health, Mending, Missed, Note, Unread};
 pub use scrub::Scrubbed;

@@ -11,6 +11,8 @@ pub struct Member<D> {
     lost: Cell<bool>,
     /// Lost, and a new drive has its place: rows of it that hold what they should.
     rebuilt: Cell<Option<u64>>,
+    /// That one holds what it should but for what was written since it was lost.
+    was_here: Cell<bool>,
     dirty: Cell<bool>,
     /// Rather not to be asked: it is slow just now.
     avoided: Cell<bool>,
@@ -32,6 +34,7 @@ impl<D: Drive> Member<D> {
             drive: RefCell::new(drive),
             lost,
             rebuilt: Cell::new(None),
+            was_here: Cell::new(false),
             // Whoever used it before may have left something in its cache.
             dirty: Cell::new(true),
             avoided: Cell::new(false),
@@ -60,8 +63,15 @@ impl<D: Drive> Member<D> {
     pub fn replace(&self, drive: D) {
         assert!(self.lost.get(), "only a lost drive is replaced");
         *self.drive.borrow_mut() = Some(drive);
+        self.was_here.set(false);
         self.rebuilt.set(Some(0));
         self.dirty.set(true);
+    }
+
+    /// The same, and it is the lost one.
+    pub fn take_back(&self, drive: D) {
+        self.replace(drive);
+        self.was_here.set(true);
     }
 
     pub fn size(&self) -> Option<u64> {
@@ -71,6 +81,10 @@ impl<D: Drive> Member<D> {
     /// Rows that a new drive holds; `None`: there is none.
     pub fn rebuilt(&self) -> Option<u64> {
         self.rebuilt.get()
+    }
+
+    pub fn was_here(&self) -> bool {
+        self.was_here.get()
     }
 
     pub fn set_rebuilt(&self, rows: u64) {

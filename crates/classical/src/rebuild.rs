@@ -9,16 +9,23 @@
 //! drive is lost until all of it is durable: a crash in between means to begin again, and until
 //! then every stripe agrees without it. [`Array::restore`] has them say, too, which drive was being
 //! filled, so that whoever opens the array can go on with it.
+//!
+//! A drive that is the lost one, back, holds what it should but in the regions whose marks were kept
+//! (`kept`): the others are passed over. No write is under way where nothing is kept, so that takes
+//! no locks.
+
+use std::ops::Range;
 
 use format::{INCOMPAT_RESTORING, Member as Listed, MemberState, Superblock, Uuid, end_area};
 use io::sync::Turn;
 use io::{Buf, BufMut, Drive, Durability, Env, join_all};
 
 use crate::array::{Array, ArrayError, Inner};
-use crate::label;
+use crate::kept::Lacks;
 use crate::limits::{LOG_SLOTS, PAGE, REBUILD_AT_ONCE, REBUILD_WRITE};
 use crate::log::slot_bytes;
 use crate::sums::LOST;
+use crate::{intents, label};
 
 /// The feature of a label that calls a drive restoring.
 pub fn note_restoring(label: &mut Superblock) {
@@ -43,8 +50,24 @@ impl<E: Env> Array<E> {
 
     /// Gives a lost drive's place to a new one, to be filled by [`Array::rebuild_some`].
     pub fn replace(&self, place: usize, new: E::Drive) -> Result<(), ArrayError> {
+        self.replace_lacking(place, new, Lacks::All)
+    }
+
+    /// The same, to one of which [`Array::lacks`] says how much it has to be given.
+    pub fn replace_lacking(
+        &self,
+        place: usize,
+        new: E::Drive,
+        lacks: Lacks,
+    ) -> Result<(), ArrayError> {
         self.check_replacement(place, &new)?;
-        self.inner.members[place].replace(new);
+        self.inner.note_losses();
+        let known = self.inner.kept.take(place);
+        let member = &self.inner.members[place];
+        match lacks {
+            Lacks::Kept if known => member.take_back(new),
+            Lacks::Kept | Lacks::All => member.replace(new),
+        }
         Ok(())
     }
 
@@ -53,12 +76,13 @@ impl<E: Env> Array<E> {
     pub async fn restore(&self, place: usize, new: E::Drive) -> Result<(), ArrayError> {
         let inner = &self.inner;
         self.check_replacement(place, &new)?;
+        let lacks = self.lacks(place, &new).await;
         self.blank(&new).await?;
         {
             let _turn = inner.label_turn.lock().await;
             let size = new.geometry().size;
             let drive = Uuid(new.identity().unwrap_or_else(|| inner.env.unique_id()));
-            self.replace(place, new)?;
+            self.replace_lacking(place, new, lacks)?;
             let state = MemberState::Restoring;
             inner.list(place, Listed { drive, state, size, round: 0, zones: 0 });
             inner.write_label().await;
@@ -117,6 +141,14 @@ impl<E: Env> Array<E> {
         self.inner.members[place].rebuilt()
     }
 
+    /// Rows that a new drive is still to be given, and those that it was to be given at first and
+    /// since; `None`: as above.
+    pub fn rows_left(&self, place: usize) -> Option<(u64, u64)> {
+        let rebuilt = self.rebuilt(place)?;
+        let inner = &self.inner;
+        Some((inner.rows_lacking(place, rebuilt), inner.rows_lacking(place, 0)))
+    }
+
     /// Places of new drives that are being filled.
     pub fn restoring(&self) -> Vec<usize> {
         (0..self.inner.grid.drives).filter(|&place| self.rebuilt(place).is_some()).collect()
@@ -144,15 +176,14 @@ impl<E: Env> Array<E> {
     /// other. An error: it is lost, or too many others are.
     pub async fn rebuild_some(&self, place: usize) -> Result<bool, ArrayError> {
         let inner = &self.inner;
-        let Some(begin) = inner.members[place].rebuilt() else {
+        let Some(rebuilt) = inner.members[place].rebuilt() else {
             return Err(inner.too_many_lost().unwrap_or(inner.not_rebuilt(place)));
         };
-        let end = inner.grid.rows.min(begin + REBUILD_AT_ONCE);
+        let Range { start: begin, end } = inner.next_lacking(place, rebuilt);
+        inner.members[place].set_rebuilt(begin);
+        let end = end.min(begin + REBUILD_AT_ONCE);
         if begin < end {
-            let stripe = |row| {
-                let groups = inner.grid.groups() as u64;
-                row * groups + inner.grid.group_of(place) as u64
-            };
+            let stripe = |row| inner.stripe_of(place, row);
             let locks = join_all((begin..end).map(|row| inner.lock(stripe(row)))).await;
             let rows = (begin..end).map(|row| inner.solve_stripe(stripe(row), place));
             let rows = join_all(rows).await.into_iter().collect::<Result<Vec<Buf>, _>>()?;
@@ -171,6 +202,47 @@ impl<E: Env> Inner<E> {
         let mut label = self.label.borrow_mut();
         label.members[place] = listed;
         note_restoring(&mut label);
+    }
+
+    fn stripe_of(&self, place: usize, row: u64) -> u64 {
+        row * self.grid.groups() as u64 + self.grid.group_of(place) as u64
+    }
+
+    /// The next rows from this one on that a new drive is to be given, in one piece; after the last
+    /// one: none.
+    fn next_lacking(&self, place: usize, row: u64) -> Range<u64> {
+        let rows = self.grid.rows;
+        if !self.members[place].was_here() {
+            return row..rows;
+        }
+        let (groups, group) = (self.grid.groups() as u64, self.grid.group_of(place) as u64);
+        let each = intents::region_stripes(self.grid.stripes());
+        // The first row of the group whose stripe is not before this one.
+        let row_from = |stripe: u64| stripe.saturating_sub(group).div_ceil(groups).min(rows);
+        let mut begin = row.min(rows);
+        while begin < rows {
+            let region = self.stripe_of(place, begin) / each;
+            let Some(kept) = self.kept.next_kept(region) else { break };
+            // It may have no stripe of this group.
+            let (first, end) = (begin.max(row_from(kept * each)), row_from((kept + 1) * each));
+            if first < end {
+                return first..end;
+            }
+            begin = first.max(row_from((kept + 1) * each));
+        }
+        rows..rows
+    }
+
+    fn rows_lacking(&self, place: usize, mut row: u64) -> u64 {
+        let mut count = 0;
+        loop {
+            let next = self.next_lacking(place, row);
+            if next.is_empty() {
+                return count;
+            }
+            count += next.end - next.start;
+            row = next.end;
+        }
     }
 
     fn not_rebuilt(&self, place: usize) -> ArrayError {
@@ -247,6 +319,7 @@ impl<E: Env> Inner<E> {
                 Listed { drive, state: MemberState::Active, size, round: 0, zones: 0 },
             );
             member.set_whole();
+            self.note_losses();
             self.recorded.borrow_mut()[place] = false;
             self.write_label().await;
         }

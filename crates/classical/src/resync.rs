@@ -20,7 +20,7 @@ use layout::StripeShape;
 
 use crate::array::{Array, ArrayError, Inner};
 use crate::grid::{Piece, Redundancy};
-use crate::intents::{self, Intents};
+use crate::intents::{self, Intents, Page};
 use crate::limits::{LOG_SLOTS, PAGE, RESYNC_AT_ONCE};
 use crate::log::{Record, decode, slot_bytes};
 use crate::mend::Unread;
@@ -88,19 +88,21 @@ impl<E: Env> Inner<E> {
         let stripes = self.grid.stripes();
         let each = intents::region_stripes(stripes);
         let regions = stripes.div_ceil(each) as usize;
-        let mut newest: Option<(u64, Vec<bool>)> = None;
+        let mut newest: Option<Page> = None;
         for member in self.members.iter().filter(|member| !member.is_lost()) {
             for place in [0, 1].map(Intents::place) {
                 let Ok(page) = member.read(at + place, PAGE).await else { continue };
                 let Some(found) = intents::decode(&pool, &page, regions) else { continue };
-                if newest.as_ref().is_none_or(|newest| newest.0 < found.0) {
+                if newest.as_ref().is_none_or(|newest| newest.sequence < found.sequence) {
                     newest = Some(found);
                 }
             }
         }
-        let (sequence, bits) = newest.unwrap_or((0, vec![true; regions]));
-        self.intents.sequence.set(sequence + 1);
-        (0..regions as u64).filter(|region| bits[*region as usize]).collect()
+        let all = || Page { sequence: 0, opening: 0, kept: 0, bits: vec![true; regions] };
+        let page = newest.unwrap_or_else(all);
+        self.intents.sequence.set(page.sequence + 1);
+        self.load_kept(&page).await;
+        (0..regions as u64).filter(|region| page.bits[*region as usize]).collect()
     }
 
     /// For each stripe the last record that is on the drives of all its parity that is there: of

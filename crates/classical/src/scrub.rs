@@ -179,7 +179,7 @@ impl<E: Env> Inner<E> {
                 bad += match member.read(at + Intents::place(newest), PAGE).await {
                     Ok(page) => {
                         let found = intents::decode(&pool, &page, regions);
-                        u64::from(found.is_none_or(|(sequence, _)| sequence != newest))
+                        u64::from(found.is_none_or(|found| found.sequence != newest))
                     }
                     Err(error) => u64::from(error.is_refusal()),
                 };

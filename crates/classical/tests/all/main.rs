@@ -4,4 +4,5 @@
 mod opening;
 mod rebuild;
 mod requests;
+mod returned;
 mod rot;
