@@ -118,9 +118,10 @@ impl<E: Env> Arrays<E> {
         let name = new.name();
         let blank = classical::label::wipe(&new).await;
         blank.map_err(|_| StoreError::NotWritten { name })?;
+        let lacks = array.lacks(at, &part).await;
         array.blank(&part).await?;
         self.tell(next, Some(place)).await?;
-        Ok(array.replace(at, part)?)
+        Ok(array.replace_lacking(at, part, lacks)?)
     }
 
     /// The turn is held.

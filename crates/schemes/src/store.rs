@@ -276,12 +276,12 @@ impl<E: Env> Replace for Array<E> {
     }
 
     fn restoring(&self) -> Vec<Restoring> {
-        let Grid { rows, chunk, .. } = self.grid();
+        let Grid { chunk, .. } = self.grid();
         let restoring = |place| {
-            let left = rows - self.rebuilt(place).unwrap_or(0);
-            Restoring { place, left: left * chunk, all: rows * chunk }
+            let (left, all) = self.rows_left(place)?;
+            Some(Restoring { place, left: left * chunk, all: all * chunk })
         };
-        Array::restoring(self).into_iter().map(restoring).collect()
+        Array::restoring(self).into_iter().filter_map(restoring).collect()
     }
 
     fn hold(&self, held: bool) {

@@ -85,8 +85,9 @@ impl<E: Env> Alternate<E> {
             let own = own.expect("it was just put there");
             let array = &inner.replica(side).array;
             array.check_replacement(place % width, &own)?;
+            let lacks = array.lacks(place % width, &own).await;
             array.blank(&own).await?;
-            array.replace(place % width, own)?;
+            array.replace_lacking(place % width, own, lacks)?;
             inner.rebuilding.set(Some(place));
             return Ok(());
         }

@@ -53,6 +53,7 @@ impl<E: Env> LogMirror<E> {
         }
         let name = new.name();
         label::wipe(&new).await.map_err(|_| StoreError::NotWritten { name })?;
+        let mut lacks = Vec::with_capacity(shares.len());
         for Share { array, at, part } in &shares {
             // A shared drive may have failed for one of its arrays only.
             if !array.lost().contains(at) {
@@ -60,11 +61,12 @@ impl<E: Env> LogMirror<E> {
             }
             let part = part.as_ref().expect("the new drive is there");
             array.check_replacement(*at, part)?;
+            lacks.push(array.lacks(*at, part).await);
             array.blank(part).await?;
         }
         next.write_labels().await?;
-        for Share { array, at, part } in shares {
-            array.replace(at, part.expect("the new drive is there"))?;
+        for (Share { array, at, part }, lacks) in shares.into_iter().zip(lacks) {
+            array.replace_lacking(at, part.expect("the new drive is there"), lacks)?;
         }
         *inner.set.borrow_mut() = next;
         inner.rebuilding.set(Some(place));
@@ -110,8 +112,9 @@ impl<E: Env> Replace for LogMirror<E> {
         let (mut left, mut all) = (0, 0);
         for Share { array, at, .. } in shares.iter().filter(|share| share.is_lost()) {
             let Grid { rows, chunk, .. } = array.grid();
-            left += (rows - array.rebuilt(*at).unwrap_or(0)) * chunk;
-            all += rows * chunk;
+            let (rows_left, of) = array.rows_left(*at).unwrap_or((rows, rows));
+            left += rows_left * chunk;
+            all += of * chunk;
         }
         vec![Restoring { place, left, all }]
     }
