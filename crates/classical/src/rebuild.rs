@@ -10,9 +10,9 @@
 //! then every stripe agrees without it. [`Array::restore`] has them say, too, which drive was being
 //! filled, so that whoever opens the array can go on with it.
 //!
-//! A drive that is the lost one, back, holds what it should but in the regions whose marks were kept
-//! (`kept`): the others are passed over. No write is under way where nothing is kept, so that takes
-//! no locks.
+//! A drive that is the lost one, back, holds what it should but in the regions whose marks were
+//! kept (`kept`): the others are passed over. No write is under way where nothing is kept, so that
+//! takes no locks.
 
 use std::ops::Range;
 
