@@ -64,8 +64,8 @@ fn conclude(_: Scale, found: &Found) -> Conclusion {
     let clean = TRACES.map(|trace| 1.0 - fresh("mirror-log", trace) / fresh(RAID5_4, trace));
     let least = |values: [f64; 4]| values.into_iter().fold(f64::INFINITY, f64::min);
     let most = |values: [f64; 4]| values.into_iter().fold(f64::NEG_INFINITY, f64::max);
-    let modelled = "the paper's 4-RAID5 is md's and ours is not; what of md makes it slower has \
-                    not been measured";
+    let modelled = "the paper's 4-RAID5 is md itself, ours its way of writing; what else of md \
+                    makes it slower has not been measured";
     let checks = vec![
         Check::new("median, 4-RAIDM below 4-RAID5, least", "%", 2.1, least(medians) * 100.0)
             .because(

@@ -105,8 +105,9 @@ fn times(scale: Scale, found: &Found) -> Conclusion {
     };
     let steady = steady(scale, found);
     let kept_up = blocked(2, 0, &steady[..]);
-    let why = "drives that collect in short pieces, as those of the paper's kind do by its own \
-               figures, leave nothing to steer round; what was steered has to be merged";
+    let why = "drives that collect in short pieces leave little to steer round, and what was \
+               steered costs: each record has a page of its own for what the paper's D_Table has \
+               in NVRAM, and writes over it are steered, too, until it is merged";
     let checks = vec![
         Check::new("GC-Steering below LGC, mean", "%", 63.3, below(2, 0, &TRACES)).because(why),
         Check::new("GC-Steering below GGC, mean", "%", 65.8, below(2, 1, &TRACES)).because(why),
