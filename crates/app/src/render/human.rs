@@ -157,7 +157,8 @@ pub fn scrub(scrub: &Scrub) -> String {
     }
 }
 
-fn drive_space_line(pool: &Pool) -> String {
+/// What drives' space is used for.
+pub fn drive_space_line(pool: &Pool) -> String {
     let space = &pool.space;
     format!(
         "{}: {} replicated, {} RAID, {} in limbo, {} free",

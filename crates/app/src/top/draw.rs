@@ -1,20 +1,27 @@
-//! The screen: health, drives with their last minutes, volumes, what goes on in the background.
+//! The screen: health and space, drives with their last minutes, volumes, what goes on in the
+//! background, and what happened last.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line as TextLine, Span};
-use ratatui::widgets::{Paragraph, Row, Table, Widget};
+use ratatui::widgets::{Paragraph, Row, Table, Widget, Wrap};
 
 use super::Cursor;
 use super::history::{History, Kept, Line};
+use crate::render::human::drive_space_line;
 use crate::render::latency::span;
 use crate::render::table::printable;
-use crate::render::view::{Drive, Health};
+use crate::render::view::{Drive, Event, Health};
 use crate::size::Size;
+use crate::wall_clock;
 
 /// Of one screen as text.
-const TEXT_COLUMNS: u16 = 100;
+const TEXT_COLUMNS: u16 = 140;
+/// Its lines besides those of drives, volumes and work.
+const TEXT_ROWS: u16 = 20;
+/// Lines for events, however low the terminal is.
+const EVENTS_LEAST: u16 = 3;
 /// A cell's shade by its 99th percentile, from well to lost: each is ten times the one before,
 /// from 100 us. The last ones also have colours.
 const SHADES: [(u64, char, Option<Color>); 6] = [
@@ -31,18 +38,22 @@ pub fn screen(area: Rect, to: &mut Buffer, history: &History, cursor: Cursor) {
         return Paragraph::new("no pool is served").render(area, to);
     };
     let view = &kept.view;
-    let [head, drives, volumes, work, keys] = Layout::vertical([
-        Constraint::Length(3),
+    let head = Paragraph::new(head(kept)).wrap(Wrap { trim: true });
+    let work = background(kept);
+    let [head_area, drives, volumes, work_area, events, keys] = Layout::vertical([
+        Constraint::Length(head.line_count(area.width) as u16 + 1),
         Constraint::Length(view.drives.len() as u16 + 2),
         Constraint::Length(view.volumes.len() as u16 + 2),
-        Constraint::Min(3),
+        Constraint::Length(work.len() as u16 + u16::from(!work.is_empty())),
+        Constraint::Min(EVENTS_LEAST),
         Constraint::Length(1),
     ])
     .areas(area);
-    Paragraph::new(health(kept)).render(head, to);
+    head.render(head_area, to);
     drive_table(kept, drives.width).render(drives, to);
     volume_table(kept).render(volumes, to);
-    Paragraph::new(background(kept)).render(work, to);
+    Paragraph::new(work).render(work_area, to);
+    Paragraph::new(happened(kept)).render(events, to);
     let paused = if cursor.paused { "  PAUSED" } else { "" };
     let count = history.pools().len();
     let said = format!("q quit  p pause  Tab next pool ({} of {count}){paused}", cursor.pool + 1);
@@ -51,11 +62,10 @@ pub fn screen(area: Rect, to: &mut Buffer, history: &History, cursor: Cursor) {
 
 /// The same without colours, its blank lines left out.
 pub fn text(history: &History, cursor: Cursor) -> String {
-    let rows = history
-        .pools()
-        .get(cursor.pool)
-        .map_or(0, |kept| (kept.view.drives.len() + kept.view.volumes.len()) as u16);
-    let area = Rect::new(0, 0, TEXT_COLUMNS, rows + 14);
+    let rows = history.pools().get(cursor.pool).map_or(0, |kept| {
+        kept.view.drives.len() + kept.view.volumes.len() + background(kept).len()
+    });
+    let area = Rect::new(0, 0, TEXT_COLUMNS, rows as u16 + TEXT_ROWS);
     let mut to = Buffer::empty(area);
     screen(area, &mut to, history, cursor);
     let line = |y: u16| -> String {
@@ -66,7 +76,17 @@ pub fn text(history: &History, cursor: Cursor) -> String {
     lines.map(|line| line + "\n").collect()
 }
 
-fn health(kept: &Kept) -> Vec<TextLine<'static>> {
+/// How the pool is, what to do about it, and what its space is used for.
+fn head(kept: &Kept) -> Vec<TextLine<'static>> {
+    let view = &kept.view;
+    let action = view.action.as_ref().map(|action| format!("action: {action}"));
+    let space = view.space.total > 0;
+    let space = space.then(|| format!("drives {}", drive_space_line(view)));
+    let more = [view.reason.clone(), action, space].into_iter().flatten();
+    [health(kept)].into_iter().chain(more.map(TextLine::raw)).collect()
+}
+
+fn health(kept: &Kept) -> TextLine<'static> {
     let view = &kept.view;
     let colour = match view.state {
         Health::Online => Color::Green,
@@ -83,14 +103,8 @@ fn health(kept: &Kept) -> Vec<TextLine<'static>> {
         "  {}, {space}, {margin} more may be lost, {} requests sent round",
         view.scheme, kept.around
     );
-    vec![
-        TextLine::from(vec![
-            Span::raw(format!("pool {}  ", printable(&view.name))),
-            state,
-            Span::raw(what),
-        ]),
-        TextLine::raw(view.reason.clone().unwrap_or_default()),
-    ]
+    let name = format!("pool {}  ", printable(&view.name));
+    TextLine::from(vec![Span::raw(name), state, Span::raw(what)])
 }
 
 fn shades(line: &Line, columns: usize) -> TextLine<'static> {
@@ -170,6 +184,21 @@ fn background(kept: &Kept) -> Vec<TextLine<'static>> {
         said.push(format!("{} groups of copies wait to become stripes", view.backlog.tuples));
     }
     said.into_iter().map(TextLine::raw).collect()
+}
+
+/// The newest first, so that a low terminal cuts off what is old.
+fn happened(kept: &Kept) -> Vec<TextLine<'static>> {
+    let line = |event: &Event| {
+        let colour = match event.severity.as_str() {
+            "error" => Color::Red,
+            "warning" => Color::Yellow,
+            _ => Color::Reset,
+        };
+        let text = printable(&event.text);
+        let said = format!("{}  {:14}  {text}", wall_clock::local(event.unix_micros), event.kind);
+        TextLine::styled(said, Style::new().fg(colour))
+    };
+    kept.events.iter().rev().map(line).collect()
 }
 
 /// The end of a long name says more than its beginning.

@@ -1,12 +1,14 @@
 //! What pools said, and what follows from one answer to the next.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::interval::Interval;
-use crate::render::view::{OperationLatencies, Pool};
+use crate::render::view::{Event, OperationLatencies, Pool};
 
 /// Intervals kept: as many as a wide terminal has columns.
 pub const KEPT_MAX: usize = 200;
+/// Events kept of a pool: as many as a high terminal has lines.
+pub const EVENTS_MAX: usize = 100;
 
 /// One drive or volume, the newest interval last.
 #[derive(Clone, Debug, Default)]
@@ -35,11 +37,15 @@ pub struct Kept {
     pub volumes: Vec<Line>,
     /// Requests sent round slow drives since the look before.
     pub around: u64,
+    /// The newest last.
+    pub events: VecDeque<Event>,
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct History {
     pools: Vec<Kept>,
+    /// Number of the last event of each pool, by its name.
+    seen: BTreeMap<String, u64>,
 }
 
 impl History {
@@ -47,13 +53,32 @@ impl History {
         &self.pools
     }
 
-    pub fn take(&mut self, views: Vec<Pool>) {
+    pub fn seen(&self) -> &BTreeMap<String, u64> {
+        &self.seen
+    }
+
+    /// What pools are, and what happened since [`History::seen`].
+    pub fn take(&mut self, views: Vec<Pool>, events: Vec<Event>) {
         let mut before = std::mem::take(&mut self.pools);
         for view in views {
             let own = before.iter().position(|kept| kept.view.uuid == view.uuid);
             let own = own.map(|at| before.swap_remove(at));
             self.pools.push(follow(own, view));
         }
+        for event in events {
+            self.remember(event);
+        }
+    }
+
+    fn remember(&mut self, event: Event) {
+        self.seen.insert(event.pool.clone(), event.sequence);
+        let Some(kept) = self.pools.iter_mut().find(|kept| kept.view.name == event.pool) else {
+            return;
+        };
+        if kept.events.len() == EVENTS_MAX {
+            kept.events.pop_front();
+        }
+        kept.events.push_back(event);
     }
 }
 
@@ -61,7 +86,8 @@ fn follow(before: Option<Kept>, view: Pool) -> Kept {
     let Some(before) = before else {
         let (drives, volumes) = (view.drives.len(), view.volumes.len());
         let lines = |count| vec![Line::default(); count];
-        return Kept { drives: lines(drives), volumes: lines(volumes), around: 0, view };
+        let (drives, volumes) = (lines(drives), lines(volumes));
+        return Kept { drives, volumes, around: 0, events: VecDeque::new(), view };
     };
     let drives = view.drives.iter().map(|drive| {
         let at = before.view.drives.iter().position(|own| own.uuid == drive.uuid);
@@ -81,7 +107,7 @@ fn follow(before: Option<Kept>, view: Pool) -> Kept {
     });
     let (drives, volumes) = (drives.collect(), volumes.collect());
     let around = sent_round(&view).saturating_sub(sent_round(&before.view));
-    Kept { drives, volumes, around, view }
+    Kept { drives, volumes, around, events: before.events, view }
 }
 
 fn between(before: &OperationLatencies, now: &OperationLatencies) -> Interval {

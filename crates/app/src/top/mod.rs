@@ -17,7 +17,6 @@ use self::history::History;
 use crate::control::{Answer, Connection, ControlArgs, Request, pause};
 use crate::error::{Failure, Outcome};
 use crate::exit::Exit;
-use crate::render::view::Pool;
 
 /// What is looked at: pool and drive by place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,18 +46,22 @@ fn wish(key: KeyEvent) -> Option<Wish> {
     }
 }
 
-fn look(server: &Connection) -> Outcome<Vec<Pool>> {
-    match server.ask(&Request::Status { pool: None })? {
-        Answer::Pools(pools) => Ok(pools),
-        _ => Err(Failure::new("server", "answered something else than it was asked")),
-    }
+fn look(server: &Connection, history: &mut History) -> Outcome<()> {
+    let after = history.seen().clone();
+    let pools = server.ask(&Request::Status { pool: None })?;
+    let events = server.ask(&Request::Events { pool: None, after, wait_millis: 0 })?;
+    let (Answer::Pools(pools), Answer::Events(events)) = (pools, events) else {
+        return Err(Failure::new("server", "answered something else than it was asked"));
+    };
+    history.take(pools, events);
+    Ok(())
 }
 
 /// Until `q`.
 pub fn run(control: &ControlArgs, period: Duration) -> Outcome<Exit> {
     let server = control.connect()?;
     let mut history = History::default();
-    history.take(look(&server)?);
+    look(&server, &mut history)?;
     let mut terminal = ratatui::try_init().map_err(|error| Failure::new("the terminal", error))?;
     let ended = watch(&mut terminal, &server, &mut history, period);
     ratatui::restore();
@@ -94,7 +97,7 @@ fn watch(
         }
         next = now() + period;
         if !cursor.paused {
-            history.take(look(server)?);
+            look(server, history)?;
         }
     }
 }
@@ -103,9 +106,9 @@ fn watch(
 pub fn once(control: &ControlArgs, period: Duration) -> Outcome<String> {
     let server = control.connect()?;
     let mut history = History::default();
-    history.take(look(&server)?);
+    look(&server, &mut history)?;
     pause(period);
-    history.take(look(&server)?);
+    look(&server, &mut history)?;
     let pools = 0..history.pools().len();
     Ok(pools.map(|pool| draw::text(&history, Cursor { pool, paused: false })).collect())
 }

@@ -114,7 +114,17 @@ fn top_shows_what_happened_between_two_looks() {
     assert!(first.starts_with("pool demo  ONLINE  fusion, "), "{said}");
     assert!(said.contains("\nmem:3 "), "{said}");
     assert!(said.lines().any(|line| line.starts_with("vm ") && line.contains("16 MiB")), "{said}");
+    let space = said.lines().find(|line| line.starts_with("drives "));
+    assert!(space.is_some_and(|line| line.contains(" replicated, ")), "{said}");
     scratch.run(&["top", "--seconds", "0"]).expect(2).says("not from 0.1 to 3600");
+    scratch.run(&["drive", "sit-out", "demo", "3"]).expect(0);
+    scratch.run(&["drive", "fail", "demo", "3"]).expect(0);
+    let said = scratch.run(&["top", "--once", "--seconds", "0.1"]).expect(0).out;
+    assert!(said.starts_with("pool demo  DEGRADED  fusion, "), "{said}");
+    assert!(said.lines().any(|line| line.starts_with("action: ")), "{said}");
+    let told = |what: &str| said.lines().position(|line| line.contains(what));
+    let (sat_out, failed) = (told("an operator decided sit-out"), told("  drive-failed  "));
+    assert!(failed.is_some() && failed < sat_out, "the newest first: {said}");
     server.stop();
     scratch.run(&["top", "--once"]).expect(3).says("no server is running here");
 }
