@@ -7,8 +7,8 @@
 use std::cell::RefCell;
 
 use format::{
-    Extent, Foreign, FormatError, INCOMPAT_RESTORING, INCOMPAT_SUBSTITUTES, LABEL_LEN, Member,
-    MemberState, Superblock, Uuid, label_offsets, newest, probe,
+    Extent, Foreign, FormatError, INCOMPAT_LEAVING, INCOMPAT_RESTORING, INCOMPAT_SUBSTITUTES,
+    LABEL_LEN, MemberState, Superblock, Uuid, label_offsets, newest, probe,
 };
 use io::sync::{Permit, Turn};
 use io::{Buf, Drive, DriveError, Durability, join_all};
@@ -128,6 +128,7 @@ impl Labels {
             next.generation += 1;
             for (member, index) in next.members.iter_mut().zip(array.indexes()) {
                 member.state = match array.member(index).state() {
+                    DriveState::Active if array.is_draining(index) => MemberState::Leaving,
                     DriveState::Active => MemberState::Active,
                     DriveState::Missing => MemberState::Missing,
                     DriveState::Failed => MemberState::Failed,
@@ -138,16 +139,8 @@ impl Labels {
                 member.drive = array.member(index).uuid();
                 member.size = array.member(index).size();
             }
-            let features = &mut next.features.incompat;
-            *features &= !(INCOMPAT_RESTORING | INCOMPAT_SUBSTITUTES);
-            if array.restoring().next().is_some() {
-                *features |= INCOMPAT_RESTORING;
-            }
-            let vacated = |member: &Member| member.state == MemberState::Vacated;
-            if array.substituted.get() || next.members.iter().any(vacated) {
-                *features |= INCOMPAT_SUBSTITUTES;
-            }
             change(&mut next);
+            flag_states(&mut next, array.substituted.get());
             next
         };
         for copies in [[0, 2], [1, 3]] {
@@ -159,6 +152,20 @@ impl Labels {
             join_all(writes).await;
         }
         *self.current.borrow_mut() = next;
+    }
+}
+
+/// The features that follow from what members are.
+fn flag_states(label: &mut Superblock, substituted: bool) {
+    let any = |state| label.members.iter().any(|member| member.state == state);
+    let flags = [
+        (INCOMPAT_RESTORING, any(MemberState::Restoring)),
+        (INCOMPAT_SUBSTITUTES, substituted || any(MemberState::Vacated)),
+        (INCOMPAT_LEAVING, any(MemberState::Leaving)),
+    ];
+    for (flag, is_so) in flags {
+        label.features.incompat &= !flag;
+        label.features.incompat |= if is_so { flag } else { 0 };
     }
 }
 

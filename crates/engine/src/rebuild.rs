@@ -9,8 +9,8 @@
 //!     └────────────────── what others hold for it comes home ─────────────────────────────────┘
 //! ```
 //! A pass looks at every stripe, those that lost most first; a batch is read, computed, written,
-//! flushed, then recorded. Nothing of it is remembered but the records: a crash goes on from
-//! there. A drive is vacated when a whole pass found nothing left on it, and no block of the
+//! flushed, then recorded. Nothing of it is remembered but the records, and in the labels which drive
+//! leaves: a crash goes on from there. A drive is vacated when a whole pass found nothing left on it, and no block of the
 //! journal and no object of the checkpoint depends on it either.
 
 mod home;
@@ -350,7 +350,8 @@ impl<E: Env> Shard<E> {
 
     // ---- what an operator says
 
-    pub fn remove(&self, index: DriveIndex) -> Result<(), DriveVerbError> {
+    /// The drive is emptied from now on, also if the pool is opened again meanwhile.
+    pub async fn remove(&self, index: DriveIndex) -> Result<(), DriveVerbError> {
         self.check_usable()?;
         let state = self.array.member(index).state();
         if state != DriveState::Active || self.array.member(index).twin().is_some() {
@@ -366,9 +367,14 @@ impl<E: Env> Shard<E> {
         state.space.set_avoided(index, true);
         state.space.spare_reopen();
         drop(state);
+        self.note_leaving().await;
+        Ok(())
+    }
+
+    async fn note_leaving(&self) {
         self.rebuild.stir();
         self.work.notify_all();
-        Ok(())
+        self.labels.update(&self.array, |_| {}).await;
     }
 
     /// Whether what is left has place for what the drive holds.
@@ -392,7 +398,7 @@ impl<E: Env> Shard<E> {
         Ok(())
     }
 
-    pub fn remove_stop(&self, index: DriveIndex) -> Result<(), DriveVerbError> {
+    pub async fn remove_stop(&self, index: DriveIndex) -> Result<(), DriveVerbError> {
         if !self.array.is_draining(index) {
             return Err(DriveVerbError::NotRemoving { index: index.0 });
         }
@@ -401,8 +407,7 @@ impl<E: Env> Shard<E> {
         state.space.set_avoided(index, !self.array.is_active(index));
         state.space.spare_reopen();
         drop(state);
-        self.rebuild.stir();
-        self.work.notify_all();
+        self.note_leaving().await;
         Ok(())
     }
 

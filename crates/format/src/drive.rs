@@ -69,6 +69,8 @@ pub const INCOMPAT_SPARE: u64 = 256;
 pub const INCOMPAT_LOG_SUMS: u64 = 512;
 /// Incompatible feature: one of several arrays of a pool, and not the first ([`Further`]).
 pub const INCOMPAT_FURTHER: u64 = 1024;
+/// Incompatible feature: a drive is being emptied ([`MemberState::Leaving`]).
+pub const INCOMPAT_LEAVING: u64 = 2048;
 /// Incompatible features this software knows.
 pub const KNOWN_INCOMPAT: u64 = INCOMPAT_LIMITS
     | INCOMPAT_GROUPS
@@ -80,7 +82,8 @@ pub const KNOWN_INCOMPAT: u64 = INCOMPAT_LIMITS
     | INCOMPAT_ARRAY_SUMS
     | INCOMPAT_SPARE
     | INCOMPAT_LOG_SUMS
-    | INCOMPAT_FURTHER;
+    | INCOMPAT_FURTHER
+    | INCOMPAT_LEAVING;
 /// `Superblock::scheme`: FusionRAID over RAID+.
 pub const SCHEME_FUSION: u16 = 1;
 /// In-place schemes: chunks without redundancy, mirrors, one or two parity chunks a stripe.
@@ -154,6 +157,8 @@ pub enum MemberState {
     Restoring = 4,
     /// It is not used, and nothing is missing without it: what it held has substitutes elsewhere.
     Vacated = 5,
+    /// It is used as an active one, and emptied because an operator wants it back: one at a time.
+    Leaving = 6,
 }
 
 impl MemberState {
@@ -164,6 +169,7 @@ impl MemberState {
             3 => Ok(MemberState::Failed),
             4 => Ok(MemberState::Restoring),
             5 => Ok(MemberState::Vacated),
+            6 => Ok(MemberState::Leaving),
             _ => Err(FormatError::Invalid { field: "member state", value: byte.into() }),
         }
     }
@@ -505,11 +511,15 @@ impl Superblock {
         for (state, feature) in [
             (MemberState::Restoring, INCOMPAT_RESTORING),
             (MemberState::Vacated, INCOMPAT_SUBSTITUTES),
+            (MemberState::Leaving, INCOMPAT_LEAVING),
         ] {
             let any = self.members.iter().any(|member| member.state == state);
             let told = self.features.incompat & feature != 0;
             check(told || !any, "member state", state as u64)?;
         }
+        let leaves = |member: &&Member| member.state == MemberState::Leaving;
+        let leaving = self.members.iter().filter(leaves).count();
+        check(leaving <= 1, "members that leave", leaving as u64)?;
         check(fits, "group", self.group.into())
     }
 

@@ -58,7 +58,8 @@ impl Group {
     /// Drives of the pool that are here and were well when it was last open.
     fn present(&self) -> usize {
         let here = self.members().filter(|member| {
-            member.state == MemberState::Active && self.found.contains_key(&member.drive)
+            let well = matches!(member.state, MemberState::Active | MemberState::Leaving);
+            well && self.found.contains_key(&member.drive)
         });
         here.count()
     }

@@ -150,6 +150,7 @@ impl From<&format::Member> for Member {
             MemberState::Failed => "failed",
             MemberState::Restoring => "restoring",
             MemberState::Vacated => "vacated",
+            MemberState::Leaving => "leaving",
         };
         Member { drive: member.drive.to_string(), state, size: member.size }
     }

@@ -181,7 +181,7 @@ async fn fail_fusion(pool: &Fusion, drive: &str, force: bool, offline: bool) -> 
 
 pub(crate) async fn remove(pool: &Pool, drive: &str, stop: bool) -> Outcome<Answer> {
     match pool {
-        Pool::Fusion(pool) => remove_fusion(pool, drive, stop),
+        Pool::Fusion(pool) => remove_fusion(pool, drive, stop).await,
         Pool::Other(other) => remove_other(other, &find_in(pool, drive)?, stop).await,
     }
 }
@@ -233,15 +233,15 @@ async fn remove_other(pool: &Other, drive: &view::Drive, stop: bool) -> Outcome<
     )))
 }
 
-fn remove_fusion(pool: &Fusion, drive: &str, stop: bool) -> Outcome<Answer> {
+async fn remove_fusion(pool: &Fusion, drive: &str, stop: bool) -> Outcome<Answer> {
     let drive = find(pool, drive)?;
     let object = object(pool, &drive);
     let failed = |error| Failure::new(&object, error);
     if stop {
-        pool.drive_remove_stop(drive.index).map_err(failed)?;
+        pool.drive_remove_stop(drive.index).await.map_err(failed)?;
         return Ok(Answer::Done(format!("{object} stays, and gets back what was moved")));
     }
-    pool.drive_remove(drive.index).map_err(failed)?;
+    pool.drive_remove(drive.index).await.map_err(failed)?;
     Ok(Answer::Done(format!(
         "{object} is being emptied; 'steadyraid status' shows how far that is, and it may be \
          pulled when it is vacated"

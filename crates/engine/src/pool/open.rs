@@ -275,7 +275,7 @@ pub(super) fn assemble<D: Drive>(
     for (index, member) in label.members.iter().enumerate() {
         let drive = drives.remove(&member.drive);
         let state = match (member.state, &drive) {
-            (MemberState::Active, Some(_)) => DriveState::Active,
+            (MemberState::Active | MemberState::Leaving, Some(_)) => DriveState::Active,
             (MemberState::Restoring, Some(_)) => DriveState::Restoring,
             (MemberState::Failed, _) => DriveState::Failed,
             (MemberState::Vacated, _) => DriveState::Vacated,
@@ -301,6 +301,11 @@ pub(super) fn assemble<D: Drive>(
     }
     let array = Array::new(members, spikes, clock);
     array.substituted.set(label.features.incompat & format::INCOMPAT_SUBSTITUTES != 0);
+    let leaves = |index: &layout::DriveIndex| {
+        let listed = &label.members[usize::from(index.0)];
+        listed.state == MemberState::Leaving && array.is_active(*index)
+    };
+    array.set_draining(array.indexes().find(leaves));
     for index in array.restoring() {
         array.set_awaited(index, Awaited::all(label.zones.range(), label.block_size));
     }
@@ -395,7 +400,7 @@ fn build_shard<E: Env>(
     };
     state.space.prefer_newest = state.settings.rebalance;
     for index in array.indexes() {
-        state.space.set_avoided(index, !array.is_active(index));
+        state.space.set_avoided(index, !array.is_active(index) || array.is_draining(index));
     }
     state.space.spare_reopen();
     state.space.substitutes.enabled = array.substituted.get() && !options.read_only;

@@ -184,15 +184,15 @@ impl<E: Env> Pool<E> {
 
     /// Begins to move what an active drive holds to the others. When that is over the drive is
     /// vacated, and nobody uses it.
-    pub fn drive_remove(&self, index: u16) -> Result<(), DriveVerbError> {
+    pub async fn drive_remove(&self, index: u16) -> Result<(), DriveVerbError> {
         let at = self.drive_index(index)?;
-        self.steady()?.remove(at)
+        self.steady()?.remove(at).await
     }
 
     /// The drive stays, and gets back what was moved.
-    pub fn drive_remove_stop(&self, index: u16) -> Result<(), DriveVerbError> {
+    pub async fn drive_remove_stop(&self, index: u16) -> Result<(), DriveVerbError> {
         let at = self.drive_index(index)?;
-        self.steady()?.remove_stop(at)
+        self.steady()?.remove_stop(at).await
     }
 
     /// What lost or leaving drives held stays where it is until it is told to go on, or the pool

@@ -1,6 +1,6 @@
 //! The end of rebuilding: nothing depends on a drive any more, and the labels say so.
 
-use format::{INCOMPAT_SUBSTITUTES, MemberState, ObjectKey, Superblock};
+use format::{MemberState, ObjectKey, Superblock};
 use io::Env;
 use layout::DriveIndex;
 
@@ -91,7 +91,6 @@ impl<E: Env> Shard<E> {
         }
         let name = self.drive_name(drive);
         let announce = |label: &mut Superblock| {
-            label.features.incompat |= INCOMPAT_SUBSTITUTES;
             label.members[usize::from(drive.0)].state = MemberState::Vacated;
         };
         self.labels.update(&self.array, announce).await;

@@ -168,7 +168,7 @@ fn power_cuts_only_interrupt() {
             let volume = pool.volume("v").expect("made");
             write_some(&volume, &mut mirror, &mut rng, 80).await;
             if seed % 3 == 0 {
-                pool.drive_remove(2).expect("it can be spared");
+                pool.drive_remove(2).await.expect("it can be spared");
             } else {
                 pool.drive_fail(2, "a test", false).await.expect("it can be spared");
             }
@@ -220,13 +220,13 @@ fn a_drive_is_removed_and_the_others_have_it_all() {
             let volume = pool.volume("v").expect("made");
             write_some(&volume, &mut mirror, &mut rng, 150).await;
             // Begun and stopped: nothing stays elsewhere.
-            pool.drive_remove(1).expect("it can be spared");
+            pool.drive_remove(1).await.expect("it can be spared");
             write_some(&volume, &mut mirror, &mut rng, 20).await;
-            pool.drive_remove_stop(1).expect("it is being removed");
+            pool.drive_remove_stop(1).await.expect("it is being removed");
             until_home(&world, &pool, parity, "stopped").await;
             for drive in 0..drives - usize::from(width) {
                 let when = format!("shape {at}, drive {drive}");
-                pool.drive_remove(drive as u16).expect("it can be spared");
+                pool.drive_remove(drive as u16).await.expect("it can be spared");
                 assert_eq!(pool.status().redundancy_margin, parity, "nothing is lent out");
                 write_some(&volume, &mut mirror, &mut rng, 20).await;
                 for _ in 0..600 {
@@ -245,8 +245,61 @@ fn a_drive_is_removed_and_the_others_have_it_all() {
                 audited(&pool, &when).await;
                 check_all(&volume, &mirror, &when).await;
             }
-            let narrow = pool.drive_remove(drives as u16 - 1);
+            let narrow = pool.drive_remove(drives as u16 - 1).await;
             assert!(matches!(narrow, Err(DriveVerbError::TooNarrow { .. })), "{narrow:?}");
+            drop(volume);
+            pool.close().await.expect("closes");
+        });
+    }
+}
+
+/// Closed or cut: what an operator decided stays decided, and so does taking it back.
+#[test]
+fn a_drive_that_leaves_goes_on_leaving_when_the_pool_is_opened_again() {
+    for seed in 0..8 {
+        let at = seed as usize % SHAPES.len();
+        let (drives, parity, ..) = SHAPES[at];
+        let world = Virtual::new(drives, DRIVE, 300 + seed);
+        let mut mirror = Mirror::new(VOLUME);
+        let mut rng = Rng::new(seed);
+        let (closes, stays) = (seed & 1 == 0, seed & 4 != 0);
+        let when = format!("seed {seed}");
+        world.block_on(async {
+            let pool = make(&world, at).await;
+            let volume = pool.volume("v").expect("made");
+            write_some(&volume, &mut mirror, &mut rng, 120).await;
+            volume.flush().await.expect("flush");
+            pool.rebuild_pause();
+            pool.drive_remove(2).await.expect("it can be spared");
+            if stays {
+                pool.drive_remove_stop(2).await.expect("it is being removed");
+            }
+            drop(volume);
+            if closes {
+                pool.close().await.expect("closes");
+            }
+        });
+        world.kill();
+        world.disks.iter().for_each(|disk| disk.power_cut(&mut rng, CutMode::Random));
+        world.block_on(async {
+            let pool = open(&world, &world.disks).await;
+            let volume = pool.volume("v").expect("made");
+            let again = pool.drive_remove(3).await;
+            if stays {
+                again.expect("nothing else leaves");
+            } else {
+                let right = matches!(again, Err(DriveVerbError::Removing { index: 2 }));
+                assert!(right, "{when}: {again:?}");
+            }
+            let leaver = if stays { 3 } else { 2 };
+            write_some(&volume, &mut mirror, &mut rng, 20).await;
+            until_complete(&world, &pool, parity, &when).await;
+            while state(&pool, leaver) != DriveState::Vacated {
+                sleep(world.env(), 100).await;
+            }
+            world.disks[leaver].set_failed(true);
+            audited(&pool, &when).await;
+            check_all(&volume, &mirror, &when).await;
             drop(volume);
             pool.close().await.expect("closes");
         });

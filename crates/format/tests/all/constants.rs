@@ -22,9 +22,11 @@ fn numbers_of_the_format() {
     assert_eq!((INCOMPAT_SPARE, SPARE_INDEX), (256, 65535));
     assert_eq!(INCOMPAT_LOG_SUMS, 512);
     assert_eq!((INCOMPAT_FURTHER, ARRAYS_MAX), (1024, 16));
+    assert_eq!(drive::INCOMPAT_LEAVING, 2048);
     let states = [MemberState::Active, MemberState::Missing, MemberState::Failed];
     assert_eq!(states.map(|state| state as u8), [1, 2, 3]);
-    assert_eq!([MemberState::Restoring, MemberState::Vacated].map(|state| state as u8), [4, 5]);
+    let states = [MemberState::Restoring, MemberState::Vacated, MemberState::Leaving];
+    assert_eq!(states.map(|state| state as u8), [4, 5, 6]);
 
     assert_eq!(&format::journal::JOURNAL_MAGIC, b"STDYJRNL");
     assert_eq!((JOURNAL_ALIGN, JOURNAL_BLOCK_MAX), (4096, 262_144));

@@ -188,6 +188,19 @@ fn a_drive_is_restored_only_in_pools_that_say_so() {
 }
 
 #[test]
+fn one_drive_at_most_leaves_and_only_in_pools_that_say_so() {
+    let mut label = samples::label();
+    label.members[1].state = MemberState::Leaving;
+    let refused = Err(FormatError::Invalid { field: "member state", value: 6 });
+    assert_eq!(label.validate(), refused);
+    label.features.incompat |= INCOMPAT_LEAVING;
+    assert_eq!(Superblock::decode(&label.encode(0)), Ok((label.clone(), 0)));
+    label.members[0].state = MemberState::Leaving;
+    let refused = Err(FormatError::Invalid { field: "members that leave", value: 2 });
+    assert_eq!(label.validate(), refused);
+}
+
+#[test]
 fn a_drive_is_vacated_only_in_pools_that_say_so() {
     let mut label = samples::label();
     label.members[2].state = MemberState::Vacated;

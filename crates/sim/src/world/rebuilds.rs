@@ -50,7 +50,7 @@ impl World {
             return Ok(());
         }
         if self.rng.chance(1, 4) {
-            self.remove_one(pool);
+            self.remove_one(pool)?;
         }
         let steps = self.rng.below(STEPS_MAX);
         let env = self.machine.env.clone();
@@ -67,16 +67,17 @@ impl World {
         Ok(())
     }
 
-    fn remove_one(&mut self, pool: &Pool<VirtEnv>) {
+    fn remove_one(&mut self, pool: &Pool<VirtEnv>) -> Result<(), Failure> {
         let mut active = self.active(pool);
         active.retain(|drive| !self.plan.victims.contains(drive));
         if active.is_empty() || !self.stays_complete() || !self.is_wide_without_one(pool) {
-            return;
+            return Ok(());
         }
         let drive = active[self.rng.index(active.len())];
-        let done = pool.drive_remove(drive as u16);
+        let done = self.complete("removing", pool.drive_remove(drive as u16))?;
         self.context.tell(|| format!("drive {drive} is removed: {done:?}"));
         self.pulled_out.insert(drive);
+        Ok(())
     }
 
     /// In the stead of a victim that nobody misses any more. No time passes since the pool said so.

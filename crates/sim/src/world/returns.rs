@@ -153,7 +153,9 @@ impl World {
         let mut lost = self.lost(pool);
         if self.plan.rebuilds {
             // One that is being removed stays after all.
-            (0..self.plan.drives as u16).for_each(|drive| drop(pool.drive_remove_stop(drive)));
+            for drive in 0..self.plan.drives as u16 {
+                drop(self.complete("staying", pool.drive_remove_stop(drive))?);
+            }
             lost = (0..self.plan.drives).filter(|&drive| is_lost(pool, drive)).collect();
         }
         for victim in lost {

@@ -57,7 +57,7 @@ fn drive(group: &Group, (index, member): (u16, &Member)) -> Drive {
         (MemberState::Vacated, _) => "vacated",
         (MemberState::Failed, _) => "failed",
         (MemberState::Missing, _) | (_, None) => "missing",
-        (MemberState::Active, Some(_)) => "active",
+        (MemberState::Active | MemberState::Leaving, Some(_)) => "active",
         (MemberState::Restoring, Some(_)) => "restoring",
     };
     Drive {

@@ -113,7 +113,8 @@ impl Day {
             return Ok(false);
         }
         let drive = active[self.world.rng.index(active.len())];
-        let done = self.pool.drive_remove(drive as u16);
+        let removed = self.pool.drive_remove(drive as u16);
+        let done = self.world.complete("removing", removed)?;
         self.tell(|| format!("drive {drive} is removed: {done:?}"));
         Ok(done.is_ok())
     }
@@ -121,7 +122,8 @@ impl Day {
     pub(super) fn stay_drive(&mut self) -> Result<bool, Failure> {
         let out = self.draining();
         let Some(&drive) = out.first() else { return Ok(false) };
-        let done = self.pool.drive_remove_stop(drive as u16);
+        let stays = self.pool.drive_remove_stop(drive as u16);
+        let done = self.world.complete("staying", stays)?;
         self.tell(|| format!("drive {drive} is to stay: {done:?}"));
         Ok(done.is_ok())
     }
