@@ -2,12 +2,13 @@
 //! pool is as redundant as before at every moment.
 //!
 //! ```text
-//!  copy what is in use ─> again what was written meanwhile ─> ... ─> its name, in a label that
-//!    nobody believes yet ─> gate shut: the last, flush
+//!  its name, in a label that nobody believes yet ─> copy what is in use
+//!    ─> again what was written meanwhile ─> ... ─> gate shut: the last, flush
 //!      ─> the other drive is the member, gate open ─> labels say so <- nothing promised before
 //! ```
 //! Until the labels say so the old drive is the member, and a crash leaves it one: what was written
-//! only to the new one by then was promised to nobody. What can't be read from the old drive
+//! only to the new one by then was promised to nobody. The new one's own label says whom it
+//! replaces, by which copying begins anew when the pool is opened again. What can't be read from the old drive
 //! is restored from the others afterwards. If the old drive dies, the new one is restored as in any
 //! lost one's place; if the new one fails, all is as it was.
 
@@ -68,10 +69,14 @@ impl<E: Env> Shard<E> {
         if member.state() != DriveState::Active || !member.set_twin(&name, &twin) {
             return Err(DriveVerbError::NotLost { index: index.0, state: member.state() });
         }
+        let uuid = Uuid::from_random(self.env.unique_id());
+        if let Err(error) = self.labels.name_replacement(index, uuid, &drive).await {
+            member.end_twin();
+            return Err(failed(error));
+        }
         let (mib, old) = (twin.left().1 >> 20, self.drive_name(index));
         let text = format!("drive {old} is copied onto {name}, which replaces it: {mib} MiB");
         self.tell(Severity::Info, EventKind::DriveReplacing, index, text);
-        let uuid = Uuid::from_random(self.env.unique_id());
         let (era, unread) = (member.era(), RefCell::default());
         let exchange = Exchange { index, drive, uuid, era, twin, unread };
         let shard = self.own();
@@ -102,27 +107,42 @@ impl<E: Env> Shard<E> {
         let ended = self.copy_until_same(&exchange).await;
         self.array.member(index).end_twin();
         let (old, name) = (self.drive_name(index), exchange.drive.name());
-        match ended {
-            Ok(()) => {}
-            Err(Ended::Stopped) => {}
+        let text = match ended {
+            Ok(()) | Err(Ended::Stopped) => return,
             Err(Ended::OldLost) => {
-                let drive = exchange.drive;
+                let drive = exchange.drive.clone();
                 let taken = self.record_failures().await.is_ok()
                     && self.replace(index, drive).await.is_ok();
-                if !taken {
-                    let text = format!("drive {old} was lost while it was copied onto {name}");
-                    self.tell(Severity::Error, EventKind::ReplaceFailed, index, text);
+                if taken || self.stopping() {
+                    return;
                 }
+                format!("drive {old} was lost while it was copied onto {name}")
             }
             Err(Ended::New(error)) => {
-                let text = format!("drive {name} can't replace {old}, which stays: {error}");
-                self.tell(Severity::Error, EventKind::ReplaceFailed, index, text);
+                format!("drive {name} can't replace {old}, which stays: {error}")
             }
-            Err(Ended::TooSlow) => {
-                let text = format!(
-                    "drive {name} can't replace {old}, which stays: the two could not be made the \
-                     same within {EXCHANGE_GATE_MAX}, for which writes may be held back"
-                );
+            Err(Ended::TooSlow) => format!(
+                "drive {name} can't replace {old}, which stays: the two could not be made the \
+                 same within {EXCHANGE_GATE_MAX}, for which writes may be held back"
+            ),
+        };
+        // Nor is it tried again when the pool is opened, if that can be written there.
+        let _ = self.wipe(&exchange.drive, true).await;
+        self.tell(Severity::Error, EventKind::ReplaceFailed, index, text);
+    }
+
+    /// Goes on where the pool was closed, or died: onto drives whose labels say whom they replace.
+    pub async fn resume_replacing(&self, replacements: Vec<(DriveIndex, E::Drive)>) {
+        for (index, drive) in replacements {
+            let name = drive.name();
+            let begun = match self.array.member(index).state() {
+                DriveState::Active => self.exchange(index, drive).await,
+                DriveState::Restoring => Ok(()),
+                _ => self.replace(index, drive).await,
+            };
+            if let Err(error) = begun {
+                let old = self.drive_name(index);
+                let text = format!("drive {name} does not go on to replace {old}: {error}");
                 self.tell(Severity::Error, EventKind::ReplaceFailed, index, text);
             }
         }
@@ -137,7 +157,8 @@ impl<E: Env> Shard<E> {
         // Most of what was copied may still be in its cache.
         exchange.drive.flush().await.map_err(Ended::New)?;
         let Exchange { index, drive, uuid, .. } = exchange;
-        self.labels.name_early(*index, *uuid, drive).await.map_err(Ended::New)?;
+        // Again, of the pool as it is now.
+        self.labels.name_replacement(*index, *uuid, drive).await.map_err(Ended::New)?;
         let tick = pin!(self.env.sleep_until(self.env.now() + EXCHANGE_GATE_MAX));
         match select(pin!(self.take_over(exchange)), tick).await {
             Either::Left((done, _)) => done?,

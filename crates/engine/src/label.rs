@@ -7,8 +7,8 @@
 use std::cell::RefCell;
 
 use format::{
-    Extent, Foreign, FormatError, INCOMPAT_LEAVING, INCOMPAT_RESTORING, INCOMPAT_SUBSTITUTES,
-    LABEL_LEN, MemberState, Superblock, Uuid, label_offsets, newest, probe,
+    Extent, Foreign, FormatError, INCOMPAT_LEAVING, INCOMPAT_REPLACES, INCOMPAT_RESTORING,
+    INCOMPAT_SUBSTITUTES, LABEL_LEN, MemberState, Superblock, Uuid, label_offsets, newest, probe,
 };
 use io::sync::{Permit, Turn};
 use io::{Buf, Drive, DriveError, Durability, join_all};
@@ -107,8 +107,29 @@ impl Labels {
         uuid: Uuid,
         drive: &D,
     ) -> Result<(), DriveError> {
+        self.write_early(index, uuid, drive, 0).await
+    }
+
+    /// As early as its copying begins, so that it is gone on with when the pool is opened again.
+    pub async fn name_replacement<D: Drive>(
+        &self,
+        index: DriveIndex,
+        uuid: Uuid,
+        drive: &D,
+    ) -> Result<(), DriveError> {
+        self.write_early(index, uuid, drive, INCOMPAT_REPLACES).await
+    }
+
+    async fn write_early<D: Drive>(
+        &self,
+        index: DriveIndex,
+        uuid: Uuid,
+        drive: &D,
+        feature: u64,
+    ) -> Result<(), DriveError> {
         let (at, size) = (usize::from(index.0), drive.geometry().size);
         let mut label = self.get();
+        label.features.incompat |= feature;
         label.generation = label.generation.saturating_sub(1);
         (label.members[at].drive, label.members[at].size) = (uuid, size);
         let own = for_drive(&label, at);

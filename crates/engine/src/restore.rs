@@ -187,17 +187,19 @@ impl<E: Env> Shard<E> {
     }
 
     /// The last checkpoint at whose end a drive that comes back held everything: flushed, then told
-    /// so in its label. `None` if it was not whole itself, or was in a pool that had lost drives
-    /// which ours has not: what is called the same may be something else there.
+    /// so in its label. `None` if it was not whole itself (as one that had not replaced another
+    /// yet), or was in a pool that had lost drives which ours has not: what is called the same may
+    /// be something else there.
     fn whole_at(&self, label: &Superblock) -> Option<u64> {
-        let whole = |member: &Member| member.state == MemberState::Active;
+        let whole =
+            |member: &Member| matches!(member.state, MemberState::Active | MemberState::Leaving);
         let itself = label.members.iter().any(|own| own.drive == label.drive && whole(own));
         let ours = self.labels.get();
         let agree = label.generation <= ours.generation
             && ours.members.iter().filter(|member| whole(member)).all(|member| {
                 label.members.iter().any(|known| known.drive == member.drive && whole(known))
             });
-        (itself && agree).then_some(label.checkpoint[0].seq)
+        (itself && agree && !label.is_replacement()).then_some(label.checkpoint[0].seq)
     }
 
     /// What a drive does not hold: what has changed since that checkpoint, or everything. While no

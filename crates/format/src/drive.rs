@@ -71,6 +71,9 @@ pub const INCOMPAT_LOG_SUMS: u64 = 512;
 pub const INCOMPAT_FURTHER: u64 = 1024;
 /// Incompatible feature: a drive is being emptied ([`MemberState::Leaving`]).
 pub const INCOMPAT_LEAVING: u64 = 2048;
+/// Incompatible feature, of the drive's own label alone: the drive that has its place is copied
+/// onto it ([`Superblock::is_replacement`]).
+pub const INCOMPAT_REPLACES: u64 = 4096;
 /// Incompatible features this software knows.
 pub const KNOWN_INCOMPAT: u64 = INCOMPAT_LIMITS
     | INCOMPAT_GROUPS
@@ -83,7 +86,8 @@ pub const KNOWN_INCOMPAT: u64 = INCOMPAT_LIMITS
     | INCOMPAT_SPARE
     | INCOMPAT_LOG_SUMS
     | INCOMPAT_FURTHER
-    | INCOMPAT_LEAVING;
+    | INCOMPAT_LEAVING
+    | INCOMPAT_REPLACES;
 /// `Superblock::scheme`: FusionRAID over RAID+.
 pub const SCHEME_FUSION: u16 = 1;
 /// In-place schemes: chunks without redundancy, mirrors, one or two parity chunks a stripe.
@@ -432,6 +436,12 @@ impl Superblock {
     /// generation is 0, and it outvotes nobody.
     pub fn is_spare(&self) -> bool {
         self.features.incompat & INCOMPAT_SPARE != 0
+    }
+
+    /// A drive onto which a member is copied. It names itself in that member's place, which is so
+    /// only when the labels of others say so, too.
+    pub fn is_replacement(&self) -> bool {
+        self.features.incompat & INCOMPAT_REPLACES != 0
     }
 
     /// The pool that it belongs to.

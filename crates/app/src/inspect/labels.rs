@@ -85,6 +85,8 @@ pub struct Label {
     pub index: u16,
     /// It has no place, and waits for one.
     pub spare: bool,
+    /// The member in its place is being copied onto it.
+    pub replacement: bool,
     pub generation: u64,
     pub epoch: u64,
     pub created_secs: u64,
@@ -120,6 +122,7 @@ impl From<&Superblock> for Label {
             drive: label.drive.to_string(),
             index: label.index,
             spare: label.is_spare(),
+            replacement: label.is_replacement(),
             generation: label.generation,
             epoch: label.epoch,
             created_secs: label.created_secs,

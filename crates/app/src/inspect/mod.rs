@@ -96,6 +96,10 @@ fn describe(label: &Superblock) -> String {
     if label.is_spare() {
         return format!("a spare of pool {}", label.pool_name);
     }
+    if label.is_replacement() {
+        let name = &label.pool_name;
+        return format!("to replace drive {} of pool {name}, which is copied onto it", label.index);
+    }
     format!("drive {} of {} of pool {}", label.index, label.members.len(), label.pool_name)
 }
 

@@ -47,6 +47,14 @@ impl Pool {
         pool.with_errors()
     }
 
+    /// Somebody has the volume open.
+    pub fn volume_in_use(&self, name: &str) -> bool {
+        match self {
+            Pool::Fusion(pool) => pool.volume_in_use(name),
+            Pool::Other(pool) => pool.volumes().in_use(name),
+        }
+    }
+
     pub fn volume(&self, name: &str) -> Option<Volume> {
         match self {
             Pool::Fusion(pool) => pool.volume(name).map(Volume::Fusion),

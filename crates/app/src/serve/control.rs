@@ -3,9 +3,9 @@
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 
-use io::Env;
 use io::sync::Event;
 use io::uring::UringEnv;
+use io::{Env, Nanos};
 
 use super::add;
 use super::doings::Doings;
@@ -20,6 +20,10 @@ use crate::control::{Answer, Request};
 use crate::error::{Failure, Outcome};
 use crate::pools::{self, Pool};
 use crate::render::view;
+
+/// How long a volume that is to be deleted may still be in use, and how often that is looked at.
+const CLIENTS_LEAVE: Nanos = Nanos::from_secs(2);
+const CLIENTS_LOOK: Nanos = Nanos::from_millis(50);
 
 #[derive(Default)]
 struct Shared {
@@ -103,7 +107,19 @@ impl Control {
                 let how = (array.as_ref(), *force);
                 add::drives(env, wrapper, pool, new, how).await.map(Answer::Done)
             }
+            Request::VolumeDelete { volume, .. } => {
+                self.until_let_go(pool, volume).await;
+                pools::apply(pool, request).await
+            }
             _ => pools::apply(pool, request).await,
+        }
+    }
+
+    /// After `umount` or `nbd-client -d` a client hangs up a moment later.
+    async fn until_let_go(&self, pool: &Pool, volume: &str) {
+        let until = self.env.now() + CLIENTS_LEAVE;
+        while pool.volume_in_use(volume) && self.env.now() < until {
+            self.env.sleep_until(self.env.now() + CLIENTS_LOOK).await;
         }
     }
 

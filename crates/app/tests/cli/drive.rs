@@ -338,7 +338,12 @@ fn a_drive_is_removed_and_its_place_taken() {
     };
     (0..32u8).for_each(|at| client.write(u64::from(at) << 20, &data(at + 1), FUA));
     scratch.run(&["drive", "remove", "tank", "1", "--stop"]).expect(3).says("not being removed");
+    scratch.run(&["rebuild", "pause", "tank"]).expect(0);
     scratch.run(&["drive", "remove", "tank", "1"]).expect(0).says("is being emptied");
+    // Whoever wants it back wants it after a restart, too.
+    server.crash();
+    let server = scratch.serve(&["."]);
+    let mut client = Client::open(&scratch.path("run/nbd.sock"), "tank/vm");
     scratch.run(&["wait", "tank", "restore", "--timeout", "60"]).expect(0);
     assert_eq!(drive(&scratch, 1)["state"], "vacated");
     scratch.run(&["status"]).expect(0).says("nothing is missing");

@@ -118,7 +118,7 @@ fn top_shows_what_happened_between_two_looks() {
     assert!(space.is_some_and(|line| line.contains(" replicated, ")), "{said}");
     scratch.run(&["top", "--seconds", "0"]).expect(2).says("not from 0.1 to 3600");
     scratch.run(&["drive", "sit-out", "demo", "3"]).expect(0);
-    scratch.run(&["drive", "fail", "demo", "3"]).expect(0);
+    scratch.run(&["drive", "fail", "demo", "3", "--force"]).expect(0);
     let said = scratch.run(&["top", "--once", "--seconds", "0.1"]).expect(0).out;
     assert!(said.starts_with("pool demo  DEGRADED  fusion, "), "{said}");
     assert!(said.lines().any(|line| line.starts_with("action: ")), "{said}");

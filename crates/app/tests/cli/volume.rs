@@ -37,8 +37,12 @@ fn changes_while_serving_take_effect_at_once() {
     let client = Client::open(&socket, "tank/new");
     assert_eq!(client.size, 32 << 20);
     scratch.run(&["volume", "delete", "tank/new"]).expect(3).says("is in use");
-    client.disconnect();
-    scratch.run(&["volume", "delete", "tank/new"]).expect(0);
+    // One that is on its way out is waited for.
+    std::thread::scope(|threads| {
+        threads.spawn(|| scratch.run(&["volume", "delete", "tank/new"]).expect(0));
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        client.disconnect();
+    });
     assert!(Client::unix(&socket).go("tank/new").is_err());
     server.stop();
     scratch.run(&["volume", "list", "--drives", "."]).expect(0).says("tank/vm");

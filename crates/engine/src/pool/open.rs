@@ -9,7 +9,7 @@ use io::awaited::Awaited;
 use io::gate::Gate;
 use io::sync::{Event, Turn};
 use io::{Drive, Env};
-use layout::StripeShape;
+use layout::{DriveIndex, StripeShape};
 
 use crate::admission::Admission;
 use crate::api::{
@@ -129,8 +129,9 @@ pub(super) async fn open_shard<E: Env>(
     being_made: bool,
     before: Option<&Shard<E>>,
 ) -> Result<(Rc<Shard<E>>, RecoveryReport), OpenError> {
-    let labelled = read_labels(drives).await?;
+    let mut labelled = read_labels(drives).await?;
     let label = newest_label(&labelled)?;
+    let replacements = take_replacements(&label, &mut labelled);
     let own = env.clone();
     let clock: Clock = Box::new(move || own.recent());
     let array = Rc::new(assemble(&label, labelled, options.spikes, clock)?);
@@ -179,6 +180,7 @@ pub(super) async fn open_shard<E: Env>(
         shard.start_background();
         shard.array.restoring().for_each(|index| shard.start_restoring(index));
         shard.start_rebuild();
+        shard.resume_replacing(replacements).await;
     }
     shard.array.monitor.forget_reads();
     shard.start_ladder();
@@ -245,7 +247,11 @@ pub(super) async fn read_labels<D: Drive>(drives: Vec<D>) -> Result<Vec<Labelled
 }
 
 pub(super) fn newest_label<D: Drive>(found: &[Labelled<D>]) -> Result<Superblock, OpenError> {
-    let newest = found.iter().max_by_key(|labelled| labelled.label.generation);
+    let age = |labelled: &&Labelled<D>| {
+        let label = &labelled.label;
+        (!label.is_replacement(), label.generation)
+    };
+    let newest = found.iter().max_by_key(age);
     let newest = &newest.ok_or(OpenError::NoDrives)?.label;
     let stranger = found.iter().find(|labelled| labelled.label.pool != newest.pool);
     match stranger {
@@ -258,6 +264,20 @@ pub(super) fn newest_label<D: Drive>(found: &[Labelled<D>]) -> Result<Superblock
             expected_uuid: newest.pool,
         }),
     }
+}
+
+/// Drives onto which others are copied, and that nobody else calls members yet.
+fn take_replacements<D: Drive>(
+    newest: &Superblock,
+    found: &mut Vec<Labelled<D>>,
+) -> Vec<(DriveIndex, D)> {
+    let is_one = |labelled: &mut Labelled<D>| {
+        let label = &labelled.label;
+        let listed = newest.members.get(usize::from(label.index));
+        label.is_replacement() && listed.is_some_and(|listed| listed.drive != label.drive)
+    };
+    let taken = found.extract_if(.., is_one);
+    taken.map(|labelled| (DriveIndex(labelled.label.index), labelled.drive)).collect()
 }
 
 /// Puts every drive in its place. A drive that the newest label calls missing or failed is
@@ -301,7 +321,7 @@ pub(super) fn assemble<D: Drive>(
     }
     let array = Array::new(members, spikes, clock);
     array.substituted.set(label.features.incompat & format::INCOMPAT_SUBSTITUTES != 0);
-    let leaves = |index: &layout::DriveIndex| {
+    let leaves = |index: &DriveIndex| {
         let listed = &label.members[usize::from(index.0)];
         listed.state == MemberState::Leaving && array.is_active(*index)
     };

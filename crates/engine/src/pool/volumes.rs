@@ -48,6 +48,12 @@ impl<E: Env> Pool<E> {
         state.volumes.values().find(|volume| *volume.name == *name).cloned()
     }
 
+    /// Somebody has it open.
+    pub fn volume_in_use(&self, name: &str) -> bool {
+        let used = |volume: VolumeRecord| self.inner.handles.borrow().contains_key(&volume.id.0);
+        self.find(name).is_some_and(used)
+    }
+
     pub fn volume(&self, name: &str) -> Option<Volume<E>> {
         let volume = self.find(name)?;
         Some(Volume::new(self.inner.clone(), &volume))

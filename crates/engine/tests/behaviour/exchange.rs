@@ -117,6 +117,55 @@ fn a_crash_leaves_one_of_the_two() {
     assert!(olds > 5 && news > 5, "{olds} old drives and {news} new ones");
 }
 
+/// Closed or dead in the midst of it: when the pool is opened again the exchange begins anew. If the
+/// old drive is gone by then, the new one has its place; if the new one is, nothing is amiss.
+#[test]
+fn an_exchange_goes_on_when_the_pool_is_opened_again() {
+    for seed in 0..12 {
+        let (drives, parity, conversion) = SHAPES[seed as usize % SHAPES.len()];
+        let world = Virtual::new(drives, DRIVE, 5000 + seed);
+        let (mut mirror, mut rng) = (Mirror::new(VOLUME), Rng::new(seed));
+        let mut disks = world.disks.clone();
+        let when = format!("seed {seed}");
+        world.block_on(async {
+            let spec = CreateSpec { parity, conversion, ..CreateSpec::new("tank") };
+            let pool = make_pool(&world, &spec).await;
+            pool.volume_create("v", VOLUME, None, None).await.expect("room");
+            let volume = pool.volume("v").expect("made");
+            write_some(&volume, &mut mirror, &mut rng, 60).await;
+            volume.flush().await.expect("flush");
+            disks.push(noisy(&world, seed).await);
+            let spare = attach(&world, &disks[drives..]).remove(0);
+            pool.drive_replace(1, spare).await.expect("it works");
+            drop(volume);
+            if seed % 2 == 0 {
+                pool.close().await.expect("closes");
+            }
+            assert!(seed % 2 == 0 || replacing(&pool, 1), "{when}");
+        });
+        world.kill();
+        disks.iter().for_each(|disk| disk.power_cut(&mut rng, CutMode::Random));
+        let (old, new) = (disks[1].clone(), disks[drives].clone());
+        match seed % 3 {
+            0 => {}
+            1 => old.set_failed(true),
+            _ => new.set_failed(true),
+        }
+        let here: Vec<Disk> = disks.iter().filter(|disk| !disk.is_failed()).cloned().collect();
+        world.block_on(async {
+            let pool = crate::restore::open(&world, &here).await;
+            let volume = pool.volume("v").expect("made");
+            check_all(&volume, &mirror, &when).await;
+            until_exchanged(&world, &pool, 1).await;
+            let expected = if seed % 3 == 2 { &old } else { &new };
+            assert_eq!(pool.status().drives[1].name, expected.name(), "{when}");
+            drop(volume);
+            let others: Vec<usize> = [0, 2][..usize::from(parity)].to_vec();
+            prove(&pool, &mirror, &others, &when).await;
+        });
+    }
+}
+
 /// The power goes at each of the last writes of an exchange, those of labels: one of the two is the
 /// member, and says so itself.
 #[test]

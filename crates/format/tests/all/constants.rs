@@ -22,7 +22,7 @@ fn numbers_of_the_format() {
     assert_eq!((INCOMPAT_SPARE, SPARE_INDEX), (256, 65535));
     assert_eq!(INCOMPAT_LOG_SUMS, 512);
     assert_eq!((INCOMPAT_FURTHER, ARRAYS_MAX), (1024, 16));
-    assert_eq!(drive::INCOMPAT_LEAVING, 2048);
+    assert_eq!((drive::INCOMPAT_LEAVING, drive::INCOMPAT_REPLACES), (2048, 4096));
     let states = [MemberState::Active, MemberState::Missing, MemberState::Failed];
     assert_eq!(states.map(|state| state as u8), [1, 2, 3]);
     let states = [MemberState::Restoring, MemberState::Vacated, MemberState::Leaving];

@@ -86,6 +86,12 @@ impl<E: Env, S: Store> Volumes<E, S> {
         Ok(self.write_table(next).await?)
     }
 
+    /// Somebody has it open.
+    pub fn in_use(&self, name: &str) -> bool {
+        let used = |number| self.inner.users.borrow().contains_key(&number);
+        self.find(name).is_ok_and(|entry| used(entry.number))
+    }
+
     pub async fn delete(&self, name: &str) -> Result<(), VolumeError> {
         let _turn = self.inner.table_turn.lock().await;
         let number = self.find(name)?.number;
