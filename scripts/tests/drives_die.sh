@@ -3,8 +3,8 @@
 # nothing, overwritten with noise, or removed. No client sees an error; afterwards the drive is
 # replaced, and a scrub finds nothing wrong. Needs root.
 #
-#   scripts/tests/drives_die.sh              three of 13 drives, each in its way
-#   scripts/tests/drives_die.sh all          all 13 of a RAID5 pool, one after the other
+#   scripts/tests/drives_die.sh              three of 13 drives, each in one way
+#   scripts/tests/drives_die.sh all          all 13 of a RAID5 pool, each in every way (a quarter of an hour)
 #   scripts/tests/drives_die.sh pairs        RAID6: every pair of 9 drives
 set -euo pipefail
 limit=${STEADYRAID_LIMIT:-600}
@@ -130,7 +130,9 @@ some | all)
     last=12
     [ "$which" = all ] || last=2
     for index in $(seq 0 "$last"); do
-        round "$index" "${ways[index % 3]}"
+        some=("${ways[index % 3]}")
+        [ "$which" = some ] || some=("${ways[@]}")
+        for way in "${some[@]}"; do round "$index" "$way"; done
     done
     end
     ;;

@@ -70,7 +70,10 @@ fn other_facts(pool: &Pool) -> Vec<(&'static str, String)> {
         left => format!("{left} stripes are to be looked at, in the background"),
     };
     let facts = vec![
-        ("scheme", format!("{}, {}, chunks of {chunk}", pool.scheme, pool.layout)),
+        (
+            "scheme",
+            format!("{}, {}, chunks of {chunk}{}", pool.scheme, pool.layout, no_checksums(pool)),
+        ),
         ("space", space_line(pool)),
         ("resync", resync),
         ("opened", format!("in {} ms", pool.recovery.load_nanos / 1_000_000)),
@@ -120,16 +123,22 @@ fn state_line(pool: &Pool) -> String {
     format!("{}{read_only}", pool.state.name().to_uppercase())
 }
 
+/// What is read is not verified: whoever asks how the pool is has to know.
+fn no_checksums(pool: &Pool) -> &'static str {
+    if pool.checksums { "" } else { ", no checksums" }
+}
+
 fn scheme_line(pool: &Pool) -> String {
     let level = if pool.parity == 1 { "RAID5" } else { "RAID6" };
     format!(
-        "{}, {level} {}+{}, blocks of {}, replicated area {} %, {} conversion",
+        "{}, {level} {}+{}, blocks of {}, replicated area {} %, {} conversion{}",
         pool.scheme,
         pool.width.saturating_sub(u16::from(pool.parity)),
         pool.parity,
         Size(u64::from(pool.block_size)),
         pool.replicated_percent,
         pool.conversion,
+        no_checksums(pool),
     )
 }
 

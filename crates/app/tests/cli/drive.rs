@@ -196,8 +196,12 @@ fn what_rots_in_place_is_found_and_mended() {
     check(&mut client);
     client.disconnect();
     server.stop();
-    let off = ["create", "--checksums", "off", "--scheme", "raid6", "--force", "--dry-run", "two"];
-    scratch.run(&[&off[..], &["d0", "d1", "d2", "d3"]].concat()).expect(0).says("checksums: off");
+    for scheme in ["raid6", "fusion"] {
+        let off = ["create", "--checksums", "off", "--scheme", scheme, "--force", "two"];
+        let all = ["d0", "d1", "d2", "d3"];
+        scratch.run(&[&off[..], &all].concat()).expect(0).says("checksums: off");
+        scratch.run(&["status", "two", "--drives", "."]).expect(0).says(", no checksums\n");
+    }
 }
 
 /// Bytes that change on a drive behind everybody's back are noticed and written again.

@@ -132,6 +132,8 @@ pub(super) async fn open_shard<E: Env>(
     let mut labelled = read_labels(drives).await?;
     let label = newest_label(&labelled)?;
     let replacements = take_replacements(&label, &mut labelled);
+    let names: BTreeMap<_, _> =
+        labelled.iter().map(|own| (own.label.drive, own.drive.name())).collect();
     let own = env.clone();
     let clock: Clock = Box::new(move || own.recent());
     let array = Rc::new(assemble(&label, labelled, options.spikes, clock)?);
@@ -170,7 +172,7 @@ pub(super) async fn open_shard<E: Env>(
     let shard = build_shard(env, label, geometry, array, recovered, options, before);
     match before {
         Some(before) => shard.inherit(before),
-        None => tell_absent(&shard),
+        None => tell_absent(&shard, &names),
     }
     if !options.read_only {
         begin_epoch(&shard).await.map_err(|error| OpenError::Damaged {
@@ -187,14 +189,19 @@ pub(super) async fn open_shard<E: Env>(
     Ok((shard, report))
 }
 
-/// Of drives without which the pool is opened.
-fn tell_absent<E: Env>(shard: &Shard<E>) {
+/// Of drives without which the pool is opened, also where they are here: what they hold is of
+/// another time.
+fn tell_absent<E: Env>(shard: &Shard<E>, names: &BTreeMap<format::Uuid, String>) {
     for index in shard.array.indexes() {
         let member = shard.array.member(index);
         let state = member.state();
         if matches!(state, DriveState::Missing | DriveState::Failed) {
             let (drive, uuid) = (index.0, member.uuid());
-            let text = format!("drive {drive} ({uuid}) is {state}: the pool was opened without it");
+            let stale = names.get(&uuid).map_or_else(String::new, |name| {
+                format!("; {name} is it, and is not used before it is taken back")
+            });
+            let text =
+                format!("drive {drive} ({uuid}) is {state}: the pool was opened without it{stale}");
             let (severity, kind) = (Severity::Warning, EventKind::DriveMissing);
             shard.events.push(shard.env.now(), severity, kind, Some(drive), text);
         }

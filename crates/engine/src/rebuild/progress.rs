@@ -135,6 +135,23 @@ impl<E: Env> Shard<E> {
         }
     }
 
+    /// What goes home in a pass that has not begun yet, by drive.
+    fn awaits_return(&self, progress: &Progress) -> BTreeMap<u16, u64> {
+        let mut blocks = BTreeMap::new();
+        if !self.rebuild.stirred.get() || !progress.left.is_empty() {
+            return blocks;
+        }
+        let state = self.state.borrow();
+        for ((stripe, position), _) in state.space.substitutes() {
+            let Some(class) = state.space.class_of_zone(stripe.zone) else { continue };
+            let home = class.drive(stripe, usize::from(position));
+            if self.is_home(home) {
+                *blocks.entry(home.0).or_default() += 1;
+            }
+        }
+        blocks
+    }
+
     pub fn rebuild_status(&self) -> RebuildStatus {
         self.note_rates();
         let now = self.env.now();
@@ -156,6 +173,10 @@ impl<E: Env> Shard<E> {
         for index in leaving {
             let work = self.work_of(index);
             drives.push(RebuildProgress { drive: index.0, work, left: 0, total: 0, eta: None });
+        }
+        for (drive, total) in self.awaits_return(&progress) {
+            let work = RebuildWork::Return;
+            drives.push(RebuildProgress { drive, work, left: total, total, eta: None });
         }
         for (drive, work, (left, total)) in self.filled() {
             let eta = progress.rates.get(&drive).and_then(|rate| rate.eta(left));

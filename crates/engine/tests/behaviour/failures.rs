@@ -73,6 +73,9 @@ fn writes_and_reads_go_on_without_the_drives_that_parity_stands_for() {
         world.block_on(async {
             let pool = open_pool(&world).await;
             assert_eq!(states(&pool, DriveState::Failed), usize::from(parity));
+            let told = pool.events(0);
+            let here = told.iter().filter(|event| event.text.contains("is not used before"));
+            assert_eq!(here.count(), usize::from(parity), "{told:?}");
             let volume = pool.volume("v").expect("made");
             check_all(&volume, &mirror, "with the stale drives").await;
             write_some(&volume, &mut mirror, &mut rng, 40).await;
