@@ -59,8 +59,12 @@ pub(crate) async fn open_drives(
 ) -> Outcome<Pool> {
     let Opening { read_only, spikes, write_hole, rebuild_after } = opening;
     if scheme.is_some() {
-        let options =
-            schemes::scheme::OpenOptions { write_hole, rebuild_after, rehearsal: read_only };
+        let options = schemes::scheme::OpenOptions {
+            write_hole,
+            rebuild_after,
+            rehearsal: read_only,
+            ..Default::default()
+        };
         let opened = schemes::Pool::open(env, drives, options).await;
         return opened.map(Pool::Other).map_err(|error| explain::store("drives", &error));
     }

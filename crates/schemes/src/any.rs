@@ -200,8 +200,9 @@ impl<E: Env> AnyStore<E> {
                 Ok(AnyStore::CachedRaid5(opened))
             }
             Scheme::Steering => {
-                let write_hole = options.write_hole;
-                let options = steering::Options { write_hole, ..steering::Options::default() };
+                let OpenOptions { write_hole, table_in_nvram, .. } = options;
+                let own = steering::Options::default();
+                let options = steering::Options { write_hole, table_in_nvram, ..own };
                 Ok(AnyStore::Steering(boxed(steering::open(env, drives, options)).await?))
             }
             Scheme::Alternate => {

@@ -140,14 +140,18 @@ impl Stand {
             return Opened::single(world, self.shape.volume_percent);
         }
         let told = match system {
-            System::SteeringOracle => Told::Elsewhere,
+            System::SteeringOracle | System::SteeringNvram => Told::Elsewhere,
             _ => Told::Watched,
         };
-        let options = OpenOptions { write_hole: system.write_hole(), ..OpenOptions::default() };
+        let table_in_nvram = system == System::SteeringNvram;
+        let write_hole = system.write_hole();
+        let options = OpenOptions { write_hole, table_in_nvram, ..OpenOptions::default() };
         let served = Served::open(world, options, told, self.filling()).await;
         let (mut nv, mut looks) = (None, None);
         match system {
-            System::SteeringOracle => looks = Some(gc::tell(world, &served)),
+            System::SteeringOracle | System::SteeringNvram => {
+                looks = Some(gc::tell(world, &served));
+            }
             System::GcGlobal => gc::coordinate(world, served.drives()),
             System::NvRaid => {
                 let all = self.shelf.drive_bytes * self.shelf.drives as u64;

@@ -22,6 +22,8 @@ pub enum System {
     /// `steering`, told by the drives' models when they collect: the paper assumes that the drives
     /// tell. By the product's own signal, and with the write hole closed, it is `steering-watch`.
     SteeringOracle,
+    /// The same with D_Table in memory that outlives power cuts, as in the paper (Wu et al. §III.B).
+    SteeringNvram,
     /// `raid5` whose drives collect each for itself (Wu et al. §IV: LGC).
     GcLocal,
     /// `raid5` whose drives all collect when one does (Kim et al.; Wu et al. §IV: GGC).
@@ -48,7 +50,8 @@ impl System {
         let mut all = vec![System::Fusion, System::FusionPaper, System::FusionNd];
         all.extend(Scheme::ALL.map(|scheme| System::Scheme(scheme, WriteHole::Closed)));
         all.push(System::RAID5_OPEN);
-        all.extend([System::SteeringOracle, System::GcLocal, System::GcGlobal, System::NvRaid]);
+        all.extend([System::SteeringOracle, System::SteeringNvram]);
+        all.extend([System::GcLocal, System::GcGlobal, System::NvRaid]);
         all.push(System::Single);
         all
     }
@@ -68,7 +71,7 @@ impl System {
         match self {
             System::Fusion | System::FusionNd | System::FusionPaper | System::Single => None,
             System::Scheme(scheme, _) => Some(scheme),
-            System::SteeringOracle => Some(Scheme::Steering),
+            System::SteeringOracle | System::SteeringNvram => Some(Scheme::Steering),
             System::GcLocal | System::GcGlobal => Some(Scheme::Raid5),
             System::NvRaid => Some(Scheme::Raid50),
         }
@@ -78,9 +81,8 @@ impl System {
         match self {
             System::Scheme(_, write_hole) => write_hole,
             // The papers built these on md, or behind memory that outlives power cuts.
-            System::SteeringOracle | System::GcLocal | System::GcGlobal | System::NvRaid => {
-                WriteHole::Open
-            }
+            System::SteeringOracle | System::SteeringNvram => WriteHole::Open,
+            System::GcLocal | System::GcGlobal | System::NvRaid => WriteHole::Open,
             _ => WriteHole::Closed,
         }
     }
@@ -94,6 +96,7 @@ impl System {
             System::Scheme(scheme, WriteHole::Closed) => scheme.name().to_owned(),
             System::Scheme(scheme, WriteHole::Open) => format!("{}{OPEN}", scheme.name()),
             System::SteeringOracle => "steering".to_owned(),
+            System::SteeringNvram => "steering-nvram".to_owned(),
             System::GcLocal => "gc-local".to_owned(),
             System::GcGlobal => "gc-global".to_owned(),
             System::NvRaid => "nv-raid".to_owned(),

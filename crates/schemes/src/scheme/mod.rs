@@ -380,4 +380,6 @@ pub struct OpenOptions {
     pub rebuild_after: Option<Nanos>,
     /// Only to be looked at: nothing is written to the drives, and nothing works in the background.
     pub rehearsal: bool,
+    /// Of `steering` ([`steering::Options::table_in_nvram`]).
+    pub table_in_nvram: bool,
 }

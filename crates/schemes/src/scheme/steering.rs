@@ -32,7 +32,8 @@
 //! as if its drive were busy, parity as the base. A drive in the staging space: what would be
 //! written to it is a write of a smaller RAID5 or RAID6, and one more to a new drive that has it.
 //! Source: Wu et al., GC-aware Request Steering with Improved Performance and Reliability for
-//! SSD-based RAIDs, MSST '18, §III. Beside the paper: D_Table is on the drives and not in NVRAM;
+//! SSD-based RAIDs, MSST '18, §III. Beside the paper: D_Table is on the drives and not in NVRAM
+//! (models can have it there: [`Options::table_in_nvram`]);
 //! what a write must read is not asked of the busy drive; p+1 copies instead of two.
 
 mod drive;
@@ -101,13 +102,19 @@ pub struct Options {
     /// Bytes written back at a time, merged, and how many may be left when the drive's writes are
     /// held up to finish: by default a drive takes them in a millisecond or two.
     pub reclaim_bytes: u64,
+    /// D_Table is kept in memory that outlives power cuts, as in the paper (§III.B), and drives
+    /// hold nothing of it: a record is its data alone, and a write in place ends what was
+    /// redirected there. For models: no such memory is served, so that what is redirected is gone
+    /// with the process.
+    pub table_in_nvram: bool,
 }
 
 impl Default for Options {
     fn default() -> Options {
         let write_hole = WriteHole::Closed;
         let (remembered, popular, hot_percent) = (4096, 2, 10);
-        Options { write_hole, remembered, popular, hot_percent, reclaim_bytes: 256 << 10 }
+        let (reclaim_bytes, table_in_nvram) = (256 << 10, false);
+        Options { write_hole, remembered, popular, hot_percent, reclaim_bytes, table_in_nvram }
     }
 }
 

@@ -123,12 +123,14 @@ fn latency(_: Scale, found: &Found) -> Conclusion {
         }))
     };
     let checks = vec![
-        Check::ours("median, converting over not, mean", "x", ratio("p50_ms"))
+        // Most reads are of what nobody wrote, and take no time.
+        Check::ours("median of writes, converting over not, mean", "x", ratio("write_p50_ms"))
             .because("\"its performance overhead is quite small\""),
         Check::ours("p99, converting over not, mean", "x", ratio("p99_ms")),
+        Check::ours("p99 of writes, converting over not, mean", "x", ratio("write_p99_ms")),
     ];
     let tables = vec![
-        table("Median, milliseconds", found, |trace| format!("{trace}/p50_ms")),
+        table("Median of writes, milliseconds", found, |trace| format!("{trace}/write_p50_ms")),
         table("99th percentile, milliseconds", found, |trace| format!("{trace}/p99_ms")),
     ];
     let pictures = vec![bars("p99", "99th percentile", "milliseconds", found, |trace| {

@@ -175,12 +175,13 @@ fn checks(found: &Found) -> Vec<Check> {
             }
             Way::Dedicated => {
                 "while the spare is filled all writes of data go to the one staging drive, which \
-                 nothing repays on drives that collect in short pieces; on drives that block the \
-                 sign is the paper's (below)"
+                 nothing repays on drives that collect in short pieces; ten times as fast it is \
+                 over sooner, and costs less (below)"
             }
             Way::Reserved => {
-                "drives that collect in short pieces leave nothing to win by steering, and staged \
-                 writes cost more; on drives that block the sign is the paper's (below)"
+                "drives that collect in short pieces leave nothing to win by steering, and what is \
+                 rebuilt goes to the drives that serve, with a parity of its own, where LGC has an \
+                 idle spare: the faster, the more it costs (100 MB/s, below)"
             }
         };
         let ours = above(found, (way, way), Setting::Paper, &all);

@@ -167,15 +167,17 @@ impl<E: Env> Steered<E> {
         let (lease, taken) = staged.open.get_mut(&holder).expect("it is open");
         let at = space.division.log_at + lease.number * space.division.segment + *taken;
         *taken += bytes;
-        Some(Copy { holder, at: at + PAGE, _lease: lease.clone() })
+        Some(Copy { holder, at: at + self.stage.header_len(), _lease: lease.clone() })
     }
 
     /// Writes copies to other drives and makes them the newest of their range. The range is held.
     async fn redirect(&self, offset: u64, data: &Buf, how: Durability) -> Redirected {
         let (stage, len) = (&self.stage, data.len() as u64);
-        let Some(chosen) = self.choose(record::span(len)) else { return Redirected::NoRoom };
+        let header_len = stage.header_len();
+        let span = header_len + len.next_multiple_of(PAGE);
+        let Some(chosen) = self.choose(span) else { return Redirected::NoRoom };
         let copies: Option<Vec<Copy>> =
-            chosen.iter().map(|&holder| self.append(holder, record::span(len))).collect();
+            chosen.iter().map(|&holder| self.append(holder, span)).collect();
         let copies = copies.expect("there is room, and nobody came between");
         if stage.dedicated.is_some() && !self.claim().await {
             return Redirected::Weak;
@@ -184,7 +186,7 @@ impl<E: Env> Steered<E> {
         stage.sequence.set(sequence + 1);
         let data_crc = crc32c::crc32c(data);
         let writes = copies.iter().map(async |copy| {
-            let r_offset = copy.at - PAGE;
+            let r_offset = copy.at - header_len;
             let (target, holder) = (self.index, copy.holder);
             let header = Header {
                 sequence,
@@ -196,7 +198,10 @@ impl<E: Env> Steered<E> {
                 len,
                 data_crc,
             };
-            let bytes = record::encode(&stage.pool, &header, data);
+            let bytes = match stage.table_in_nvram {
+                true => data.clone(),
+                false => record::encode(&stage.pool, &header, data),
+            };
             match self.space(holder) {
                 Some(space) => space.member.write(r_offset, bytes, how).await.is_ok(),
                 None => false,
@@ -237,8 +242,13 @@ impl<E: Env> Steered<E> {
             let outsourced = stage.is_outsourced(self.index) && !rebuilt;
             let aside = busy || outsourced && stage.is_data(self.index, offset);
             let supersedes = own.staged.borrow().table.is_redirected(&range);
-            if !aside && !supersedes {
-                return self.write_home(offset, data, how).await;
+            if !aside && (!supersedes || stage.table_in_nvram) {
+                self.write_home(offset, data, how).await?;
+                // No record on the drives says otherwise after a crash, or all do.
+                if supersedes {
+                    own.staged.borrow_mut().table.forget(range);
+                }
+                return Ok(());
             }
             match self.redirect(offset, &data, how).await {
                 Redirected::Done => {

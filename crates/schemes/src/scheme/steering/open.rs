@@ -189,6 +189,7 @@ async fn new_stage<D: Drive>(
         turn: Cell::new(0),
         hot_max: options.remembered * options.hot_percent / 100,
         reclaim_bytes: options.reclaim_bytes.max(4096) / 4096 * 4096,
+        table_in_nvram: options.table_in_nvram,
         counts: Counts::default(),
         holders,
     };

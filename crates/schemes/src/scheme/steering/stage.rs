@@ -162,10 +162,17 @@ pub struct Stage<D: Drive> {
     pub hot_max: usize,
     /// Written back at a time, and left when writes are held up to finish.
     pub reclaim_bytes: u64,
+    /// Drives hold nothing of D_Table.
+    pub table_in_nvram: bool,
     pub counts: Counts,
 }
 
 impl<D: Drive> Stage<D> {
+    /// Bytes of a record before its data: what D_Table knows of it.
+    pub fn header_len(&self) -> u64 {
+        if self.table_in_nvram { 0 } else { PAGE }
+    }
+
     /// It collects garbage, or is new and being filled: one does not end the other.
     pub fn is_busy(&self, drive: usize) -> bool {
         self.holders[drive].busy.get() || self.filling.get() == Some(drive)
@@ -242,6 +249,9 @@ impl<D: Drive> Stage<D> {
     /// The drives' word of this one is durable on enough of them when this says true. Drives that
     /// collect garbage are written only if there are too few others.
     pub async fn seal(&self, target: usize) -> bool {
+        if self.table_in_nvram {
+            return true;
+        }
         let wanted = self.heads.words.borrow()[target];
         self.write_heads(|heads| heads.written.borrow()[target] >= wanted).await
     }

@@ -62,6 +62,11 @@ impl<P: Clone> Table<P> {
         }
     }
 
+    /// Forgets all of a range: the drive has it.
+    pub fn forget(&mut self, range: Range<u64>) {
+        self.remove(range, |_| true);
+    }
+
     /// Forgets copies for reading; redirected writes stay.
     pub fn forget_hot(&mut self, range: Range<u64>) {
         self.remove(range, |entry| !entry.redirected);
@@ -221,6 +226,10 @@ mod tests {
                     5 => {
                         table.forget_hot(range.clone());
                         own.iter_mut().filter(|b| !b.redirected).for_each(|b| *b = Byte::default());
+                    }
+                    6 if rng.chance(1, 4) => {
+                        table.forget(range.clone());
+                        own.fill(Byte::default());
                     }
                     6 => {
                         table.set_home(range.clone());

@@ -73,6 +73,7 @@ const OPTIONS: Options = Options {
     popular: 2,
     hot_percent: 10,
     reclaim_bytes: 24 << 10,
+    table_in_nvram: false,
 };
 
 /// So often at most drives become busy or idle: a store that waits for ever must be noticed.
