@@ -8,9 +8,9 @@
 //! ```
 //! Until the labels say so the old drive is the member, and a crash leaves it one: what was written
 //! only to the new one by then was promised to nobody. The new one's own label says whom it
-//! replaces, by which copying begins anew when the pool is opened again. What can't be read from the old drive
-//! is restored from the others afterwards. If the old drive dies, the new one is restored as in any
-//! lost one's place; if the new one fails, all is as it was.
+//! replaces, by which copying begins anew when the pool is opened again. What can't be read from
+//! the old drive is restored from the others afterwards. If the old drive dies, the new one is
+//! restored as in any lost one's place; if the new one fails, all is as it was.
 
 use std::cell::RefCell;
 use std::pin::pin;

@@ -9,9 +9,9 @@
 //!     └────────────────── what others hold for it comes home ─────────────────────────────────┘
 //! ```
 //! A pass looks at every stripe, those that lost most first; a batch is read, computed, written,
-//! flushed, then recorded. Nothing of it is remembered but the records, and in the labels which drive
-//! leaves: a crash goes on from there. A drive is vacated when a whole pass found nothing left on it, and no block of the
-//! journal and no object of the checkpoint depends on it either.
+//! flushed, then recorded. Nothing of it is remembered but the records, and in the labels which
+//! drive leaves: a crash goes on from there. A drive is vacated when a whole pass found nothing
+//! left on it, and no block of the journal and no object of the checkpoint depends on it either.
 
 mod home;
 mod moves;
@@ -363,15 +363,17 @@ impl<E: Env> Shard<E> {
         let left = self.array.indexes().filter(|&at| self.array.is_whole(at)).count() - 1;
         self.check_room_without(index, left)?;
         self.array.set_draining(Some(index));
-        let mut state = self.state.borrow_mut();
-        state.space.set_avoided(index, true);
-        state.space.spare_reopen();
-        drop(state);
-        self.note_leaving().await;
+        self.note_leaving(index, true).await;
         Ok(())
     }
 
-    async fn note_leaving(&self) {
+    /// Nothing new goes to a drive that leaves, or it does again; and the labels say so.
+    async fn note_leaving(&self, index: DriveIndex, avoided: bool) {
+        {
+            let space = &mut self.state.borrow_mut().space;
+            space.set_avoided(index, avoided);
+            space.spare_reopen();
+        }
         self.rebuild.stir();
         self.work.notify_all();
         self.labels.update(&self.array, |_| {}).await;
@@ -403,11 +405,7 @@ impl<E: Env> Shard<E> {
             return Err(DriveVerbError::NotRemoving { index: index.0 });
         }
         self.array.set_draining(None);
-        let mut state = self.state.borrow_mut();
-        state.space.set_avoided(index, !self.array.is_active(index));
-        state.space.spare_reopen();
-        drop(state);
-        self.note_leaving().await;
+        self.note_leaving(index, !self.array.is_active(index)).await;
         Ok(())
     }
 

@@ -16,8 +16,8 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use format::{
-    FormatError, Member, MemberState, ObjectKey, SLOT_LEN, StripeId, Superblock, Uuid, decode_slot,
-    end_area, label_offsets,
+    FormatError, Member, ObjectKey, SLOT_LEN, StripeId, Superblock, Uuid, decode_slot, end_area,
+    label_offsets,
 };
 use futures_util::future::select;
 use io::awaited::Awaited;
@@ -187,12 +187,10 @@ impl<E: Env> Shard<E> {
     }
 
     /// The last checkpoint at whose end a drive that comes back held everything: flushed, then told
-    /// so in its label. `None` if it was not whole itself (as one that had not replaced another
-    /// yet), or was in a pool that had lost drives which ours has not: what is called the same may
-    /// be something else there.
+    /// so in its label. `None` if it was not whole itself, or was in a pool that had lost drives
+    /// which ours has not: what is called the same may be something else there.
     fn whole_at(&self, label: &Superblock) -> Option<u64> {
-        let whole =
-            |member: &Member| matches!(member.state, MemberState::Active | MemberState::Leaving);
+        let whole = |member: &Member| member.state.is_whole();
         let itself = label.members.iter().any(|own| own.drive == label.drive && whole(own));
         let ours = self.labels.get();
         let agree = label.generation <= ours.generation

@@ -35,6 +35,10 @@ use std::ops::Range;
 use crate::VERSION;
 use crate::cursor::{Reader, Writer, put_u32};
 use crate::error::{FormatError, check};
+use crate::features::{
+    Features, INCOMPAT_FURTHER, INCOMPAT_GROUPS, INCOMPAT_LEAVING, INCOMPAT_LISTS,
+    INCOMPAT_REPLACES, INCOMPAT_RESTORING, INCOMPAT_SET, INCOMPAT_SPARE, INCOMPAT_SUBSTITUTES,
+};
 use crate::ids::{MAX_BLOCK_SECTORS, NAME_MAX, PAGE, SECTOR, Uuid, valid_name};
 
 pub const LABEL_MAGIC: [u8; 8] = *b"STDYRAID";
@@ -44,50 +48,6 @@ pub const LABEL_LEN: usize = 16384;
 pub const LABEL_AREA: u64 = 1 << 20;
 pub const MAX_MEMBERS: usize = 256;
 pub const MAX_SHARDS: usize = 16;
-/// Incompatible feature: volumes may have limits (record 14, end of the configuration).
-pub const INCOMPAT_LIMITS: u64 = 1;
-/// Incompatible feature: an in-place scheme, with drives in groups.
-pub const INCOMPAT_GROUPS: u64 = 2;
-/// Incompatible feature: a set of in-place arrays, which lie in the drives' extents and have
-/// labels of their own there.
-pub const INCOMPAT_SET: u64 = 4;
-/// Incompatible feature: a drive is being filled again ([`MemberState::Restoring`]).
-pub const INCOMPAT_RESTORING: u64 = 8;
-/// Incompatible feature: pages of data have sums (record 15, checkpoint objects of kind 4).
-pub const INCOMPAT_SUMS: u64 = 16;
-/// Incompatible feature: blocks of lost drives may have substitutes (record 20, end of a zone's
-/// object), and a drive may be [`MemberState::Vacated`].
-pub const INCOMPAT_SUBSTITUTES: u64 = 32;
-/// Incompatible feature: not every zone lies on every drive ([`Member::round`],
-/// [`Member::zones`], and the round of a zone in its record and object).
-pub const INCOMPAT_LISTS: u64 = 64;
-/// Incompatible feature: an in-place array has sums of its pages behind its write intents.
-pub const INCOMPAT_ARRAY_SUMS: u64 = 128;
-/// Incompatible feature, of the drive's own label alone: a spare ([`Superblock::is_spare`]).
-pub const INCOMPAT_SPARE: u64 = 256;
-/// Incompatible feature: summaries of a segment log have sums of its pages.
-pub const INCOMPAT_LOG_SUMS: u64 = 512;
-/// Incompatible feature: one of several arrays of a pool, and not the first ([`Further`]).
-pub const INCOMPAT_FURTHER: u64 = 1024;
-/// Incompatible feature: a drive is being emptied ([`MemberState::Leaving`]).
-pub const INCOMPAT_LEAVING: u64 = 2048;
-/// Incompatible feature, of the drive's own label alone: the drive that has its place is copied
-/// onto it ([`Superblock::is_replacement`]).
-pub const INCOMPAT_REPLACES: u64 = 4096;
-/// Incompatible features this software knows.
-pub const KNOWN_INCOMPAT: u64 = INCOMPAT_LIMITS
-    | INCOMPAT_GROUPS
-    | INCOMPAT_SET
-    | INCOMPAT_RESTORING
-    | INCOMPAT_SUMS
-    | INCOMPAT_SUBSTITUTES
-    | INCOMPAT_LISTS
-    | INCOMPAT_ARRAY_SUMS
-    | INCOMPAT_SPARE
-    | INCOMPAT_LOG_SUMS
-    | INCOMPAT_FURTHER
-    | INCOMPAT_LEAVING
-    | INCOMPAT_REPLACES;
 /// `Superblock::scheme`: FusionRAID over RAID+.
 pub const SCHEME_FUSION: u16 = 1;
 /// In-place schemes: chunks without redundancy, mirrors, one or two parity chunks a stripe.
@@ -142,13 +102,6 @@ impl Extent {
     }
 }
 
-/// Feature bits: unknown compatible ones are let be, unknown incompatible ones refuse the pool.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Features {
-    pub compat: u64,
-    pub incompat: u64,
-}
-
 /// What the pool thinks of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -166,6 +119,11 @@ pub enum MemberState {
 }
 
 impl MemberState {
+    /// The drive holds all that it should.
+    pub fn is_whole(self) -> bool {
+        matches!(self, MemberState::Active | MemberState::Leaving)
+    }
+
     fn from_byte(byte: u8) -> Result<MemberState, FormatError> {
         match byte {
             1 => Ok(MemberState::Active),
@@ -345,7 +303,7 @@ impl Superblock {
 
     fn read(r: &mut Reader<'_>) -> Result<Superblock, FormatError> {
         let features = Features { compat: r.u64()?, incompat: r.u64()? };
-        check_features(features)?;
+        features.check()?;
         let (pool, drive) = (r.uuid()?, r.uuid()?);
         let (generation, epoch, created_secs) = (r.u64()?, r.u64()?, r.u64()?);
         let (drive_size, zone_bytes) = (r.u64()?, r.u64()?);
@@ -411,7 +369,7 @@ impl Superblock {
 
     /// All that must hold of a label whoever wrote it.
     pub fn validate(&self) -> Result<(), FormatError> {
-        check_features(self.features)?;
+        self.features.check()?;
         check(valid_name(&self.pool_name), "pool name", self.pool_name.len() as u64)?;
         self.validate_scheme()?;
         let (shards, members) = (usize::from(self.shards), self.members.len());
@@ -602,12 +560,5 @@ pub(crate) fn check_version(found: u16) -> Result<(), FormatError> {
         Ok(())
     } else {
         Err(FormatError::UnsupportedVersion { found, supported: VERSION })
-    }
-}
-
-fn check_features(features: Features) -> Result<(), FormatError> {
-    match features.incompat & !KNOWN_INCOMPAT {
-        0 => Ok(()),
-        unknown => Err(FormatError::UnknownFeatures(unknown)),
     }
 }

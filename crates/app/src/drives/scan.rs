@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use engine::{Label, read_label};
-use format::{Member, MemberState, Superblock, Uuid};
+use format::{Member, Superblock, Uuid};
 use io::uring::{Access, OpenError, RealDrive, UringDrive, UringEnv};
 use schemes::scheme::Scheme;
 
@@ -57,10 +57,9 @@ impl Group {
 
     /// Drives of the pool that are here and were well when it was last open.
     fn present(&self) -> usize {
-        let here = self.members().filter(|member| {
-            let well = matches!(member.state, MemberState::Active | MemberState::Leaving);
-            well && self.found.contains_key(&member.drive)
-        });
+        let here = self
+            .members()
+            .filter(|member| member.state.is_whole() && self.found.contains_key(&member.drive));
         here.count()
     }
 

@@ -1,5 +1,6 @@
 //! `volume create | list | resize | limit | delete`, on drives and through a server.
 
+use crate::events::pause;
 use crate::nbd::Client;
 use crate::support::Scratch;
 
@@ -40,7 +41,7 @@ fn changes_while_serving_take_effect_at_once() {
     // One that is on its way out is waited for.
     std::thread::scope(|threads| {
         threads.spawn(|| scratch.run(&["volume", "delete", "tank/new"]).expect(0));
-        std::thread::sleep(std::time::Duration::from_millis(300));
+        (0..6).for_each(|_| pause());
         client.disconnect();
     });
     assert!(Client::unix(&socket).go("tank/new").is_err());

@@ -117,8 +117,8 @@ fn a_crash_leaves_one_of_the_two() {
     assert!(olds > 5 && news > 5, "{olds} old drives and {news} new ones");
 }
 
-/// Closed or dead in the midst of it: when the pool is opened again the exchange begins anew. If the
-/// old drive is gone by then, the new one has its place; if the new one is, nothing is amiss.
+/// Closed or dead in the midst of it: when the pool is opened again the exchange begins anew. If
+/// the old drive is gone by then, the new one has its place; if the new one is, nothing is amiss.
 #[test]
 fn an_exchange_goes_on_when_the_pool_is_opened_again() {
     for seed in 0..12 {

@@ -22,7 +22,7 @@ pub enum System {
     /// `steering`, told by the drives' models when they collect: the paper assumes that the drives
     /// tell. By the product's own signal, and with the write hole closed, it is `steering-watch`.
     SteeringOracle,
-    /// The same with D_Table in memory that outlives power cuts, as in the paper (Wu et al. §III.B).
+    /// The same with D_Table in memory that outlives power cuts (Wu et al. §III.B).
     SteeringNvram,
     /// `raid5` whose drives collect each for itself (Wu et al. §IV: LGC).
     GcLocal,

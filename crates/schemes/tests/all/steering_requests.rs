@@ -166,12 +166,6 @@ raid5 dedicated, next            reads  3   12K  writes  3   20K
 raid5 dedicated, reclaim         reads  1    4K  writes  7   28K
 ";
 
-/// Of stripe 2 as above, drive 0 of five replaced by a new one that is being filled:
-///
-/// * data on another drive: modify, 2 reads; parity b and its record b + 4 in place, c of b + 4;
-/// * data on the new one, its row not rebuilt: k − 1 reads of the others, parity and record;
-/// * its row rebuilt: as when its drive is busy;
-/// * first write of each drive to a dedicated one: a page on each drive but the new one before it.
 /// With D_Table in memory that outlives power cuts a record is its data, and a write in place ends
 /// what was redirected there.
 #[test]
@@ -231,6 +225,12 @@ fn what_was_redirected_without_headers_is_read() {
     }
 }
 
+/// Of stripe 2 as above, drive 0 of five replaced by a new one that is being filled:
+///
+/// * data on another drive: modify, 2 reads; parity b and its record b + 4 in place, c of b + 4;
+/// * data on the new one, its row not rebuilt: k − 1 reads of the others, parity and record;
+/// * its row rebuilt: as when its drive is busy;
+/// * first write of each drive to a dedicated one: a page on each drive but the new one before it.
 #[test]
 fn figure_6_case_1_requests_during_a_rebuild() {
     let mut text = String::new();
