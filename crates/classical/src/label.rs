@@ -109,6 +109,7 @@ pub fn new_label(spec: &CreateSpec, grid: &Grid, pool: Uuid, drives: &[(Uuid, u6
         members: drives.iter().map(listed).collect(),
         checkpoint: vec![CheckpointRoot::default()],
         further: None,
+        replaces: None,
     }
 }
 

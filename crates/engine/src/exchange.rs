@@ -29,6 +29,15 @@ use crate::planted::{self, Bug};
 use crate::restore::awaited;
 use crate::shard::Shard;
 
+/// A drive onto which another was being copied when the pool was last open.
+pub struct Replacement<D> {
+    pub index: DriveIndex,
+    pub uuid: Uuid,
+    /// Whom it replaces.
+    pub old: Uuid,
+    pub drive: D,
+}
+
 /// An exchange that is under way.
 struct Exchange<D> {
     index: DriveIndex,
@@ -54,24 +63,38 @@ enum Ended {
 impl<E: Env> Shard<E> {
     /// Begins to copy a working drive onto another, which takes its place in the end.
     pub async fn exchange(&self, index: DriveIndex, drive: E::Drive) -> Result<(), DriveVerbError> {
+        self.begin_exchange(index, drive, None).await
+    }
+
+    /// A stranger may say anything of itself. One whose copying begins anew keeps its name: labels
+    /// written by halves would disagree on it.
+    async fn begin_exchange(
+        &self,
+        index: DriveIndex,
+        drive: E::Drive,
+        uuid: Option<Uuid>,
+    ) -> Result<(), DriveVerbError> {
         self.check_usable()?;
         self.check_room(index, &drive)?;
         let member = self.array.member(index);
-        let leaves = self.array.is_draining(index);
-        if member.state() != DriveState::Active || member.twin().is_some() || leaves {
-            return Err(DriveVerbError::NotLost { index: index.0, state: member.state() });
+        let stays = || member.state() == DriveState::Active && !self.array.is_draining(index);
+        let not_now = || DriveVerbError::NotLost { index: index.0, state: member.state() };
+        if !stays() || member.twin().is_some() {
+            return Err(not_now());
         }
+        let strange = uuid.is_none();
         let name = drive.name();
         let failed = |error| DriveVerbError::Drive { name: name.clone(), error };
-        self.wipe(&drive, true).await.map_err(failed)?;
+        self.wipe(&drive, strange).await.map_err(failed)?;
         let size = member.size().min(drive.geometry().size);
         let twin = Rc::new(Twin::new(size, self.extents_in_use(index).iter().map(Extent::range)));
-        if member.state() != DriveState::Active || !member.set_twin(&name, &twin) {
-            return Err(DriveVerbError::NotLost { index: index.0, state: member.state() });
+        if !stays() || !member.set_twin(&name, &twin) {
+            return Err(not_now());
         }
-        let uuid = Uuid::from_random(self.env.unique_id());
+        let uuid = uuid.unwrap_or_else(|| Uuid::from_random(self.env.unique_id()));
         if let Err(error) = self.labels.name_replacement(index, uuid, &drive).await {
             member.end_twin();
+            let _ = self.wipe(&drive, true).await;
             return Err(failed(error));
         }
         let (mib, old) = (twin.left().1 >> 20, self.drive_name(index));
@@ -88,8 +111,8 @@ impl<E: Env> Shard<E> {
         self.events.push(self.env.now(), severity, kind, Some(index.0), text);
     }
 
-    /// Journal, metadata, and zones of the drive that belong to a class. Labels are written in the
-    /// end.
+    /// Journal, metadata, and zones of the drive that belong to a class. Labels are each drive's
+    /// own.
     fn extents_in_use(&self, index: DriveIndex) -> Vec<Extent> {
         let label = self.labels.get();
         let state = self.state.borrow();
@@ -131,14 +154,24 @@ impl<E: Env> Shard<E> {
         self.tell(Severity::Error, EventKind::ReplaceFailed, index, text);
     }
 
-    /// Goes on where the pool was closed, or died: onto drives whose labels say whom they replace.
-    pub async fn resume_replacing(&self, replacements: Vec<(DriveIndex, E::Drive)>) {
-        for (index, drive) in replacements {
-            let name = drive.name();
-            let begun = match self.array.member(index).state() {
-                DriveState::Active => self.exchange(index, drive).await,
-                DriveState::Restoring => Ok(()),
-                _ => self.replace(index, drive).await,
+    /// Goes on where the pool was closed, or died: onto drives whose labels say whom they replace,
+    /// while that is still so. One that was lost meanwhile is replaced by them; one that is merely
+    /// not here may come back, and nothing is done to either until then.
+    pub async fn resume_replacing(&self, replacements: Vec<Replacement<E::Drive>>) {
+        for Replacement { index, uuid, old, drive } in replacements {
+            let (name, member) = (drive.name(), self.array.member(index));
+            let begun = match (member.uuid() == old, member.state()) {
+                (true, DriveState::Active) => self.begin_exchange(index, drive, Some(uuid)).await,
+                (true, DriveState::Failed) => self.replace(index, drive).await,
+                _ => {
+                    let text = format!(
+                        "drive {name} was to replace drive {} ({old}), which is not here: it is \
+                         not used",
+                        index.0
+                    );
+                    self.tell(Severity::Warning, EventKind::ReplaceFailed, index, text);
+                    continue;
+                }
             };
             if let Err(error) = begun {
                 let old = self.drive_name(index);

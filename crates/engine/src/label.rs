@@ -107,7 +107,7 @@ impl Labels {
         uuid: Uuid,
         drive: &D,
     ) -> Result<(), DriveError> {
-        self.write_early(index, uuid, drive, 0).await
+        self.write_early(index, uuid, drive, None).await
     }
 
     /// As early as its copying begins, so that it is gone on with when the pool is opened again.
@@ -117,7 +117,8 @@ impl Labels {
         uuid: Uuid,
         drive: &D,
     ) -> Result<(), DriveError> {
-        self.write_early(index, uuid, drive, INCOMPAT_REPLACES).await
+        let old = self.current.borrow().members[usize::from(index.0)].drive;
+        self.write_early(index, uuid, drive, Some(old)).await
     }
 
     async fn write_early<D: Drive>(
@@ -125,11 +126,14 @@ impl Labels {
         index: DriveIndex,
         uuid: Uuid,
         drive: &D,
-        feature: u64,
+        replaces: Option<Uuid>,
     ) -> Result<(), DriveError> {
         let (at, size) = (usize::from(index.0), drive.geometry().size);
         let mut label = self.get();
-        label.features.incompat |= feature;
+        if replaces.is_some() {
+            label.features.incompat |= INCOMPAT_REPLACES;
+            label.replaces = replaces;
+        }
         label.generation = label.generation.saturating_sub(1);
         (label.members[at].drive, label.members[at].size) = (uuid, size);
         let own = for_drive(&label, at);

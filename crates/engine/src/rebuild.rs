@@ -357,7 +357,7 @@ impl<E: Env> Shard<E> {
         if state != DriveState::Active || self.array.member(index).twin().is_some() {
             return Err(DriveVerbError::NotActive { index: index.0, state });
         }
-        if let Some(other) = self.array.draining() {
+        if let Some(other) = self.array.draining().or(self.array.vacating()) {
             return Err(DriveVerbError::Removing { index: other.0 });
         }
         let left = self.array.indexes().filter(|&at| self.array.is_whole(at)).count() - 1;
@@ -401,7 +401,8 @@ impl<E: Env> Shard<E> {
     }
 
     pub async fn remove_stop(&self, index: DriveIndex) -> Result<(), DriveVerbError> {
-        if !self.array.is_draining(index) {
+        // When it is vacated the labels are about to say so.
+        if !self.array.is_draining(index) || !self.array.is_active(index) {
             return Err(DriveVerbError::NotRemoving { index: index.0 });
         }
         self.array.set_draining(None);

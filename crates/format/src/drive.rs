@@ -24,6 +24,7 @@
 //! 256 | per shard: checkpoint seq, first journal block, objects, fingerprint (32 each)
 //!   . | per member: drive uuid (16), size (8), state (1), 0 (1), round (2), zones (4)
 //!   . | of a further array: uuid of the pool (16); its own is at 40
+//!   . | of a replacement: uuid of the drive whose place it is to have (16)
 //!   . | zero up to 16384                                                      |
 //! ```
 //! The checksum covers everything except itself and `copy`, so the four copies differ in one byte.
@@ -195,6 +196,9 @@ pub struct Superblock {
     pub checkpoint: Vec<CheckpointRoot>,
     /// `None`: these drives are the pool, or its first array.
     pub further: Option<Further>,
+    /// Of the drive's own label alone: the one that is copied onto it
+    /// ([`Superblock::is_replacement`]).
+    pub replaces: Option<Uuid>,
 }
 
 /// What a pool of in-place arrays grew by: an array that has all that a pool has, and belongs to
@@ -270,6 +274,7 @@ impl Superblock {
             w.u32(member.zones);
         }
         self.further.iter().for_each(|further| w.uuid(&further.pool));
+        self.replaces.iter().for_each(|old| w.uuid(old));
         let used = label.len() as u32;
         label.resize(LABEL_LEN, 0);
         put_u32(&mut label, AT_LEN, used);
@@ -341,6 +346,10 @@ impl Superblock {
             0 => check(array == 0, "array", array.into()).map(|()| None)?,
             _ => Some(Further { pool: r.uuid()?, array }),
         };
+        let replaces = match features.incompat & INCOMPAT_REPLACES {
+            0 => None,
+            _ => Some(r.uuid()?),
+        };
         Ok(Superblock {
             pool,
             drive,
@@ -364,6 +373,7 @@ impl Superblock {
             members,
             checkpoint,
             further,
+            replaces,
         })
     }
 
@@ -396,10 +406,10 @@ impl Superblock {
         self.features.incompat & INCOMPAT_SPARE != 0
     }
 
-    /// A drive onto which a member is copied. It names itself in that member's place, which is so
-    /// only when the labels of others say so, too.
+    /// A drive onto which a member is copied, until the labels of others name it in that member's
+    /// place, as its own does already.
     pub fn is_replacement(&self) -> bool {
-        self.features.incompat & INCOMPAT_REPLACES != 0
+        self.replaces.is_some()
     }
 
     /// The pool that it belongs to.
@@ -476,6 +486,8 @@ impl Superblock {
         let of = |further: Further| (1..ARRAYS_MAX).contains(&further.array.into()) && needed != 0;
         let right = told == self.further.is_some() && self.further.is_none_or(of);
         check(right, "array", self.array().into())?;
+        let told = self.features.incompat & INCOMPAT_REPLACES != 0;
+        check(told == self.replaces.is_some(), "replaced drive", told.into())?;
         for (state, feature) in [
             (MemberState::Restoring, INCOMPAT_RESTORING),
             (MemberState::Vacated, INCOMPAT_SUBSTITUTES),

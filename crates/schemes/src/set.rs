@@ -95,6 +95,7 @@ impl<D: Drive> Set<D> {
             members,
             checkpoint: vec![CheckpointRoot::default()],
             further: None,
+            replaces: None,
         };
         let drives = drives.iter().cloned().map(Some).collect();
         Ok(Set { label, drives })

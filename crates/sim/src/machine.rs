@@ -191,9 +191,16 @@ impl Machine {
 
     /// What a disk's label calls it.
     pub fn name_of(&self, disk: &Disk) -> Option<String> {
+        Some(self.names_on(disk)?.0)
+    }
+
+    /// The same, and which drive it is to replace.
+    pub fn names_on(&self, disk: &Disk) -> Option<(String, Option<String>)> {
         let drive = VirtDrive::attach(&self.env, disk, Latency::SSD);
         match self.env.block_on(read_label(&drive)) {
-            Ok(Label::Ours(label)) => Some(label.drive.to_string()),
+            Ok(Label::Ours(label)) => {
+                Some((label.drive.to_string(), label.replaces.map(|old| old.to_string())))
+            }
             _ => None,
         }
     }

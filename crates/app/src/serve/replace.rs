@@ -84,7 +84,7 @@ async fn replace(
         let size = Size(copying.bytes);
         return Ok(format!(
             "{object}: {size} are being copied onto {}, which then takes its place ('steadyraid \
-             status' shows how far it is); name it to 'serve' from then on",
+             status' shows how far it is); name both to 'serve' until then, it alone from then on",
             new.path
         ));
     }

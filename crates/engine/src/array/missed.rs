@@ -62,6 +62,10 @@ impl<D: Drive> Array<D> {
         self.draining.set(index);
     }
 
+    pub fn vacating(&self) -> Option<DriveIndex> {
+        self.vacating.get()
+    }
+
     pub fn is_vacating(&self, index: DriveIndex) -> bool {
         self.vacating.get() == Some(index)
     }

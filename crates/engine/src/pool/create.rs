@@ -292,6 +292,7 @@ pub async fn create<E: Env>(
         members,
         checkpoint: vec![CheckpointRoot { seq: 0, journal_start: 1, objects: 0, fingerprint: 0 }],
         further: None,
+        replaces: None,
     };
     let writes = drives.iter().enumerate().map(|(at, drive)| format_drive(drive, &label, at));
     for (drive, done) in drives.iter().zip(join_all(writes).await) {

@@ -19,6 +19,7 @@ use crate::api::{
 use crate::array::Array;
 use crate::checkpoint::{layout_kind, settings_pairs};
 use crate::discard::Discards;
+use crate::exchange::Replacement;
 use crate::geometry::{Class, PoolGeometry};
 use crate::journal::{Journal, JournalIdentity};
 use crate::label::{Label, Labels, read_label};
@@ -182,7 +183,8 @@ pub(super) async fn open_shard<E: Env>(
         shard.start_background();
         shard.array.restoring().for_each(|index| shard.start_restoring(index));
         shard.start_rebuild();
-        shard.resume_replacing(replacements).await;
+        let own = shard.clone();
+        shard.spawn_task(async move { own.resume_replacing(replacements).await });
     }
     shard.array.monitor.forget_reads();
     shard.start_ladder();
@@ -254,11 +256,9 @@ pub(super) async fn read_labels<D: Drive>(drives: Vec<D>) -> Result<Vec<Labelled
 }
 
 pub(super) fn newest_label<D: Drive>(found: &[Labelled<D>]) -> Result<Superblock, OpenError> {
-    let age = |labelled: &&Labelled<D>| {
-        let label = &labelled.label;
-        (!label.is_replacement(), label.generation)
-    };
-    let newest = found.iter().max_by_key(age);
+    // One that is being copied onto believes that it is whole before it is.
+    let members = found.iter().filter(|labelled| !labelled.label.is_replacement());
+    let newest = members.max_by_key(|labelled| labelled.label.generation);
     let newest = &newest.ok_or(OpenError::NoDrives)?.label;
     let stranger = found.iter().find(|labelled| labelled.label.pool != newest.pool);
     match stranger {
@@ -277,14 +277,18 @@ pub(super) fn newest_label<D: Drive>(found: &[Labelled<D>]) -> Result<Superblock
 fn take_replacements<D: Drive>(
     newest: &Superblock,
     found: &mut Vec<Labelled<D>>,
-) -> Vec<(DriveIndex, D)> {
+) -> Vec<Replacement<D>> {
     let is_one = |labelled: &mut Labelled<D>| {
         let label = &labelled.label;
         let listed = newest.members.get(usize::from(label.index));
         label.is_replacement() && listed.is_some_and(|listed| listed.drive != label.drive)
     };
     let taken = found.extract_if(.., is_one);
-    taken.map(|labelled| (DriveIndex(labelled.label.index), labelled.drive)).collect()
+    let replacement = |Labelled { drive, label }| {
+        let Superblock { index, drive: uuid, replaces, .. } = label;
+        Some(Replacement { index: DriveIndex(index), uuid, old: replaces?, drive })
+    };
+    taken.filter_map(replacement).collect()
 }
 
 /// Puts every drive in its place. A drive that the newest label calls missing or failed is
@@ -471,7 +475,7 @@ fn build_shard<E: Env>(
 async fn write_off_absent<E: Env>(shard: &Shard<E>) {
     let label = shard.labels.get();
     let absent = |(member, index): (&Member, _)| {
-        let was = matches!(member.state, MemberState::Active | MemberState::Restoring);
+        let was = member.state.is_whole() || member.state == MemberState::Restoring;
         was && !shard.array.is_active(index)
     };
     if label.members.iter().zip(shard.array.indexes()).any(absent) {

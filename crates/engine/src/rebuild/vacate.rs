@@ -86,6 +86,7 @@ impl<E: Env> Shard<E> {
         if drained && !self.forget_journal(self.journal.latest()).await {
             // It is emptied, and used no more: as good as lost until that can be recorded.
             self.array.set_draining(None);
+            self.array.vacated(drive);
             self.array.fail(drive, "it was emptied, and that could not be recorded");
             return false;
         }

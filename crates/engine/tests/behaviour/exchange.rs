@@ -118,7 +118,7 @@ fn a_crash_leaves_one_of_the_two() {
 }
 
 /// Closed or dead in the midst of it: when the pool is opened again the exchange begins anew. If
-/// the old drive is gone by then, the new one has its place; if the new one is, nothing is amiss.
+/// one of the two is not here then, it waits; if another has the place, it is over.
 #[test]
 fn an_exchange_goes_on_when_the_pool_is_opened_again() {
     for seed in 0..12 {
@@ -146,18 +146,43 @@ fn an_exchange_goes_on_when_the_pool_is_opened_again() {
         world.kill();
         disks.iter().for_each(|disk| disk.power_cut(&mut rng, CutMode::Random));
         let (old, new) = (disks[1].clone(), disks[drives].clone());
-        match seed % 3 {
-            0 => {}
-            1 => old.set_failed(true),
-            _ => new.set_failed(true),
+        // Both are here, or first one of them is not, or a third has the place by then.
+        let third = Disk::new("third", DRIVE, 4096, seed);
+        let way = seed % 4;
+        let hidden = [None, Some(&old), Some(&new), Some(&old)][way as usize];
+        if let Some(hidden) = hidden {
+            let here: Vec<Disk> =
+                disks.iter().filter(|disk| disk.name() != hidden.name()).cloned().collect();
+            world.block_on(async {
+                let pool = crate::restore::open(&world, &here).await;
+                sleep(world.env(), 500).await;
+                let missing = way != 2;
+                let expected = if missing { DriveState::Missing } else { DriveState::Active };
+                assert_eq!(state(&pool, 1), expected, "{when}");
+                let told = kinds(&pool).contains(&EventKind::ReplaceFailed);
+                assert_eq!(told, missing, "{when}: {:?}", pool.events(0));
+                if way == 3 {
+                    let third = VirtDrive::attach(world.env(), &third, Latency::SSD);
+                    pool.drive_replace(1, third).await.expect("it is lost");
+                    until_exchanged(&world, &pool, 1).await;
+                } else if missing {
+                    let old = VirtDrive::attach(world.env(), &old, Latency::SSD);
+                    pool.drive_replace(1, old).await.expect("it is back");
+                    until_exchanged(&world, &pool, 1).await;
+                }
+                pool.close().await.expect("closes");
+            });
         }
-        let here: Vec<Disk> = disks.iter().filter(|disk| !disk.is_failed()).cloned().collect();
+        if way == 3 {
+            disks[1] = third.clone();
+        }
         world.block_on(async {
-            let pool = crate::restore::open(&world, &here).await;
+            let pool = crate::restore::open(&world, &disks).await;
             let volume = pool.volume("v").expect("made");
             check_all(&volume, &mirror, &when).await;
+            sleep(world.env(), 500).await;
             until_exchanged(&world, &pool, 1).await;
-            let expected = if seed % 3 == 2 { &old } else { &new };
+            let expected = if way == 3 { &third } else { &new };
             assert_eq!(pool.status().drives[1].name, expected.name(), "{when}");
             drop(volume);
             let others: Vec<usize> = [0, 2][..usize::from(parity)].to_vec();

@@ -188,6 +188,19 @@ fn a_drive_is_restored_only_in_pools_that_say_so() {
 }
 
 #[test]
+fn a_replacement_says_whom_it_replaces() {
+    let mut label = samples::label();
+    label.features.incompat |= INCOMPAT_REPLACES;
+    let refused = Err(FormatError::Invalid { field: "replaced drive", value: 1 });
+    assert_eq!(label.validate(), refused);
+    label.replaces = Some(Uuid([7; 16]));
+    assert_eq!(Superblock::decode(&label.encode(2)), Ok((label.clone(), 2)));
+    label.features.incompat = 0;
+    let refused = Err(FormatError::Invalid { field: "replaced drive", value: 0 });
+    assert_eq!(label.validate(), refused);
+}
+
+#[test]
 fn one_drive_at_most_leaves_and_only_in_pools_that_say_so() {
     let mut label = samples::label();
     label.members[1].state = MemberState::Leaving;

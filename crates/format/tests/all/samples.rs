@@ -37,6 +37,7 @@ pub fn label() -> Superblock {
             CheckpointRoot { seq: 12, journal_start: 13, objects: 14, fingerprint: 15 },
         ],
         further: None,
+        replaces: None,
     }
 }
 

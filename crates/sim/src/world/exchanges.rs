@@ -119,12 +119,12 @@ impl World {
     pub(super) fn settle_exchanges(&mut self, pool: &Pool<VirtEnv>) {
         let members = pool.status().drives;
         for Beside { at, disk, uuid } in std::mem::take(&mut self.machine.beside) {
-            let copied = members.get(at).is_some_and(|member| member.replacing.is_some());
+            let (name, replaces) = self.machine.names_on(&disk).unzip();
             // One that was given a lost drive's place has another name by now.
-            let uuid = uuid.and_then(|_| self.machine.name_of(&disk));
+            let uuid = uuid.and(name);
             let member = members.get(at).map(|member| member.uuid.to_string());
             let is_member = uuid.is_some() && uuid == member;
-            if copied && uuid.is_some() && !is_member {
+            if !is_member && member.is_some() && replaces.flatten() == member {
                 self.context.tell(|| format!("drive {at} is copied again"));
                 self.machine.beside.push(Beside { at, disk, uuid });
                 continue;
@@ -151,10 +151,11 @@ impl World {
         }
         let env = self.machine.env.clone();
         let begin = env.now();
-        while is_copied(pool) && env.now().saturating_sub(begin) < DONE_WITHIN {
-            self.complete("going on to exchange", env.sleep_until(env.now() + STEP))?;
-        }
         self.settle_exchanges(pool);
+        while !self.machine.beside.is_empty() && env.now().saturating_sub(begin) < DONE_WITHIN {
+            self.complete("going on to exchange", env.sleep_until(env.now() + STEP))?;
+            self.settle_exchanges(pool);
+        }
         let begin = env.now();
         let index = self.rng.index(self.plan.drives);
         let before = pool.status().drives[index].uuid;
