@@ -183,8 +183,10 @@ pub(super) async fn open_shard<E: Env>(
         shard.start_background();
         shard.array.restoring().for_each(|index| shard.start_restoring(index));
         shard.start_rebuild();
-        let own = shard.clone();
-        shard.spawn_task(async move { own.resume_replacing(replacements).await });
+        if !replacements.is_empty() {
+            let own = shard.clone();
+            shard.spawn_task(async move { own.resume_replacing(replacements).await });
+        }
     }
     shard.array.monitor.forget_reads();
     shard.start_ladder();
