@@ -38,7 +38,10 @@ pub fn guard(method: &str, host: &[u8], authorization: &[u8]) -> bool {
     let method = Method::parse(method);
     let let_in = Guard::anybody(Some(token), Nanos::ZERO).check(Nanos::ZERO, method, &headers);
     let changes = !matches!(method, None | Some(Method::Get));
-    let shown = authorization.strip_prefix(b"Bearer ") == Some(TOKEN.as_bytes());
+    // Names of schemes are the same in any case.
+    let shown = authorization.split_at_checked(7).is_some_and(|(name, own)| {
+        name.eq_ignore_ascii_case(b"Bearer ") && own == TOKEN.as_bytes()
+    });
     assert!(let_in.is_err() || !changes || shown, "a change without the token");
     let_in.is_ok()
 }

@@ -44,6 +44,7 @@ pub fn api_seeds() -> Vec<Vec<u8>> {
         "guard GET\nlocalhost:9464\n",
         "guard PUT\n[::1]:1\nBearer 0123456789abcdef",
         "guard DELETE\n127.0.0.1\nBearer 0123456789abcdef",
+        "guard DELETE\n127.0.0.4\nBEarer 0123456789abcdef",
     ];
     calls.iter().map(|call| call.as_bytes().to_vec()).collect()
 }
