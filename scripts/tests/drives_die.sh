@@ -4,8 +4,10 @@
 # replaced, and a scrub finds nothing wrong. Needs root.
 #
 #   scripts/tests/drives_die.sh              three of 13 drives, each in one way
-#   scripts/tests/drives_die.sh all          all 13 of a RAID5 pool, each in every way (a quarter of an hour)
+#   scripts/tests/drives_die.sh all          all 13 of a RAID5 pool, each in every way
 #   scripts/tests/drives_die.sh pairs        RAID6: every pair of 9 drives
+#
+# The last two take more than ten minutes: they need STEADYRAID_LIMIT=2700 (seconds).
 set -euo pipefail
 limit=${STEADYRAID_LIMIT:-600}
 # shellcheck source=scripts/lib.sh
@@ -130,9 +132,9 @@ some | all)
     last=12
     [ "$which" = all ] || last=2
     for index in $(seq 0 "$last"); do
-        some=("${ways[index % 3]}")
-        [ "$which" = some ] || some=("${ways[@]}")
-        for way in "${some[@]}"; do round "$index" "$way"; done
+        own=("${ways[index % 3]}")
+        [ "$which" = some ] || own=("${ways[@]}")
+        for way in "${own[@]}"; do round "$index" "$way"; done
     done
     end
     ;;

@@ -40,7 +40,7 @@ impl<P> Default for Table<P> {
 impl<P: Clone> Table<P> {
     /// Makes this the newest of its range.
     pub fn insert(&mut self, range: Range<u64>, place: P, redirected: bool) {
-        self.remove(range.clone(), |_| true);
+        self.forget(range.clone());
         let entry = Entry { end: range.end, place, skip: 0, redirected, home: false };
         self.entries.insert(range.start, entry);
     }
@@ -149,7 +149,7 @@ impl<P: Clone> Table<P> {
     pub fn set_home(&mut self, range: Range<u64>) {
         for (piece, entry) in self.look(range) {
             let Some(entry) = entry.filter(|entry| entry.redirected) else { continue };
-            self.remove(piece.clone(), |_| true);
+            self.forget(piece.clone());
             self.entries.insert(piece.start, Entry { home: true, ..entry });
         }
     }
