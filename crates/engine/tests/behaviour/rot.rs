@@ -128,7 +128,7 @@ async fn lost(volume: &Volume<VirtEnv>, mirror: &Mirror) -> BTreeSet<u64> {
 
 #[test]
 fn one_drive_rots_at_rest() {
-    for (seed, (drives, parity, conversion)) in (0..).zip(SHAPES) {
+    for (seed, (drives, parity, conversion)) in (0..12).zip(SHAPES.into_iter().cycle()) {
         let world = Virtual::new(drives, DRIVE, 70 + seed);
         let mut rng = Rng::new(seed);
         world.block_on(async {
@@ -146,18 +146,24 @@ fn one_drive_rots_at_rest() {
             };
             let count = flipped.iter().filter(is_right).count() as u64;
             assert!(count * 2 > flipped.len() as u64, "{count} of {}", flipped.len());
+            // Parity of a stripe with one block is a page like the block's, without a sum: wrong, it
+            // is made anew. So it is if a page that nobody owns any more is wrong.
             let counters = pool.counters();
-            let seen = (counters.checksum_errors, counters.healed_pages, counters.lost_pages);
-            assert_eq!(seen, (count, count, 0), "{status:?}");
+            let healed = counters.healed_pages;
+            let with_parity = healed..=healed + counters.mended_parity;
+            assert!(with_parity.contains(&count), "{count}, {healed} healed: {status:?}");
+            assert_eq!((counters.checksum_errors, counters.lost_pages), (healed, 0), "{status:?}");
             for (at, drive) in pool.status().drives.iter().enumerate() {
-                let wanted = if at == 2 { count } else { 0 };
+                let wanted = if at == 2 { healed } else { 0 };
                 assert_eq!(
                     (drive.counters.bad_pages, drive.counters.healed_pages),
                     (wanted, wanted)
                 );
             }
             assert_eq!(status.repaired_pages, status.bad_pages);
-            assert_eq!((status.lost_pages, status.repaired_parity), (0, 0));
+            assert_eq!(status.lost_pages, 0);
+            let others = flipped.len() as u64 - healed;
+            assert!(counters.mended_parity <= others * u64::from(parity), "{counters:?}");
             assert!(status.checked_bytes > VOLUME, "{status:?}");
             let again = scrubbed(&world, &pool).await;
             assert_eq!(
