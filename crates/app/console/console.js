@@ -445,7 +445,14 @@ function showEvents(events) {
       ` ${event.pool}: ${event.text}`);
     list.prepend(item);
   }
-  while (list.children.length > EVENTS_MAX) list.lastChild.remove();
+  while (list.children.length > EVENTS_MAX) oldestOf(list).remove();
+}
+
+/** What makes room for others. While more than half are only told, the oldest of those: spikes do
+ * not push out what has to be known. */
+function oldestOf(list) {
+  const told = [...list.children].filter((item) => item.querySelector("span.info"));
+  return told.length > EVENTS_MAX / 2 ? told.at(-1) : list.lastChild;
 }
 
 async function followEvents() {

@@ -129,9 +129,12 @@ pub const DISCARD_WALK_BYTES_PER_SEC: u64 = 32 << 20;
 /// Space pressure must have been below a mark for so long before that is told: making space goes
 /// in rounds, and each would tell.
 pub const PRESSURE_CALM: Nanos = Nanos::from_secs(10);
-/// Events a pool remembers: some hours of 29 drives with five spikes a minute each would not fit,
-/// a bad quarter of an hour does. Whoever wants all of them follows the stream.
+/// Events a pool remembers of those that are only told: some hours of 29 drives with five spikes a
+/// minute each would not fit, a bad quarter of an hour does. Whoever wants all of them follows the
+/// stream.
 pub const EVENTS_MAX: usize = 4096;
+/// Warnings and errors it remembers: a day in which every drive of 29 has some thirty.
+pub const ALARMS_MAX: usize = 1024;
 /// Spikes of one drive between two looks at them: a look comes fifty times a second.
 pub const SPIKES_UNTOLD_MAX: usize = 64;
 /// A drive that answers nothing for so long, or for so many deadlines of reads, is mute: what is

@@ -267,6 +267,10 @@ try {
   assert.ok(!before.some((text) => fails.test(text)));
   await page.waitForFunction((fails) => [...document.querySelectorAll("#event-list li")]
     .some((event) => new RegExp(fails).test(event.textContent)), fails.source);
+  // But not what somebody has to know of.
+  const alarms = before.filter((text) => /(warning|error) gc: /.test(text));
+  const after = new Set(await told());
+  assert.ok(alarms.length > 0 && alarms.every((text) => after.has(text)), alarms.join("\n"));
   console.log("ok");
 } finally {
   await browser.close();

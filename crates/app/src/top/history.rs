@@ -75,11 +75,20 @@ impl History {
         let Some(kept) = self.pools.iter_mut().find(|kept| kept.view.name == event.pool) else {
             return;
         };
-        if kept.events.len() == EVENTS_MAX {
-            kept.events.pop_front();
-        }
         kept.events.push_back(event);
+        if kept.events.len() > EVENTS_MAX {
+            make_room(&mut kept.events);
+        }
     }
+}
+
+/// The oldest goes. While more than half are only told, it is one of those: spikes do not push out
+/// what has to be known.
+fn make_room(events: &mut VecDeque<Event>) {
+    let is_told = |event: &Event| event.severity == "info";
+    let many = events.iter().filter(|event| is_told(event)).count() > EVENTS_MAX / 2;
+    let oldest = if many { events.iter().position(is_told).unwrap_or(0) } else { 0 };
+    events.remove(oldest);
 }
 
 fn follow(before: Option<Kept>, view: Pool) -> Kept {
@@ -120,4 +129,38 @@ fn between(before: &OperationLatencies, now: &OperationLatencies) -> Interval {
 fn sent_round(pool: &Pool) -> u64 {
     let own = &pool.counters;
     own.redirected_reads + own.redirected_writes + own.hedged_reads + own.hedged_writes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_list_gives_up_its_oldest_spikes_first() {
+        let event = |(sequence, severity): (u64, &str)| Event {
+            pool: "tank".to_owned(),
+            sequence,
+            time: String::new(),
+            unix_micros: 0,
+            severity: severity.to_owned(),
+            kind: String::new(),
+            drive: None,
+            drive_name: None,
+            text: String::new(),
+        };
+        let mut events: VecDeque<Event> = [(1, "warning"), (2, "info"), (3, "error"), (4, "info")]
+            .into_iter()
+            .chain((5..=EVENTS_MAX as u64).map(|at| (at, "info")))
+            .map(event)
+            .collect();
+        let gone = |events: &mut VecDeque<Event>| {
+            let before = events.clone();
+            make_room(events);
+            before.into_iter().find(|own| !events.contains(own)).map(|own| own.sequence)
+        };
+        assert_eq!((gone(&mut events), gone(&mut events)), (Some(2), Some(4)));
+        // Until there are as many of those that have to be known.
+        events.iter_mut().rev().take(EVENTS_MAX / 2).for_each(|own| own.severity = "error".into());
+        assert_eq!((gone(&mut events), gone(&mut events)), (Some(1), Some(3)));
+    }
 }

@@ -146,8 +146,8 @@ fn one_drive_rots_at_rest() {
             };
             let count = flipped.iter().filter(is_right).count() as u64;
             assert!(count * 2 > flipped.len() as u64, "{count} of {}", flipped.len());
-            // Parity of a stripe with one block is a page like the block's, without a sum: wrong, it
-            // is made anew. So it is if a page that nobody owns any more is wrong.
+            // Parity of a stripe with one block is a page like the block's, without a sum: if it
+            // is wrong it is made anew. So it is if a page that nobody owns any more is wrong.
             let counters = pool.counters();
             let healed = counters.healed_pages;
             let with_parity = healed..=healed + counters.mended_parity;
