@@ -61,6 +61,8 @@ pub enum WriteHole {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenOptions {
     pub write_hole: WriteHole,
+    /// What is given for this place is not the drive that was lost there: that one may come back.
+    pub away: Option<usize>,
 }
 
 /// What an array is to be like.
@@ -85,6 +87,8 @@ pub(crate) struct Inner<E: Env> {
     pub kept: Kept,
     pub log: Log,
     pub write_hole: WriteHole,
+    /// As it was opened.
+    pub away: Option<usize>,
     /// Unit of reads and writes of the drives; with sums a page at least, so that they never have
     /// to be computed from what is there.
     pub align: u64,
@@ -236,6 +240,7 @@ impl<E: Env> Array<E> {
             label_turn: Turn::new(),
             members,
             write_hole: options.write_hole,
+            away: options.away,
             align,
             sums,
             sums_turn: Turn::new(),

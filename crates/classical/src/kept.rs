@@ -17,8 +17,12 @@
 //! of a drive, or one that was used without the others, is not taken for the one that was lost.
 //! The page says how old a record may be: older ones, and those of software that kept none, count
 //! no more. Without a record that counts a drive is filled from its beginning.
+//!
+//! A lost drive's bytes may be elsewhere, whole again, before it comes back: to the array it is not
+//! lost then, but `away`, and marks are kept for it as before.
 
 use std::cell::{Cell, RefCell};
+use std::ops::Range;
 
 use format::drive::MAX_MEMBERS;
 use format::{MemberState, Uuid};
@@ -26,6 +30,7 @@ use io::sync::Turn;
 use io::{Buf, Drive, Durability, Env, join_all};
 
 use crate::array::{Array, Inner};
+use crate::grid::Grid;
 use crate::intents::{self, Intents, Page};
 use crate::label;
 use crate::limits::PAGE;
@@ -124,8 +129,20 @@ pub enum Lacks {
 struct Place {
     /// Its loss was noticed.
     lost: bool,
+    /// What is in this place is not the drive that was lost, nor one that is to be it.
+    away: bool,
     /// `None`: nobody can have its place again without being filled from the beginning.
     gone: Option<Gone>,
+}
+
+/// A drive that is lost or away when an array is opened.
+#[derive(Clone, Copy)]
+struct Absent {
+    place: usize,
+    lost: bool,
+    away: bool,
+    /// The labels have what is in its place active.
+    active: bool,
 }
 
 pub struct Kept {
@@ -162,9 +179,9 @@ impl Kept {
         }
     }
 
-    /// Some drive is lost, or does not have everything yet.
+    /// Some drive is lost or away, or does not have everything yet.
     pub fn is_on(&self) -> bool {
-        self.places.borrow().iter().any(|place| place.lost)
+        self.places.borrow().iter().any(|place| place.lost || place.away)
     }
 
     /// A write of the region begins.
@@ -184,16 +201,28 @@ impl Kept {
             return;
         }
         if pairs().any(|(place, lost)| !place.lost && *lost) {
-            let (gone, bits) = marked();
+            let (now, bits) = marked();
             let news = places.iter_mut().zip(lost).filter(|(place, lost)| !place.lost && **lost);
-            news.for_each(|(place, _)| *place = Place { lost: true, gone });
+            news.for_each(|(place, _)| {
+                // The drive itself went earlier.
+                let gone = if place.away { place.gone } else { now };
+                *place = Place { lost: true, gone, ..*place };
+            });
             self.losses.set(self.losses.get() + 1);
             let mut regions = self.regions.borrow_mut();
             regions.iter_mut().zip(bits).for_each(|(kept, bit)| *kept |= bit);
         }
         let back = places.iter_mut().zip(lost).filter(|(place, lost)| place.lost && !**lost);
-        back.for_each(|(place, _)| *place = Place::default());
+        back.for_each(|(place, _)| match place.away {
+            true => place.lost = false,
+            false => *place = Place::default(),
+        });
         drop(places);
+        self.end(was_on);
+    }
+
+    /// Nothing is kept for nobody.
+    fn end(&self, was_on: bool) {
         if was_on && !self.is_on() {
             self.regions.borrow_mut().fill(false);
             self.stored.borrow_mut().fill(false);
@@ -204,7 +233,25 @@ impl Kept {
     /// The newest drive in a place has been given it: what was noted of the one before counts no
     /// more. True: something was.
     pub fn take(&self, place: usize) -> bool {
-        self.places.borrow_mut()[place].gone.take().is_some()
+        let place = &mut self.places.borrow_mut()[place];
+        place.away = false;
+        place.gone.take().is_some()
+    }
+
+    /// What has this place from now on is not the drive that was lost.
+    pub fn set_away(&self, place: usize) {
+        let place = &mut self.places.borrow_mut()[place];
+        place.away = place.gone.is_some();
+    }
+
+    /// A drive has the place again that holds all that it should.
+    pub fn set_home(&self, place: usize) {
+        let was_on = self.is_on();
+        {
+            let place = &mut self.places.borrow_mut()[place];
+            *place = Place { lost: place.lost, ..Place::default() };
+        }
+        self.end(was_on);
     }
 
     /// A mark of this region may be taken back: it is kept, or need not be.
@@ -246,8 +293,8 @@ impl Kept {
     }
 
     /// What the drives of an array that is opened tell: the newest page of intents and the newest
-    /// record. `absent`: drives that are lost, and whether the labels have them active.
-    fn found(&self, page: &Page, record: Option<Record>, absent: &[(usize, bool)]) {
+    /// record.
+    fn found(&self, page: &Page, record: Option<Record>, absent: &[Absent]) {
         self.before.set(page.opening);
         let newest = record.as_ref().map_or(0, |record| record.sequence + 1);
         self.sequence.set(newest.max(page.kept).max(1));
@@ -258,14 +305,16 @@ impl Kept {
         };
         let record = record.filter(counts);
         let mut places = self.places.borrow_mut();
-        for (place, active) in absent {
+        for &Absent { place, lost, away, active } in absent {
             let last = Gone { opening: page.opening, first: page.sequence, last: page.sequence };
-            let told = record.as_ref().and_then(|record| record.gone[*place]);
-            let gone = if *active { Some(last).filter(|_| page.opening != 0) } else { told };
-            places[*place] = Place { lost: true, gone };
+            let told = record.as_ref().and_then(|record| record.gone[place]);
+            let was_last = active && !away;
+            let gone = if was_last { Some(last).filter(|_| page.opening != 0) } else { told };
+            places[place] = Place { lost, away: away && gone.is_some(), gone };
         }
+        drop(places);
         self.losses.set(absent.len() as u64);
-        if absent.is_empty() {
+        if !self.is_on() {
             return;
         }
         let mut regions = self.regions.borrow_mut();
@@ -324,27 +373,33 @@ impl<E: Env> Inner<E> {
             }
         }
         let label = self.label.borrow();
-        let absent = self.members.iter().zip(&label.members).enumerate();
-        let absent = absent.filter(|(_, (member, _))| member.is_lost());
-        let active = |listed: &format::Member| listed.state == MemberState::Active;
-        let absent = absent.map(|(place, (_, listed))| (place, active(listed)));
-        self.kept.found(page, newest, &absent.collect::<Vec<_>>());
+        let all = self.members.iter().zip(&label.members).enumerate();
+        let absent = all.map(|(place, (member, listed))| {
+            let (lost, away) = (member.is_lost(), self.away == Some(place));
+            Absent { place, lost, away, active: listed.state == MemberState::Active }
+        });
+        let absent: Vec<Absent> = absent.filter(|absent| absent.lost || absent.away).collect();
+        self.kept.found(page, newest, &absent);
     }
 }
 
 impl<E: Env> Array<E> {
-    /// What a drive lacks that is to have the place of the lost one. Comes before it is made
-    /// [blank](Array::blank).
-    pub async fn lacks(&self, place: usize, new: &E::Drive) -> Lacks {
+    /// What a drive lacks that is to have the place of one that is lost or away. Comes before it is
+    /// made [blank](Array::blank).
+    pub async fn lacks<D: Drive>(&self, place: usize, new: &D) -> Lacks {
         let inner = &self.inner;
         inner.note_losses();
-        let Some(gone) = inner.kept.places.borrow()[place].gone else { return Lacks::All };
+        let Place { away, gone, .. } = inner.kept.places.borrow()[place];
+        let Some(gone) = gone else { return Lacks::All };
         let Some(own) = label::read(new).await else { return Lacks::All };
         let at = {
             let label = inner.label.borrow();
             let listed = label.members[place];
+            // What has its place has a name of its own, and its page of intents tells it apart.
+            let listed_so =
+                away || own.drive == listed.drive && listed.state != MemberState::Restoring;
             let is_it = own.pool == label.pool
-                && own.drive == listed.drive
+                && listed_so
                 && usize::from(own.index) == place
                 && own.generation <= label.generation
                 && new.geometry().size >= listed.size;
@@ -352,7 +407,7 @@ impl<E: Env> Array<E> {
                 (own.journal, own.meta, own.zones) == (label.journal, label.meta, label.zones);
             let was = own.members.get(place).map(|own| own.state);
             let whole = was == Some(MemberState::Active);
-            if !is_it || !same || !whole || listed.state == MemberState::Restoring {
+            if !is_it || !same || !whole {
                 return Lacks::All;
             }
             label.meta.offset
@@ -371,6 +426,35 @@ impl<E: Env> Array<E> {
             page.opening == gone.opening && (gone.first..=gone.last).contains(&page.sequence)
         };
         if newest.as_ref().is_some_and(is_last) { Lacks::Kept } else { Lacks::All }
+    }
+
+    /// A drive that is lost or away misses these of its bytes, too, whatever the array knows:
+    /// somebody held them for it. The other drives know that when this returns.
+    pub async fn keep(&self, place: usize, bytes: &[Range<u64>]) {
+        let inner = &self.inner;
+        inner.note_losses();
+        let Grid { rows, chunk, .. } = inner.grid;
+        let data = inner.label.borrow().zones.offset;
+        for Range { start, end } in bytes {
+            // What is not of its rows is given to every drive that comes.
+            let first = start.saturating_sub(data) / chunk;
+            let end = end.saturating_sub(data).div_ceil(chunk).min(rows);
+            for row in first..end {
+                inner.kept.touch(inner.intents.region(inner.stripe_of(place, row)));
+            }
+        }
+        if !bytes.is_empty() {
+            inner.write_kept().await;
+        }
+    }
+
+    /// A drive that is lost is not to be believed if it comes back: nobody knows what it misses.
+    /// The other drives know that when this returns.
+    pub async fn disown(&self, place: usize) {
+        self.inner.note_losses();
+        if self.inner.kept.take(place) {
+            self.inner.write_kept().await;
+        }
     }
 }
 
@@ -424,14 +508,12 @@ mod tests {
     #[test]
     fn a_record_counts_with_the_pages_of_its_opening_only() {
         let page = |opening, kept| Page { sequence: 40, opening, kept, bits: vec![true; 1] };
+        let lost = |place, active| Absent { place, lost: true, away: false, active };
         let found = |opening, kept, record: Record| {
             let own = Kept::new(4, 3);
             let bits = vec![true, false, false, false];
-            own.found(
-                &Page { bits, ..page(opening, kept) },
-                Some(record),
-                &[(1, false), (2, true)],
-            );
+            let absent = [lost(1, false), lost(2, true)];
+            own.found(&Page { bits, ..page(opening, kept) }, Some(record), &absent);
             let gone: Vec<_> = own.places.borrow().iter().map(|place| place.gone).collect();
             (own.regions.borrow().clone(), gone)
         };
@@ -477,5 +559,35 @@ mod tests {
         kept.note(&[false; 3], || unreachable!("none is new"));
         assert_eq!((kept.next_kept(0), kept.may_clear(3)), (None, true));
         assert_eq!(kept.least.get(), kept.sequence.get(), "what was written counts no more");
+    }
+
+    #[test]
+    fn marks_are_kept_for_a_drive_that_is_away_until_one_is_home() {
+        let kept = Kept::new(4, 3);
+        kept.opening.set(2);
+        let gone = |last| Gone { opening: 2, first: last, last };
+        let marks = |last, at: usize| (Some(gone(last)), (0..4).map(|own| own == at).collect());
+        kept.note(&[false, true, false], || marks(5, 1));
+        kept.set_away(1);
+        kept.note(&[false; 3], || unreachable!("none is new"));
+        kept.touch(3);
+        assert_eq!((kept.next_kept(0), kept.next_kept(2)), (Some(1), Some(3)));
+        // What has its place is lost: the drive itself went before that.
+        kept.note(&[false, true, false], || marks(8, 2));
+        assert_eq!(kept.next().expect("one is lost").0.gone[1], Some(gone(5)));
+        kept.note(&[false; 3], || unreachable!("none is new"));
+        let (record, _) = kept.next().expect("one is away");
+        // Opened anew: with the record it is away as before, without one nobody is.
+        for (record, away) in [(Some(record), true), (None, false)] {
+            let again = Kept::new(4, 3);
+            let page = Page { sequence: 9, opening: 2, kept: 0, bits: vec![false; 4] };
+            let absent = [Absent { place: 1, lost: false, away: true, active: true }];
+            again.found(&page, record, &absent);
+            let told = again.next().and_then(|(record, _)| record.gone[1]);
+            assert_eq!(told, Some(gone(5)).filter(|_| away));
+            assert_eq!((again.is_on(), again.next_kept(0)), (away, Some(1).filter(|_| away)));
+        }
+        kept.set_home(1);
+        assert_eq!((kept.next_kept(0), kept.may_clear(3), kept.is_on()), (None, true, false));
     }
 }

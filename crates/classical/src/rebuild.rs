@@ -71,8 +71,36 @@ impl<E: Env> Array<E> {
         Ok(())
     }
 
-    /// The same, and the labels say so: after a crash the drive is known to be one that is to be
-    /// filled.
+    /// Gives a lost drive's place to something that is not a drive of its own, to be filled alike.
+    /// The drive may come back, and what it misses is kept until one [is home](Array::come_home).
+    pub fn replace_away(&self, place: usize, new: E::Drive) -> Result<(), ArrayError> {
+        self.check_replacement(place, &new)?;
+        self.inner.note_losses();
+        self.inner.kept.set_away(place);
+        self.inner.members[place].replace(new);
+        Ok(())
+    }
+
+    /// What has this place is a drive of its own again, which holds all that it should.
+    pub fn come_home(&self, place: usize) {
+        self.inner.note_losses();
+        self.inner.kept.set_home(place);
+    }
+
+    /// The next rows from this one on, in one piece, that a drive which is away may miss by now.
+    /// After the last one: none.
+    pub fn missed(&self, place: usize, row: u64) -> Range<u64> {
+        self.inner.next_kept_rows(place, row)
+    }
+
+    /// The next rows that a new drive is to be given, in one piece; `None`: there is none in this
+    /// place, or it is whole.
+    pub fn next_rows(&self, place: usize) -> Option<Range<u64>> {
+        Some(self.inner.next_lacking(place, self.rebuilt(place)?))
+    }
+
+    /// As [`Array::replace`], and the labels say so: after a crash the drive is known to be one
+    /// that is to be filled.
     pub async fn restore(&self, place: usize, new: E::Drive) -> Result<(), ArrayError> {
         let inner = &self.inner;
         self.check_replacement(place, &new)?;
@@ -204,7 +232,7 @@ impl<E: Env> Inner<E> {
         note_restoring(&mut label);
     }
 
-    fn stripe_of(&self, place: usize, row: u64) -> u64 {
+    pub fn stripe_of(&self, place: usize, row: u64) -> u64 {
         row * self.grid.groups() as u64 + self.grid.group_of(place) as u64
     }
 
@@ -212,9 +240,14 @@ impl<E: Env> Inner<E> {
     /// one: none.
     fn next_lacking(&self, place: usize, row: u64) -> Range<u64> {
         let rows = self.grid.rows;
-        if !self.members[place].was_here() {
-            return row..rows;
+        match self.members[place].was_here() {
+            true => self.next_kept_rows(place, row),
+            false => row..rows,
         }
+    }
+
+    fn next_kept_rows(&self, place: usize, row: u64) -> Range<u64> {
+        let rows = self.grid.rows;
         let (groups, group) = (self.grid.groups() as u64, self.grid.group_of(place) as u64);
         let each = intents::region_stripes(self.grid.stripes());
         // The first row of the group whose stripe is not before this one.

@@ -55,6 +55,8 @@ impl<E: Env> Inner<E> {
     pub fn note_lost(&self, stripe: u64, member: usize, start: u64, how: u32) -> Vec<(usize, u64)> {
         let Some(sums) = &self.sums else { return Vec::new() };
         let (drive, page) = self.page_of(stripe, member, start);
+        // What a drive that is away has there is not what the parity counts on.
+        self.kept.touch(self.intents.region(stripe));
         // What the parity counts on stays true.
         let how = if sums.get(drive, page) == VOID { VOID } else { how };
         let news = sums.set(drive, page, how);

@@ -35,6 +35,13 @@ impl<D: Drive> Losses<D> {
         Losses { label: RefCell::new(set.label.clone()), members, turn: Turn::new() }
     }
 
+    /// Comes before anything relies on what the newest label says: a crash may have left it on one
+    /// drive, and that may be lost next.
+    pub async fn tell_again(&self) {
+        let _turn = self.turn.lock().await;
+        self.write(|_| ()).await;
+    }
+
     pub fn state(&self, place: usize) -> MemberState {
         self.label.borrow().members[place].state
     }

@@ -97,9 +97,9 @@ impl<E: Env, M> Clone for SegmentLog<E, M> {
 }
 
 /// A segment stays where it is until this is dropped.
-struct Pin<E: Env, M: Medium> {
+pub struct Pin<E: Env, M: Medium> {
     inner: Rc<Inner<E, M>>,
-    segment: u32,
+    pub segment: u32,
 }
 
 impl<E: Env, M: Medium> Drop for Pin<E, M> {
@@ -211,6 +211,12 @@ impl<E: Env, M: Medium> SegmentLog<E, M> {
                 self.inner.fill(head);
             }
         }
+    }
+
+    /// Those segments that have their summary and of which this is true.
+    pub fn pin_closed(&self, which: impl Fn(u32) -> bool) -> Vec<Pin<E, M>> {
+        let all: Vec<u32> = self.inner.table.borrow().closed().map(|(at, _)| at).collect();
+        all.into_iter().filter(|at| which(*at)).map(|at| self.inner.pin(at)).collect()
     }
 
     /// Segments with fewer copies than they could have.

@@ -29,7 +29,7 @@ impl Bench {
         env.block_on(create(&env, &drives, &spec)).expect("it fits");
         let there = drives.into_iter().enumerate().filter(|(at, _)| !lost.contains(at));
         let there: Vec<VirtDrive> = there.map(|(_, drive)| drive).collect();
-        let options = OpenOptions { write_hole: hole };
+        let options = OpenOptions { write_hole: hole, ..OpenOptions::default() };
         let array = env.block_on(Array::open(&env, there, options)).expect("it opens");
         while env.block_on(array.resync()).expect("agrees") {}
         let bench = Bench { env, disks, array };

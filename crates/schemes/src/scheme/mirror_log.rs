@@ -147,6 +147,7 @@ impl<E: Env> MirrorLog<E> {
             return Err(StoreError::Damaged("the label of the set".into()));
         }
         let losses = Rc::new(Losses::new(&set));
+        losses.tell_again().await;
         let groups = (0..set.len()).step_by(width);
         let groups = groups
             .map(|first| Group::open(env, &set, first..first + width, segment, losses.clone()));

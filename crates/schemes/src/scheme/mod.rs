@@ -369,7 +369,7 @@ impl Spec {
 /// How a pool is to be served.
 impl From<OpenOptions> for classical::OpenOptions {
     fn from(options: OpenOptions) -> classical::OpenOptions {
-        classical::OpenOptions { write_hole: options.write_hole }
+        classical::OpenOptions { write_hole: options.write_hole, away: None }
     }
 }
 

@@ -57,6 +57,7 @@ use io::sync::{Event, Turn};
 use io::{Buf, Drive, Env};
 
 use crate::care::{self, AllKept};
+use crate::locks::Hold;
 use crate::popular::Popular;
 use crate::set::Set;
 use crate::store::{Counters, Store, StoreError, check_range};
@@ -293,6 +294,9 @@ impl<E: Env> Steering<E> {
         let Some(spare) = spare else { return Vec::new() };
         let mut wrong = spare.array.disagreeing(0, spare.array.size()).await;
         let drive = self.inner.drives.borrow()[spare.place].clone();
+        // Nothing is written, or moved on, between the two readings.
+        let lock = &self.inner.stage.targets[spare.place].lock;
+        let _all = lock.lock(0..u64::MAX, Hold::InPlace).await;
         if let Some((drive, (part, front))) =
             drive.and_then(|drive| drive.home.moving().map(|moving| (drive, moving)))
         {

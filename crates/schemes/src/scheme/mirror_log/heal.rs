@@ -15,7 +15,8 @@ use classical::{ArrayError, Note, Unread};
 use format::Uuid;
 use io::{Buf, BufMut, Drive, Durability, join_all};
 
-use super::mirrors::{Mirrors, owners};
+use super::mirrors::{Kept, Mirrors, owners, places_of};
+use crate::part::Part;
 use crate::segments::bytes::{Head, NO_MATE, PAGE, Summary};
 use crate::store::StoreError;
 
@@ -148,6 +149,43 @@ impl<D: Drive> Mirrors<D> {
             let restored = join_all(restored).await;
             heads.extend(some.iter().zip(restored).filter(|own| own.1).map(|own| *own.0));
         }
+    }
+
+    /// Which of these segments, that lack a copy and stay where they are, a drive that comes back
+    /// has a copy of: the same head and summary show that. Of one that was not full when it went it
+    /// has none.
+    pub(super) async fn kept_on(
+        &self,
+        pool: &Uuid,
+        (drive, part): (usize, &Part<D>),
+        numbers: &[u32],
+    ) -> Vec<Kept> {
+        let mut kept = Vec::new();
+        for some in numbers.chunks(HEADLESS_AT_ONCE) {
+            let own = some.iter().map(|number| self.kept_copy(pool, (drive, part), *number));
+            kept.extend(join_all(own).await.into_iter().flatten());
+        }
+        kept
+    }
+
+    async fn kept_copy(
+        &self,
+        pool: &Uuid,
+        (drive, part): (usize, &Part<D>),
+        number: u32,
+    ) -> Option<Kept> {
+        let other = *self.copies(number).first()?;
+        let (end, pages) = (u64::from(self.shape.end()) * PAGE, u64::from(self.shape.pages) * PAGE);
+        let summary_len = pages - end;
+        let head = self.see(other, 0, PAGE, &[]).await.ok()?;
+        let decoded = Head::decode(pool, &head).filter(|head| head.number == number)?;
+        let place = places_of(&decoded).find(|place| self.drive(*place) == drive)?;
+        let begin = self.address(place, 0).1;
+        let own_head = part.read(begin, PAGE as usize).await.ok()?;
+        let own = part.read(begin + end, summary_len as usize).await.ok()?;
+        let summary = self.see(other, end, summary_len, &[]).await.ok()?;
+        let is_whole = Summary::decode(pool, &decoded, self.shape, &own).is_some();
+        (*own_head == *head && *own == *summary && is_whole).then_some(Kept { number, place })
     }
 
     async fn restore_head(&self, pool: &Uuid, place: u32, head: &Head) -> bool {

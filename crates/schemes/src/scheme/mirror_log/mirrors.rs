@@ -59,7 +59,14 @@ pub struct Mirrors<D> {
     pub(super) heal_turn: Turn,
 }
 
-fn places_of(head: &Head) -> impl Iterator<Item = u32> {
+/// A copy of a segment that a drive still has which comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kept {
+    pub number: u32,
+    pub place: u32,
+}
+
+pub(super) fn places_of(head: &Head) -> impl Iterator<Item = u32> {
     [head.number, head.mate].into_iter().filter(|at| *at != NO_MATE)
 }
 
@@ -128,10 +135,17 @@ impl<D: Drive> Mirrors<D> {
         self.drives[drive].lose();
     }
 
-    /// No place of a drive that is to be new here says anything of this pool: what one that comes
-    /// back has may never have been answered, and be newer than what is.
-    pub async fn blank(&self, pool: &Uuid, part: &Part<D>) -> Result<(), DriveError> {
-        let places: Vec<u32> = (0..self.places).collect();
+    /// No place of a drive that is to be new here says anything of this pool, but copies that it
+    /// still has: what one that comes back has may never have been answered, and be newer than what
+    /// is.
+    pub async fn blank(
+        &self,
+        pool: &Uuid,
+        part: &Part<D>,
+        kept: &[Kept],
+    ) -> Result<(), DriveError> {
+        let kept: BTreeSet<u32> = kept.iter().map(|own| own.place % self.places).collect();
+        let places: Vec<u32> = (0..self.places).filter(|at| !kept.contains(at)).collect();
         for some in places.chunks(HEADS_AT_ONCE) {
             let blank = some.iter().map(async |place| {
                 let at = u64::from(*place) * self.segment_bytes();
@@ -147,9 +161,9 @@ impl<D: Drive> Mirrors<D> {
         Ok(())
     }
 
-    /// A new drive has the place of a lost one: nothing is on it. `filling`: it counts as lost
-    /// until everything has two copies.
-    pub fn replace(&self, drive: usize, part: Part<D>, filling: bool) {
+    /// A new drive has the place of a lost one: nothing is on it but these copies. `filling`: it
+    /// counts as lost until everything has two copies.
+    pub fn replace(&self, drive: usize, part: Part<D>, kept: &[Kept], filling: bool) {
         let own = |place: &u32| (*place / self.places) as usize == drive;
         let mut state = self.state.borrow_mut();
         let State { free, copies, orphans, .. } = &mut *state;
@@ -159,6 +173,11 @@ impl<D: Drive> Mirrors<D> {
         }
         let base = drive as u32 * self.places;
         free[drive] = (0..self.places).filter(|at| !orphans.contains(&(base + at))).collect();
+        for Kept { number, place } in kept {
+            copies.get_mut(number).expect("it stays meanwhile").push(*place);
+            orphans.remove(place);
+            free[drive].remove(&(place - base));
+        }
         self.drives[drive].lose();
         self.drives[drive].replace(part);
         self.drives[drive].set_whole();
@@ -202,7 +221,7 @@ impl<D: Drive> Mirrors<D> {
         }
     }
 
-    fn drive(&self, place: u32) -> usize {
+    pub(super) fn drive(&self, place: u32) -> usize {
         (place / self.places) as usize
     }
 

@@ -5,7 +5,9 @@
 //!   new      empty; takes segments at once, as every drive does. Whole when no segment lacks a
 //!            copy, and at once if none did
 //! ```
-//! Nothing is copied to where it was: what a segment holds is appended again.
+//! Nothing is copied to where it was: what a segment holds is appended again. A drive that is the
+//! lost one, back, still has copies of segments that were full when it went and are not emptied
+//! yet: those lack nothing.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -109,7 +111,11 @@ impl<E: Env> Replace for MirrorLog<E> {
         let part = part.expect("it was just put there");
         let refused = |_| StoreError::NotWritten { name: name.clone() };
         label::wipe(&new).await.map_err(refused)?;
-        mirrors.blank(&next.label.pool, &part).await.map_err(refused)?;
+        let lacking = group.log.pin_closed(|number| mirrors.copies(number).len() <= TOLERANCE);
+        let numbers: Vec<u32> = lacking.iter().map(|pin| pin.segment).collect();
+        let pool = next.label.pool;
+        let kept = mirrors.kept_on(&pool, (at, &part), &numbers).await;
+        mirrors.blank(&pool, &part, &kept).await.map_err(refused)?;
         // With nothing on it that others lack it is whole from the start.
         let filling = losses.state(place) != MemberState::Missing;
         let mut listed = next.label.members[place];
@@ -117,7 +123,8 @@ impl<E: Env> Replace for MirrorLog<E> {
             listed.state = MemberState::Active;
         }
         losses.replace(place, new, listed).await?;
-        mirrors.replace(at, part, filling);
+        mirrors.replace(at, part, &kept, filling);
+        drop(lacking);
         *set.borrow_mut() = next;
         group.lacking.set(group.log.degraded());
         Ok(())

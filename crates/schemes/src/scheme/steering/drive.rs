@@ -279,6 +279,7 @@ impl<E: Env> Steered<E> {
         let spaces = spaces.filter(|space| staged && !space.member.is_lost());
         let copies = join_all(spaces.map(|space| space.member.flush()));
         futures_util::future::join(copies, self.flush_home()).await.1?;
+        // Copies may have gone meanwhile.
         match stage.is_dead(self.index) {
             true => Err(gone(Operation::Flush, 0, 0)),
             false => Ok(()),
@@ -290,13 +291,18 @@ impl<E: Env> Steered<E> {
         self.home.read(range.start, range.end - range.start).await.ok()
     }
 
+    /// What is in place is durable. Who comes after one that failed is told the same: records are
+    /// void after this, and what the drive misses then nobody would know.
     pub async fn flush_home(&self) -> Result<(), DriveError> {
         let own = &self.stage.targets[self.index];
         let _turn = own.flush_turn.lock().await;
-        if !own.dirty.replace(false) {
-            return Ok(());
+        if own.dirty.replace(false) {
+            self.home.flush().await.inspect_err(|_| own.dead.set(true))?;
         }
-        self.home.flush().await.inspect_err(|_| own.dead.set(true))
+        match self.stage.is_dead(self.index) {
+            true => Err(gone(Operation::Flush, 0, 0)),
+            false => Ok(()),
+        }
     }
 }
 

@@ -7,10 +7,12 @@
 //!                                                                   front ─► the end: part
 //! ```
 //! While a new drive is given what the staging space has, that is what counts, and it is never
-//! behind: what the front has passed is written to both.
+//! behind: what the front has passed is written to both. One that is the lost drive, back, has what
+//! it does not miss (`classical::kept`): the front passes over that.
 
 use std::cell::{Cell, RefCell};
 
+use classical::Lacks;
 use futures_util::future::join;
 use io::{Buf, Drive, DriveError, Durability, Env, Operation};
 
@@ -23,17 +25,22 @@ pub struct Home<E: Env> {
     spare: RefCell<Option<Spare<E>>>,
     /// The new drive has all that is before it.
     front: Cell<u64>,
+    lacks: Cell<Lacks>,
 }
 
 impl<E: Env> Home<E> {
     pub fn on(part: Part<E::Drive>) -> Home<E> {
-        Home { part: RefCell::new(Some(part)), spare: RefCell::default(), front: Cell::new(0) }
+        Home::of(Some(part), None)
+    }
+
+    fn of(part: Option<Part<E::Drive>>, spare: Option<Spare<E>>) -> Home<E> {
+        let (part, spare) = (RefCell::new(part), RefCell::new(spare));
+        Home { part, spare, front: Cell::new(0), lacks: Cell::new(Lacks::All) }
     }
 
     /// In the staging space; a new drive is to have it if there is one.
     pub fn spared(spare: Spare<E>, part: Option<Part<E::Drive>>) -> Home<E> {
-        let spare = RefCell::new(Some(spare));
-        Home { part: RefCell::new(part), spare, front: Cell::new(0) }
+        Home::of(part, Some(spare))
     }
 
     fn both(&self) -> (Option<Spare<E>>, Option<Part<E::Drive>>) {
@@ -46,10 +53,16 @@ impl<E: Env> Home<E> {
         part.filter(|_| spare.is_some()).map(|part| (part, self.front.get()))
     }
 
+    /// How much of it the new drive is given.
+    pub fn lacks(&self) -> Lacks {
+        self.lacks.get()
+    }
+
     /// A new drive is to have it from now on.
-    pub fn move_to(&self, part: Part<E::Drive>) {
+    pub fn move_to(&self, part: Part<E::Drive>, lacks: Lacks) {
         assert!(self.spare.borrow().is_some(), "it is in the staging space");
         self.front.set(0);
+        self.lacks.set(lacks);
         *self.part.borrow_mut() = Some(part);
     }
 
@@ -129,6 +142,13 @@ impl<E: Env> Home<E> {
             (Some(_), _) | (None, None) => 0,
             (None, Some(part)) => part.begins_at(),
         }
+    }
+
+    /// The new drive has what is before this byte. No write of it is on its way that has not been
+    /// told of.
+    pub fn skip(&self, to: u64) {
+        assert!(self.lacks.get() == Lacks::Kept && self.front.get() <= to, "it has that");
+        self.front.set(to);
     }
 
     /// Gives the new drive some more of what the staging space has, before `end`. Nothing is

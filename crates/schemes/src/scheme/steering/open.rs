@@ -256,21 +256,22 @@ pub async fn open<E: Env>(
         return Err(ArrayError::NoLabel.into());
     };
     let stage = Rc::new(new_stage(&set, grid, label.zones.offset, options).await?);
-    let inner_options = OpenOptions { write_hole: options.write_hole };
+    let inner_options = OpenOptions { write_hole: options.write_hole, away: None };
     let told = spare::open_told(env, &stage, &set, inner_options).await;
     let drives = steer_all(&stage, firsts, told.as_ref());
     refuse_lost(&stage, &label)?;
     let usable = || drives.iter().flatten().filter(|drive| !stage.is_dead(drive.index));
     let present: Vec<Steered<E>> = usable().cloned().collect();
-    recover::recover(&stage, &present).await;
+    let known = recover::recover(&stage, &present).await;
     let present: Vec<Steered<E>> = usable().cloned().collect();
-    let array = Array::open(&SteeredEnv::new(env.clone()), present, inner_options).await?;
+    let own_options = OpenOptions { away: stage.heads.spared.get().place, ..inner_options };
+    let array = Array::open(&SteeredEnv::new(env.clone()), present, own_options).await?;
     let (drives, spare) = (RefCell::new(drives), keep_spare(&stage, &array.lost(), told));
     for lost in array.lost() {
         stage.targets[lost].dead.set(true);
         drives.borrow_mut()[lost].take_if(|drive| drive.home.is_spared());
     }
-    recover::forget_absent(&stage).await?;
+    recover::forget_absent(&stage, &array, known).await?;
     let popular = || Popular::new(options.remembered, options.popular);
     let inner = Inner {
         env: env.clone(),

@@ -12,9 +12,10 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use classical::Array;
 use io::{Drive, Durability, Env, join_all};
 
-use super::drive::Steered;
+use super::drive::{Steered, SteeredEnv};
 use super::record::{self, Head, Header, PAGE, Spared};
 use super::space::Places;
 use super::stage::{Copy, Holder, Stage};
@@ -96,8 +97,10 @@ fn write_off<D: Drive>(stage: &Stage<D>) {
     }
 }
 
-/// Fills D_Table from the records, and writes back what is meant for drives that are there.
-pub async fn recover<E: Env>(stage: &Rc<Stage<E::Drive>>, drives: &[Steered<E>]) {
+/// Fills D_Table from the records, and writes back what is meant for drives that are there. False:
+/// a dedicated drive could not be read, and nobody knows what it has.
+pub async fn recover<E: Env>(stage: &Rc<Stage<E::Drive>>, drives: &[Steered<E>]) -> bool {
+    let mut known = stage.dedicated.is_none_or(|at| !stage.holders[at].is_lost());
     // By target and sequence: the copies that can be read.
     let mut found: BTreeMap<(usize, u64), (Header, Vec<Copy>)> = BTreeMap::new();
     // Nothing is appended before all of this is written back, so no place needs keeping.
@@ -105,6 +108,7 @@ pub async fn recover<E: Env>(stage: &Rc<Stage<E::Drive>>, drives: &[Steered<E>])
     for holder in 0..stage.holders.len() {
         let Some(headers) = scan(stage, holder).await else {
             write_off(stage);
+            known = false;
             continue;
         };
         for header in headers {
@@ -118,6 +122,7 @@ pub async fn recover<E: Env>(stage: &Rc<Stage<E::Drive>>, drives: &[Steered<E>])
         stage.targets[target].staged.borrow_mut().table.insert(range, Rc::new(copies), true);
     }
     join_all(drives.iter().map(Steered::restore)).await;
+    known
 }
 
 impl<E: Env> Steered<E> {
@@ -130,11 +135,22 @@ impl<E: Env> Steered<E> {
     }
 }
 
-/// After the array was opened without them: nothing is staged for drives that it does not use.
-pub async fn forget_absent<D: Drive>(stage: &Stage<D>) -> Result<(), StoreError> {
+/// After the array was opened without them: nothing is staged for drives that it does not use. What
+/// was is noted as missing on them, if that is `known`.
+pub async fn forget_absent<E: Env>(
+    stage: &Rc<Stage<E::Drive>>,
+    array: &Array<SteeredEnv<E>>,
+    known: bool,
+) -> Result<(), StoreError> {
     for (target, own) in stage.targets.iter().enumerate() {
         if !stage.is_dead(target) {
             continue;
+        }
+        // It may have failed since the array was opened.
+        array.lose(target);
+        match known || !stage.is_claimed(target) {
+            true => array.keep(target, &stage.staged_of(target)).await,
+            false => array.disown(target).await,
         }
         *own.staged.borrow_mut() = Default::default();
         own.steered.set(false);

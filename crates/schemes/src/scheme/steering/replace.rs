@@ -10,9 +10,9 @@
 //! array counts the new one as lost until then. If it shares what another lost drive had (`spare`)
 //! it is given its part of that first, as the paper has it.
 
+use std::ops::Range;
 use std::rc::Rc;
 
-use classical::Grid;
 use format::{MemberState, Superblock, Uuid};
 use futures_util::future::join;
 use io::sync::Turn;
@@ -79,11 +79,13 @@ impl<E: Env> Steering<E> {
         let Inner { stage, drives, .. } = &*self.inner;
         let drive = drives.borrow()[place].clone();
         let Some(drive) = drive else { return Ok(()) };
+        // Were it to be believed after a crash, that would be of more than it has.
+        let lacks = self.inner.array.lacks(place, &part).await;
         // Without this a crash means that it must be given again.
         stage.tell_spared(Spared { moving: true, ..stage.heads.spared.get() });
         let _ = stage.seal_all().await;
         let _all = stage.targets[place].lock.lock(0..u64::MAX, Hold::InPlace).await;
-        drive.home.move_to(part);
+        drive.home.move_to(part, lacks);
         Ok(())
     }
 
@@ -116,11 +118,14 @@ impl<E: Env> Steering<E> {
             own.dead.set(true);
             return refuse(&name, place, "too few other drives can be written to");
         }
+        let lacks = array.lacks(place, &part).await;
         // Records of its log are of the present epoch if it was there before, and out of date. In
         // its own place, not staged: the drive is what the array looks at if the staging is gone.
         let blank = array.blank(&part).await;
         let steered = Steered { stage: stage.clone(), index: place, home: Rc::new(Home::on(part)) };
-        if let Err(error) = blank.and_then(|()| array.replace(place, steered.clone())) {
+        if let Err(error) =
+            blank.and_then(|()| array.replace_lacking(place, steered.clone(), lacks))
+        {
             self.end_filling(place);
             own.dead.set(true);
             return Err(error.into());
@@ -168,11 +173,13 @@ impl<E: Env> Steering<E> {
     async fn fill_some(&self, place: usize) -> bool {
         let Inner { array, stage, .. } = &*self.inner;
         let (own, chunk) = (&stage.targets[place], stage.grid.chunk);
-        let rows = array.rebuilt(place);
-        if rows == Some(stage.grid.rows) && self.reclaim_others(place).await {
+        let rows = array.next_rows(place);
+        if rows.as_ref().is_some_and(Range::is_empty) && self.reclaim_others(place).await {
             return true;
         }
-        let begin = stage.data_at + rows.unwrap_or(0) * chunk;
+        // Nobody comes between this and what is done then.
+        let next = array.next_rows(place).map_or(0, |rows| rows.start);
+        let begin = stage.data_at + next * chunk;
         *own.exempt.borrow_mut() = begin..begin + classical::limits::REBUILD_AT_ONCE * chunk;
         self.mend_some(place).await;
         // What comes next to these rows is redirected, too.
@@ -248,13 +255,13 @@ impl<E: Env> Replace for Steering<E> {
     fn restoring(&self) -> Vec<Restoring> {
         let Inner { array, stage, .. } = &*self.inner;
         let filling = stage.filling.get().map(|place| {
-            let Grid { rows, chunk, .. } = stage.grid;
-            let left = rows - array.rebuilt(place).unwrap_or(rows);
-            Restoring { place, left: left * chunk, all: rows * chunk }
+            let (left, all) = array.rows_left(place).unwrap_or((0, stage.grid.rows));
+            Restoring { place, left: left * stage.grid.chunk, all: all * stage.grid.chunk }
         });
         let moving = self.drives().into_iter().filter_map(|drive| {
-            let ((_, front), all) = (drive.home.moving()?, stage.home_bytes);
-            Some(Restoring { place: drive.index, left: all - front, all })
+            let (_, front) = drive.home.moving()?;
+            let (left, all) = (self.left_to_move(&drive, front), self.left_to_move(&drive, 0));
+            Some(Restoring { place: drive.index, left, all })
         });
         filling.into_iter().chain(moving).collect()
     }

@@ -9,12 +9,13 @@
 //! ```
 //! To the array that array is drive 2. When it has all rows the array bears as many losses as
 //! before, for one more drive costs each of the two one member. A new drive in d2's place gets
-//! what the staging space has (`home`), while that still grows.
+//! what the staging space has (`home`), while that still grows; d2 itself, back, what it missed.
 
 use std::cell::Cell;
+use std::ops::Range;
 use std::rc::Rc;
 
-use classical::{Array, CreateSpec, Grid, Redundancy, label};
+use classical::{Array, CreateSpec, Grid, Lacks, Redundancy, label};
 use format::{Extent, LABEL_AREA, LABEL_LEN, Uuid, label_offsets};
 use io::{Buf, Drive, Env, join_all};
 
@@ -255,7 +256,7 @@ impl<E: Env> Steering<E> {
         // The staging space may have been this drive before: records of its log are out of date.
         let array = &self.inner.array;
         let blank = sealed && array.blank(&steered).await.is_ok();
-        if !blank || array.replace(place, steered).is_err() {
+        if !blank || array.replace_away(place, steered).is_err() {
             self.drop_spare().await;
             spare_failed.set(true);
             return true;
@@ -264,11 +265,13 @@ impl<E: Env> Steering<E> {
         true
     }
 
-    /// Records of what was staged for a drive that is lost are void.
+    /// Records of what was staged for a drive that is lost are void. It is missing on that drive if
+    /// it comes back.
     pub(super) async fn forget_staged(&self, place: usize) -> bool {
-        let stage = &self.inner.stage;
+        let Inner { array, stage, .. } = &*self.inner;
         let own = &stage.targets[place];
         let _all = own.lock.lock(0..u64::MAX, Hold::InPlace).await;
+        array.keep(place, &stage.staged_of(place)).await;
         stage.raise(place);
         let sealed = stage.seal(place).await;
         if sealed {
@@ -311,7 +314,12 @@ impl<E: Env> Steering<E> {
         if front == stage.home_bytes {
             return self.finish_move(&drive).await;
         }
-        let to = end.min(front + MOVED_AT_ONCE);
+        let next = self.next_move(&drive, front);
+        let (begin, to) = (next.start.min(end), next.end.min(end).min(next.start + MOVED_AT_ONCE));
+        if front < begin {
+            drive.home.skip(begin);
+            return true;
+        }
         if to <= front {
             return false;
         }
@@ -321,6 +329,36 @@ impl<E: Env> Steering<E> {
             moved.set(moved.get() + (to - front));
         }
         true
+    }
+
+    /// The next bytes from here on that a new drive is to be given of what the staging space has:
+    /// all but rows that it does not miss.
+    fn next_move(&self, drive: &Steered<E>, from: u64) -> Range<u64> {
+        let Inner { array, stage, .. } = &*self.inner;
+        let Grid { rows, chunk, .. } = stage.grid;
+        let (data, end) = (stage.data_at, stage.data_at + rows * chunk);
+        match drive.home.lacks() {
+            Lacks::Kept if (data..end).contains(&from) => {
+                let missed = array.missed(drive.index, (from - data) / chunk);
+                match missed.is_empty() {
+                    true => end..stage.home_bytes,
+                    false => (data + missed.start * chunk).max(from)..data + missed.end * chunk,
+                }
+            }
+            Lacks::Kept if from < data => from..data,
+            Lacks::Kept | Lacks::All => from..stage.home_bytes,
+        }
+    }
+
+    /// Bytes that a new drive is still to be given of what the staging space has.
+    pub(super) fn left_to_move(&self, drive: &Steered<E>, mut from: u64) -> u64 {
+        let mut left = 0;
+        while from < self.inner.stage.home_bytes {
+            let next = self.next_move(drive, from);
+            left += next.end - next.start;
+            from = next.end;
+        }
+        left
     }
 
     async fn finish_move(&self, drive: &Steered<E>) -> bool {
@@ -338,6 +376,7 @@ impl<E: Env> Steering<E> {
             return false;
         }
         drive.home.moved();
+        self.inner.array.come_home(drive.index);
         own.spared.set(false);
         spare.borrow_mut().take();
         true

@@ -213,6 +213,13 @@ impl<D: Drive> Stage<D> {
         })
     }
 
+    /// What was redirected of a drive's bytes, whether it is back there or not.
+    pub fn staged_of(&self, target: usize) -> Vec<Range<u64>> {
+        let staged = self.targets[target].staged.borrow();
+        let redirected = staged.table.iter().filter(|(_, entry)| entry.redirected);
+        redirected.map(|(start, entry)| start..entry.end).collect()
+    }
+
     /// Drives of a group that have not all that they should.
     pub fn gone_of(&self, group: usize) -> usize {
         let own = group * self.grid.width..(group + 1) * self.grid.width;

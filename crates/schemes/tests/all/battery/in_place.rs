@@ -65,7 +65,7 @@ impl Subject for InPlace {
         env: &VirtEnv,
         drives: Vec<VirtDrive>,
     ) -> Result<Array<VirtEnv>, StoreError> {
-        let options = OpenOptions { write_hole: self.write_hole };
+        let options = OpenOptions { write_hole: self.write_hole, ..OpenOptions::default() };
         Ok(Array::open(env, drives, options).await?)
     }
 
