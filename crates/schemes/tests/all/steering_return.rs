@@ -73,7 +73,7 @@ impl Shelf for Kind {
     }
 
     fn used(&self, size: u64) -> Vec<Range<u64>> {
-        vec![0..size]
+        std::iter::once(0..size).collect()
     }
 
     /// Drives become busy and idle.
