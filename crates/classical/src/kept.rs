@@ -240,8 +240,7 @@ impl Kept {
 
     /// What has this place from now on is not the drive that was lost.
     pub fn set_away(&self, place: usize) {
-        let place = &mut self.places.borrow_mut()[place];
-        place.away = place.gone.is_some();
+        self.places.borrow_mut()[place].away = true;
     }
 
     /// A drive has the place again that holds all that it should.
@@ -310,11 +309,10 @@ impl Kept {
             let told = record.as_ref().and_then(|record| record.gone[place]);
             let was_last = active && !away;
             let gone = if was_last { Some(last).filter(|_| page.opening != 0) } else { told };
-            places[place] = Place { lost, away: away && gone.is_some(), gone };
+            places[place] = Place { lost, away, gone };
         }
-        drop(places);
         self.losses.set(absent.len() as u64);
-        if !self.is_on() {
+        if absent.is_empty() {
             return;
         }
         let mut regions = self.regions.borrow_mut();
@@ -577,15 +575,15 @@ mod tests {
         assert_eq!(kept.next().expect("one is lost").0.gone[1], Some(gone(5)));
         kept.note(&[false; 3], || unreachable!("none is new"));
         let (record, _) = kept.next().expect("one is away");
-        // Opened anew: with the record it is away as before, without one nobody is.
-        for (record, away) in [(Some(record), true), (None, false)] {
+        // Opened anew: without a record nobody is believed, but what was lost before it is away.
+        for (record, told) in [(Some(record), true), (None, false)] {
             let again = Kept::new(4, 3);
             let page = Page { sequence: 9, opening: 2, kept: 0, bits: vec![false; 4] };
             let absent = [Absent { place: 1, lost: false, away: true, active: true }];
             again.found(&page, record, &absent);
-            let told = again.next().and_then(|(record, _)| record.gone[1]);
-            assert_eq!(told, Some(gone(5)).filter(|_| away));
-            assert_eq!((again.is_on(), again.next_kept(0)), (away, Some(1).filter(|_| away)));
+            let (next, _) = again.next().expect("one is away");
+            assert_eq!(next.gone[1], Some(gone(5)).filter(|_| told));
+            assert_eq!(again.next_kept(0), Some(1).filter(|_| told));
         }
         kept.set_home(1);
         assert_eq!((kept.next_kept(0), kept.may_clear(3), kept.is_on()), (None, true, false));

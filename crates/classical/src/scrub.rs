@@ -108,6 +108,10 @@ impl<E: Env> Inner<E> {
         let sums: Vec<u32> =
             (0..pages.len()).map(|member| self.sum(stripe, member, row.start)).collect();
         let Some((right, is_data)) = self.fitting(&pages, &sums) else { return };
+        if right.iter().zip(&pages).any(|(right, page)| right[..] != **page) {
+            // What a drive that is away has there need not fit either.
+            self.kept.touch(self.intents.region(stripe));
+        }
         for (member, page) in right.iter().enumerate() {
             let differs = matches!(&row.seen[member], Ok(seen) if seen[..] != page[..]);
             if differs && is_data {

@@ -116,9 +116,10 @@ impl<E: Env> Arrays<E> {
         let part = next.first_of(of, place).expect("it was just put there");
         array.check_replacement(at, &part)?;
         let name = new.name();
+        let named = set::is_named(&self.set, place, &new).await;
         let blank = classical::label::wipe(&new).await;
         blank.map_err(|_| StoreError::NotWritten { name })?;
-        let lacks = array.lacks(at, &part).await;
+        let lacks = set::lacks(named, (array, at), &part).await;
         array.blank(&part).await?;
         self.tell(next, Some(place)).await?;
         Ok(array.replace_lacking(at, part, lacks)?)

@@ -16,9 +16,9 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
-use classical::label;
 use classical::member::Member;
 use classical::rebuild::note_restoring;
+use classical::{Array, Lacks, label};
 use format::{
     CheckpointRoot, Extent, Features, INCOMPAT_SET, LABEL_AREA, Member as Listed, MemberState,
     Superblock, Uuid, end_area, valid_name,
@@ -281,6 +281,29 @@ impl<D: Drive> Set<D> {
         let there = self.drives[places].iter().flatten();
         there.map(|drive| Part::new(drive.clone(), extent)).collect()
     }
+}
+
+/// Whether a drive is the one that the set has in this place, and had all that it should: what its
+/// arrays say of themselves may be believed. A copy of it that was cut short, or one that was being
+/// filled, can have their labels and their page of intents, but is not called so by the set. Comes
+/// before any label is written or wiped.
+pub async fn is_named<D: Drive>(set: &RefCell<Set<D>>, place: usize, drive: &D) -> bool {
+    let Some(own) = label::read(drive).await else { return false };
+    let set = set.borrow();
+    let listed = set.label.members[place];
+    own.pool == set.label.pool
+        && usize::from(own.index) == place
+        && own.drive == listed.drive
+        && listed.state == MemberState::Active
+}
+
+/// What such a drive lacks of an array of the set.
+pub async fn lacks<E: Env, D: Drive>(
+    named: bool,
+    (array, at): (&Array<E>, usize),
+    part: &Part<D>,
+) -> Lacks {
+    if named { array.lacks(at, part).await } else { Lacks::All }
 }
 
 /// The labels of a set in use say from now on that the drive in this place, which is not lost, is

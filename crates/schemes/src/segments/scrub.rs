@@ -83,6 +83,8 @@ impl<E: Env, M: Copied> Inner<E, M> {
             State::Open => {
                 let mut heads = self.heads.iter();
                 let own = heads.find_map(|head| head.borrow().appends_to(number));
+                // Before the first record its head may be on its way.
+                let own = own.filter(|(_, end)| *end > 1);
                 own.map(|(head, end)| Extent { head: Some(head), end, closed: false })
             }
             State::Full => {

@@ -5,7 +5,8 @@
 use std::ops::Range;
 
 use classical::Redundancy;
-use io::virt::{VirtDrive, VirtEnv};
+use io::virt::{Disk, Latency, VirtDrive, VirtEnv};
+use io::{Buf, Drive, Durability};
 use schemes::scheme::steering::{Options, Spec, Staging, Steering, create, open};
 use schemes::{Replace, Store, StoreError};
 
@@ -286,6 +287,63 @@ fn a_drive_that_comes_back_is_given_what_was_redirected_when_it_went() {
             }
             has_all(world, &why);
         }
+    }
+}
+
+/// The dedicated one dies, and with it the writes; another one has its place before the drive is
+/// given back, to the same server or the next.
+#[test]
+fn what_a_dedicated_drive_held_is_given_though_another_has_its_place() {
+    for restart in [false, true] {
+        let mut world = goes_with_writes_redirected(Staging::Dedicated);
+        world.disks[1].set_failed(false);
+        world.disks[4].set_failed(true);
+        let stripe = world.store().unit();
+        world.store().set_busy(1, true);
+        world.write(40 * stripe, stripe, true);
+        world.store().set_busy(1, false);
+        assert_eq!(world.store().lost(), [1, 4]);
+        world.disks[4] = Disk::new("new", world.shelf.drives()[4], 512, 9);
+        world.back(4);
+        if !restart {
+            world.back(1);
+            world.drain();
+        }
+        // The other one is used from now on.
+        world.die(&[]);
+        world.open(&[]);
+        match restart {
+            true => has_all(world, "given back to the next"),
+            false => world.check("given back to the same"),
+        }
+    }
+}
+
+/// What is on a copy of a drive that was cut short looks like the drive that was lost.
+#[test]
+fn a_copy_that_was_cut_short_is_given_all() {
+    for staging in [ROOM, LITTLE] {
+        let kind = Kind { redundancy: RAID5, width: 4, groups: 1, staging };
+        let mut world = World::new(kind, 4, false);
+        world.drain();
+        world.env.block_on(Replace::write_off(&world.store(), 1)).expect("bears it");
+        let size = kind.drives()[1];
+        let copy = Disk::new("copy", size, 512, 11);
+        let begin = format::LABEL_AREA;
+        // All of the staging space, and of the rest labels, marks and a little more.
+        let half = world.disks[1].peek(begin, (size - HOME + 3 * MIB - begin) as usize);
+        let drive = VirtDrive::attach(&world.env, &copy, Latency::SSD);
+        let write = drive.write(begin, Buf::from_slice(&half), Durability::Durable);
+        world.env.block_on(write).expect("it is written");
+        world.disks[1] = copy;
+        if staging == ROOM {
+            world.drain();
+        }
+        let (left, all) = back(&mut world, 1);
+        assert!(left >= all, "{staging:?}: {left} of {all} bytes");
+        world.drain();
+        world.check("it was given all");
+        world.env.crash();
     }
 }
 

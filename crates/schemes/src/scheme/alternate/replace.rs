@@ -73,6 +73,7 @@ impl<E: Env> Alternate<E> {
         }
         let next = inner.set.borrow().with(&inner.world, place, new.clone())?;
         let name = new.name();
+        let named = set::is_named(&inner.set, place, &new).await;
         label::wipe(&new).await.map_err(|_| StoreError::NotWritten { name })?;
         // Whatever becomes of this: no two labels of one generation differ.
         inner.set.borrow_mut().label.generation = next.label.generation;
@@ -85,7 +86,7 @@ impl<E: Env> Alternate<E> {
             let own = own.expect("it was just put there");
             let array = &inner.replica(side).array;
             array.check_replacement(place % width, &own)?;
-            let lacks = array.lacks(place % width, &own).await;
+            let lacks = set::lacks(named, (array, place % width), &own).await;
             array.blank(&own).await?;
             array.replace_lacking(place % width, own, lacks)?;
             inner.rebuilding.set(Some(place));

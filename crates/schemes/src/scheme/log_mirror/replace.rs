@@ -52,6 +52,7 @@ impl<E: Env> LogMirror<E> {
             return refuse("others are lost, and the old one still serves: replace them first");
         }
         let name = new.name();
+        let named = set::is_named(&inner.set, place, &new).await;
         label::wipe(&new).await.map_err(|_| StoreError::NotWritten { name })?;
         let mut lacks = Vec::with_capacity(shares.len());
         for Share { array, at, part } in &shares {
@@ -61,7 +62,7 @@ impl<E: Env> LogMirror<E> {
             }
             let part = part.as_ref().expect("the new drive is there");
             array.check_replacement(*at, part)?;
-            lacks.push(array.lacks(*at, part).await);
+            lacks.push(set::lacks(named, (array, *at), part).await);
             array.blank(part).await?;
         }
         next.write_labels().await?;

@@ -47,6 +47,11 @@ impl<E: Env> Steering<E> {
         if stage.mending.get().is_some() && !spared {
             return refuse(&name, place, "another drive is being rebuilt: wait until that is done");
         }
+        let named = set::is_named(set, place, &new).await;
+        if stage.dedicated == Some(place) {
+            // What the old one held is noted as missing while somebody knows it.
+            self.forget_all_lost().await?;
+        }
         let mut next = set.borrow().with(env, place, new.clone())?;
         let others = self.lost().into_iter().filter(|at| *at != place && !self.is_moving(*at));
         others.for_each(|at| next.forget(at));
@@ -64,8 +69,8 @@ impl<E: Env> Steering<E> {
         holder.head.set_whole();
         self.inner.spare_failed.set(false);
         match spared {
-            true => self.move_to(place, part).await,
-            false => self.fill(place, (name, part)).await,
+            true => self.move_to(place, part, named).await,
+            false => self.fill(place, (name, part), named).await,
         }
     }
 
@@ -75,12 +80,16 @@ impl<E: Env> Steering<E> {
     }
 
     /// What the staging space has of a lost drive is for a new one from now on.
-    async fn move_to(&self, place: usize, part: Part<E::Drive>) -> Result<(), StoreError> {
+    async fn move_to(
+        &self,
+        place: usize,
+        part: Part<E::Drive>,
+        named: bool,
+    ) -> Result<(), StoreError> {
         let Inner { stage, drives, .. } = &*self.inner;
         let drive = drives.borrow()[place].clone();
         let Some(drive) = drive else { return Ok(()) };
-        // Were it to be believed after a crash, that would be of more than it has.
-        let lacks = self.inner.array.lacks(place, &part).await;
+        let lacks = set::lacks(named, (&self.inner.array, place), &part).await;
         // Without this a crash means that it must be given again.
         stage.tell_spared(Spared { moving: true, ..stage.heads.spared.get() });
         let _ = stage.seal_all().await;
@@ -93,6 +102,7 @@ impl<E: Env> Steering<E> {
         &self,
         place: usize,
         (name, part): (String, Part<E::Drive>),
+        named: bool,
     ) -> Result<(), StoreError> {
         let Inner { array, stage, drives, .. } = &*self.inner;
         let own = &stage.targets[place];
@@ -118,7 +128,7 @@ impl<E: Env> Steering<E> {
             own.dead.set(true);
             return refuse(&name, place, "too few other drives can be written to");
         }
-        let lacks = array.lacks(place, &part).await;
+        let lacks = set::lacks(named, (array, place), &part).await;
         // Records of its log are of the present epoch if it was there before, and out of date. In
         // its own place, not staged: the drive is what the array looks at if the staging is gone.
         let blank = array.blank(&part).await;
@@ -152,10 +162,11 @@ impl<E: Env> Steering<E> {
     /// Something of a reconstruction. False: there is none.
     pub(super) async fn rebuild_some(&self) -> bool {
         let Inner { stage, spare, mending, held, .. } = &*self.inner;
+        let _turn = mending.lock().await;
+        self.forget_some_lost().await;
         if held.get() {
             return false;
         }
-        let _turn = mending.lock().await;
         let shared = spare.borrow().clone();
         if let Some(spare) = shared
             && spare.mend_some().await

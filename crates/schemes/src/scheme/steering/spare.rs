@@ -28,6 +28,7 @@ use super::{Inner, Steering};
 use crate::locks::Hold;
 use crate::part::{Part, PartEnv};
 use crate::set::Set;
+use crate::store::StoreError;
 
 /// Written to the new drive at a time.
 const MOVED_AT_ONCE: u64 = 1 << 20;
@@ -266,12 +267,22 @@ impl<E: Env> Steering<E> {
     }
 
     /// Records of what was staged for a drive that is lost are void. It is missing on that drive if
-    /// it comes back.
+    /// it comes back; but first the labels say that it is lost, or with its records void it would
+    /// pass for whole.
     pub(super) async fn forget_staged(&self, place: usize) -> bool {
         let Inner { array, stage, .. } = &*self.inner;
         let own = &stage.targets[place];
+        if array.write_off(place).await.is_err() {
+            return false;
+        }
+        let staged = {
+            let _all = own.lock.lock(0..u64::MAX, Hold::InPlace).await;
+            stage.staged_of(place)
+        };
+        // Nothing is redirected of it any more. Nobody may be held up: who writes the marks may be
+        // waiting for this drive.
+        array.keep(place, &staged).await;
         let _all = own.lock.lock(0..u64::MAX, Hold::InPlace).await;
-        array.keep(place, &stage.staged_of(place)).await;
         stage.raise(place);
         let sealed = stage.seal(place).await;
         if sealed {
@@ -279,6 +290,43 @@ impl<E: Env> Steering<E> {
             own.steered.set(false);
         }
         sealed
+    }
+
+    /// What was staged of lost drives is noted as missing on them soon: the copies may go, too.
+    /// Not while a new drive is filled, of which something is staged.
+    pub(super) async fn forget_some_lost(&self) {
+        let Inner { array, stage, .. } = &*self.inner;
+        let staged = |place: &usize| !stage.staged_of(*place).is_empty();
+        let waits = |place: &usize| array.rebuilt(*place).is_none() && stage.is_dead(*place);
+        let lost: Vec<usize> = array.lost().into_iter().filter(waits).filter(staged).collect();
+        for place in lost {
+            self.forget_staged(place).await;
+        }
+    }
+
+    /// The same of all that a dedicated drive which is gone may have held anything of.
+    pub(super) async fn forget_all_lost(&self) -> Result<(), StoreError> {
+        let stage = &self.inner.stage;
+        for place in 0..stage.targets.len() {
+            if !stage.is_claimed(place) {
+                continue;
+            }
+            let drive = self.inner.drives.borrow()[place].clone();
+            // What is back may not be durable yet.
+            let cleared = match drive.filter(|_| !stage.is_dead(place)) {
+                Some(drive) => drive.clear().await.is_ok(),
+                None => false,
+            };
+            if !cleared {
+                stage.targets[place].dead.set(true);
+                if !self.forget_staged(place).await {
+                    let what = format!("what was staged of drive {place}");
+                    let hint = "too few other drives can be written to, or too many are lost";
+                    return Err(StoreError::Shape { what, hint });
+                }
+            }
+        }
+        Ok(())
     }
 
     /// What is in the staging space is worth nothing: the drive is as lost as before.
