@@ -231,7 +231,11 @@ impl<E: Env> Steering<E> {
         // What is redirected goes back first; one that can't is lost, and the next look tells.
         let drives = self.drives();
         join_all(drives.iter().map(|drive| drive.clear())).await;
-        self.forget_staged(place).await;
+        if !self.forget_staged(place).await {
+            // What is staged would be taken for newer than what is rebuilt.
+            spare_failed.set(true);
+            return true;
+        }
         if !stage.is_given_up(&plan) {
             // Somebody reads there still.
             *giving_up.borrow_mut() = Some((place, plan, closed));
