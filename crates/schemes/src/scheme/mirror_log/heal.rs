@@ -184,8 +184,13 @@ impl<D: Drive> Mirrors<D> {
         let own_head = part.read(begin, PAGE as usize).await.ok()?;
         let own = part.read(begin + end, summary_len as usize).await.ok()?;
         let summary = self.see(other, end, summary_len, &[]).await.ok()?;
-        let is_whole = Summary::decode(pool, &decoded, self.shape, &own).is_some();
-        (*own_head == *head && *own == *summary && is_whole).then_some(Kept { number, place })
+        let is_copy = *own_head == *head && self.is_copy(pool, &decoded, &own, &summary);
+        is_copy.then_some(Kept { number, place })
+    }
+
+    /// Whether summaries of two places show that both have all of a segment, which is closed.
+    fn is_copy(&self, pool: &Uuid, head: &Head, own: &Buf, other: &Buf) -> bool {
+        **own == **other && Summary::decode(pool, head, self.shape, own).is_some()
     }
 
     async fn restore_head(&self, pool: &Uuid, place: u32, head: &Head) -> bool {
@@ -198,7 +203,7 @@ impl<D: Drive> Mirrors<D> {
         let own = self.see(place, u64::from(at) * PAGE, len, &[]).await;
         let others = self.see(other, u64::from(at) * PAGE, len, &[]).await;
         let (Ok(own), Ok(others)) = (own, others) else { return false };
-        let is_copy = *own == *others && Summary::decode(pool, head, self.shape, &own).is_some();
+        let is_copy = self.is_copy(pool, head, &own, &others);
         let page = || Buf::from_slice(&head.encode(pool));
         is_copy && self.write_again(place, 0, page(), Unread::Wrong).await
     }

@@ -300,7 +300,10 @@ impl<E: Env> Steering<E> {
     /// Not while a new drive is filled, of which something is staged.
     pub(super) async fn forget_some_lost(&self) {
         let Inner { array, stage, .. } = &*self.inner;
-        let staged = |place: &usize| !stage.staged_of(*place).is_empty();
+        let staged = |place: &usize| {
+            let staged = stage.targets[*place].staged.borrow();
+            staged.table.is_redirected(&(0..u64::MAX))
+        };
         let waits = |place: &usize| array.rebuilt(*place).is_none() && stage.is_dead(*place);
         let lost: Vec<usize> = array.lost().into_iter().filter(waits).filter(staged).collect();
         for place in lost {
