@@ -96,15 +96,16 @@ impl Bed {
     pub fn stand(&self, system: System) -> Result<Rc<Stand>, String> {
         // A buffer's size is no matter to what is made.
         let key = format!("{:?}", Bed { nvram_bytes: None, ..self.clone() });
-        let last = LAST.take();
-        let stand = match last {
+        let stand = match LAST.take() {
             Some((own, of, stand)) if own == key => {
                 if of.scheme() != system.scheme() {
                     stand.forget(of);
                 }
                 stand
             }
-            _ => {
+            other => {
+                // There need not be memory for both.
+                drop(other);
                 let Bed { preset, fill, drive_bytes, drives, disks, spares, seed, .. } = *self;
                 let Bed { disk_percent, disk_cache, .. } = *self;
                 let solid = Shelf::solid(preset, drive_bytes, drives, seed);
