@@ -111,7 +111,7 @@ fn cell(scale: Scale, label: &'static str, (mix, times, fill): ([usize; 4], f64,
     let own = json!({ "traces": mix.map(|at| TRACES[at]), "load_seed": SEED, "times": times });
     let given = parameters(&bed, system, span, own);
     // Requests that wait cost time, too.
-    let cost = scale.pick(8.0, 40.0) * if times == 1.0 { 1.0 } else { 5.0 };
+    let cost = scale.pick(8.0, 10.0) * if times == 1.0 { 1.0 } else { 5.0 };
     Cell::new(name(label, mix, times, fill), cost, given, move || {
         bed.measure(system, span, bed.seed, |size| {
             let part = (size / 4) >> 20 << 20;

@@ -68,7 +68,7 @@ fn cell(scale: Scale, name_of: &'static str, converting: bool, at: usize) -> Cel
     let own = json!({ "trace": preset, "converting": converting });
     let given = parameters(&bed, system, span, own);
     let name = name(name_of, converting, trace);
-    Cell::new(name, scale.pick(3.0, 15.0), given, move || {
+    Cell::new(name, scale.pick(3.0, 3.0), given, move || {
         bed.measure(system, span, bed.seed, |size| {
             vec![(trace.to_owned(), traced::of(preset, (0, size), bed.seed))]
         })

@@ -89,7 +89,7 @@ fn cell(scale: Scale, label: &'static str, mix: Mix) -> Cell {
     let span = span(scale.pick(0, 2), scale.pick(2, 6));
     let own = json!({ "workload": mix.name, "clients": CLIENTS });
     let given = parameters(&bed, system, span, own);
-    Cell::new(name(label, mix), scale.pick(8.0, 30.0), given, move || {
+    Cell::new(name(label, mix), scale.pick(8.0, 7.0), given, move || {
         let stand = bed.stand(system)?;
         let world = stand.of(system)?.wake(bed.seed);
         world.env.block_on(async {

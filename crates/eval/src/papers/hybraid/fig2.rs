@@ -93,7 +93,7 @@ fn cell(scale: Scale, label: &'static str, aligned: bool, depth: usize, kib: u64
     let span = span(0, scale.pick(1, 5));
     let own = json!({ "bytes": kib << 10, "aligned": aligned, "depth": depth });
     let given = parameters(&bed, system, span, own);
-    Cell::new(name(label, aligned, depth, kib), scale.pick(0.5, 2.0), given, move || {
+    Cell::new(name(label, aligned, depth, kib), scale.pick(0.5, 3.0), given, move || {
         let stand = bed.stand(system)?;
         let world = stand.of(system)?.wake(bed.seed);
         world.env.block_on(async {

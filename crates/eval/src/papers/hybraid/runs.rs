@@ -152,7 +152,7 @@ impl Made {
             "read_heavy": reads,
         });
         let given = parameters(&bed, system, span, own);
-        Cell::new(self.name(label), scale.pick(4.0, 20.0), given, move || {
+        Cell::new(self.name(label), scale.pick(4.0, 12.0), given, move || {
             bed.measure_closed(system, depth, span, bed.seed, |size| {
                 let mut workload = traced::preset(preset);
                 if reads {

@@ -56,7 +56,7 @@ fn cell_of(scale: Scale, at: usize, preset: &'static str, (pages, times): (bool,
     let given = parameters(&bed, system, span, own);
     let busier = if times == 1 { String::new() } else { format!("/x{times}") };
     let name = name(LABELS[at], preset) + if pages { PAGES } else { "" } + &busier;
-    Cell::new(name, scale.pick(0.5, 8.0), given, move || {
+    Cell::new(name, scale.pick(0.5, 2.0), given, move || {
         let stand = bed.stand(system)?;
         let world = stand.of(system)?.wake(bed.seed);
         world.env.block_on(async {

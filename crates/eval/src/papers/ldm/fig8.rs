@@ -51,7 +51,7 @@ fn cell(scale: Scale, made: Made, preset: &'static str, busy: bool) -> Cell {
     let span = span(scale.pick(1, 10), scale.pick(10, 3600));
     let own = json!({ "trace": preset, "busy": busy, "lost": LOST, "speed": format!("{SPEED:?}") });
     let given = parameters(&bed, system, span, own);
-    Cell::new(name(&made, preset, busy), scale.pick(0.5, 5.0), given, move || {
+    Cell::new(name(&made, preset, busy), scale.pick(0.5, 8.0), given, move || {
         let zero = Nanos::ZERO;
         let (warmup, during_max) = (span.warmup, span.measured);
         let times = Times { warmup, before: zero, during_max, after: zero };

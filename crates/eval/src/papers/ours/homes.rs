@@ -133,7 +133,7 @@ impl Home {
         let (system, span) = (row.system, self.span(scale));
         let given = parameters(&bed, system, span, json!({ "home": self.name() }));
         // Of it, filling is all but a second of the quick one.
-        Cell::new(self.cell_name(row), scale.pick(8.0, 16.0), given, move || {
+        Cell::new(self.cell_name(row), scale.pick(8.0, 6.0), given, move || {
             bed.measure(system, span, bed.seed, |size| self.loads(size, bed.seed))
         })
     }

@@ -60,7 +60,7 @@ impl Run {
         let bed = Bed { shape, variant, drive_bytes, ..Bed::new(of, drives, width) };
         let span = span(scale.pick(1, 10), seconds(scale));
         let given = parameters(&bed, system, span, json!({ "trace": preset }));
-        let cost = scale.pick(2.0, 20.0);
+        let cost = scale.pick(2.0, 5.0);
         Cell::new(self.name(preset), cost, given, move || {
             bed.measure(system, span, bed.seed, |size| {
                 vec![("load".to_owned(), traced::of(preset, (0, size), bed.seed))]
