@@ -386,15 +386,16 @@ impl<E: Env> Inner<E> {
     }
 
     /// After a drive was lost: nothing that it missed is answered before the others say that it
-    /// must not be trusted any more.
+    /// must not be trusted any more. With too many lost nothing is answered: what is not recorded
+    /// by then stays so, and the array is what it was when those drives are back.
     pub async fn record_losses(&self) -> Result<(), ArrayError> {
         let news = || -> bool {
             let recorded = self.recorded.borrow();
             self.members.iter().zip(&*recorded).any(|(member, told)| member.is_lost() && !told)
         };
-        while news() {
+        while news() && self.too_many_lost().is_none() {
             let _turn = self.label_turn.lock().await;
-            if news() {
+            if news() && self.too_many_lost().is_none() {
                 self.write_label().await;
             }
         }

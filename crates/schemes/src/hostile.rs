@@ -4,7 +4,7 @@ use format::Uuid;
 
 use crate::log::record;
 use crate::page_map;
-use crate::scheme::alternate::{page, replica};
+use crate::scheme::alternate::{kept, page, replica};
 use crate::scheme::steering::record as steering;
 use crate::segments::bytes as segments;
 use crate::segments::size::Shape;
@@ -16,6 +16,8 @@ const HEAD: segments::Head = segments::Head { nonce: 99, born: 5, number: 3, mat
 /// Without sums and with them.
 const SHAPES: [Shape; 2] = [Shape { pages: 300, sums: false }, Shape { pages: 300, sums: true }];
 const DRIVES: usize = 5;
+/// Of what lost replicas miss: number, and bytes of data.
+const KEPT: (u64, u64) = (12, 9 << 20);
 /// Where a record of steering lies: drive and offset.
 const HERE: (usize, u64) = (4, 20480);
 const SPARED: steering::Spared =
@@ -29,14 +31,25 @@ pub fn take(pool: &Uuid, bytes: &[u8]) -> bool {
         take_steering(pool, bytes),
         take_volumes(pool, bytes),
         page_map::decode(pool, 5, page_map::ENTRIES, bytes).is_some(),
-        page::Page::decode(pool, bytes).is_some(),
+        take_alternate(pool, bytes),
     ];
-    if let Some(read) = page::Page::decode(pool, bytes) {
+    taken.contains(&true)
+}
+
+fn take_alternate(pool: &Uuid, bytes: &[u8]) -> bool {
+    let page = page::Page::decode(pool, bytes);
+    if let Some(read) = page {
         assert_eq!(page::Page::decode(pool, &read.encode(pool)), Some(read));
         let _ = page::current(&[read, read]);
     }
+    let record = kept::Kept::decode(pool, bytes, KEPT.0, KEPT.1);
+    if let Some(record) = &record {
+        let again = kept::Kept::decode(pool, &record.encode(pool), KEPT.0, KEPT.1);
+        assert_eq!(again.as_ref(), Some(record));
+        assert!(record.left(0) <= KEPT.1);
+    }
     assert!(replica::decode_ranges(bytes).iter().all(|(_, len)| *len > 0));
-    taken.contains(&true)
+    page.is_some() || record.is_some()
 }
 
 fn take_log(pool: &Uuid, bytes: &[u8]) -> bool {
@@ -106,6 +119,30 @@ fn take_volumes(pool: &Uuid, bytes: &[u8]) -> bool {
     table.is_some() || page.is_some()
 }
 
+/// Of `alternate`: a page, and what lost replicas miss.
+fn alternate_samples(pool: &Uuid) -> [Vec<u8>; 2] {
+    let (current, one_log) = ([true, false, true, false], true);
+    let own = page::Page {
+        sequence: 1,
+        window: 2,
+        replay: 3,
+        cache: 4,
+        current,
+        generation: 5,
+        lead: 6,
+        size: 7,
+        one_log,
+        filling: false,
+        seen: [8, 9, 10, 11],
+        kept: 12,
+        keeps: true,
+    };
+    let mut record = kept::Kept::none(KEPT.1);
+    record.lose(1, Some(kept::Gone::of(&own, true)), KEPT.0);
+    record.mark([(5 << 20, 512)]);
+    [own.encode(pool).to_vec(), record.save().encode(pool).to_vec()]
+}
+
 /// Something for each of them.
 pub fn samples(pool: &Uuid) -> Vec<Vec<u8>> {
     let slot = record::Slot { kind: 2, crc: 5, address: 512, len: 9, data: 512 };
@@ -135,19 +172,6 @@ pub fn samples(pool: &Uuid) -> Vec<Vec<u8>> {
         further,
     };
     let owner = Some(Owner { volume: 1, at: 2 });
-    let (current, one_log) = ([true, false, true, false], true);
-    let alternate = page::Page {
-        sequence: 1,
-        window: 2,
-        replay: 3,
-        cache: 4,
-        current,
-        generation: 5,
-        lead: 6,
-        size: 7,
-        one_log,
-        filling: false,
-    };
     let steered = steering::Header {
         sequence: 9,
         epoch: 3,
@@ -160,7 +184,7 @@ pub fn samples(pool: &Uuid) -> Vec<Vec<u8>> {
     };
     let head = steering::Head { sequence: 4, words: (0..5).collect(), spared: SPARED };
     let record = steering::encode(pool, &steered, &[]);
-    vec![
+    let others = vec![
         header.encode(pool).to_vec(),
         anchor.encode(pool).to_vec(),
         HEAD.encode(pool).to_vec(),
@@ -169,9 +193,9 @@ pub fn samples(pool: &Uuid) -> Vec<Vec<u8>> {
         summary.encode(pool, &HEAD, SHAPES[1]),
         all.encode(),
         table::encode_page(&pool.0, 2, 3, &[owner, None, owner]),
-        alternate.encode(pool).to_vec(),
         record[..steering::PAGE as usize].to_vec(),
         steering::encode_head(pool, &head).to_vec(),
         page_map::encode(pool, 5, 9, &vec![77; page_map::ENTRIES]).to_vec(),
-    ]
+    ];
+    others.into_iter().chain(alternate_samples(pool)).collect()
 }

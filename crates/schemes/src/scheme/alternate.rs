@@ -23,9 +23,10 @@
 //! after a crash a replica that was reading (or, of one log, the one that has it) is right, and is
 //! copied to the others there.
 //! One failure: nothing is lost. The other replicas read and write, as any drive does; the one
-//! that failed is stale as a whole from then on, until it is replaced (`Alternate::replace`; the
-//! tool has no command for that yet) and filled: it is written to in its turn, read only when it
-//! has everything, and a crash in between means to begin again. With
+//! that failed is stale as a whole from then on, until it is replaced and filled: it is written to
+//! in its turn, read only when it has everything, and a crash in between means to begin again. If
+//! it is the same that comes back it is given what it missed, by regions of a 31,232nd part of the
+//! data (64 KiB at least), where one drive of it was lost and no other was replaced since. With
 //! `--flush-log writer` a failure alone loses nothing either, as the data is in memory; but if a
 //! drive dies together with the power, or before the pool is opened again, the pool goes back to
 //! what another replica has, and flushed writes of up to a window for each replica are lost.
@@ -47,6 +48,7 @@
 
 pub mod cache;
 mod heal;
+pub mod kept;
 mod members;
 pub mod page;
 mod reads;
@@ -66,11 +68,12 @@ use io::{Buf, Env, Nanos};
 
 pub use self::cache::CACHE_MIN;
 use self::cache::{Cache, ENTRY_MAX};
+use self::kept::Kept;
 use self::members::NOT_RECORDED;
 use self::page::Page;
 use self::recover::Recovered;
 use self::replace::Filling;
-use self::replica::{Replica, log_bytes, page_place};
+use self::replica::{Replica, log_bytes, log_space, page_place};
 pub use self::roles::REPLICAS_MAX;
 use self::roles::{Each, Roles};
 use self::turns::Turned;
@@ -210,6 +213,9 @@ struct Inner<E: Env> {
     /// Of what is recorded.
     generation: Cell<u64>,
     filling: Cell<Option<Filling>>,
+    /// What those that are not whole miss, if it is kept.
+    kept: RefCell<Kept>,
+    keeps: bool,
     /// A drive of a replica that can do without it, while it is being rebuilt.
     rebuilding: Cell<Option<usize>>,
     /// Nothing is filled for the time being.
@@ -231,6 +237,7 @@ struct Inner<E: Env> {
     /// Who brings something to its place, or changes roles.
     turn: Turn,
     page_turn: Turn,
+    keep_turn: Turn,
     /// Writers that wait for room, in order.
     room_turn: Turn,
     seen: RefCell<Seen>,
@@ -283,7 +290,7 @@ pub async fn create<E: Env>(env: &E, drives: &[E::Drive], spec: &Spec) -> Result
     let smallest = arrays.iter().map(Array::size).min().expect("there are some");
     let (base, size) = divide(smallest, spec.cache)?;
     for (side, array) in arrays.into_iter().enumerate() {
-        Log::create(&array, set.label.pool, base).await?;
+        Log::create(&array, set.label.pool, log_space(base, true)).await?;
         let page = Page {
             sequence: side as u64,
             window: side as u64,
@@ -295,6 +302,9 @@ pub async fn create<E: Env>(env: &E, drives: &[E::Drive], spec: &Spec) -> Result
             size,
             one_log: spec.flush_log == FlushLog::Writer,
             filling: false,
+            seen: [0; REPLICAS_MAX],
+            kept: 0,
+            keeps: true,
         };
         let page = Buf::from_slice(&page.encode(&set.label.pool));
         for place in [0, 1] {
@@ -307,7 +317,7 @@ pub async fn create<E: Env>(env: &E, drives: &[E::Drive], spec: &Spec) -> Result
 
 impl<E: Env> Alternate<E> {
     /// Opens a pool. Of the replicas all but one may be missing, or stale: they are lost then. One
-    /// that was being filled is filled again, from the beginning.
+    /// that was being filled is filled again.
     pub async fn open(
         env: &E,
         drives: Vec<E::Drive>,
@@ -324,20 +334,16 @@ impl<E: Env> Alternate<E> {
         let parts = (0..count).map(|side| set.first(side * width..(side + 1) * width));
         let found = recover::recover(&env, &pool, parts.collect(), options.arrays).await?;
         let Recovered { right, newest, base, size, .. } = found;
-        let seen = Seen {
-            replayed_entries: found.replayed,
-            copied_bytes: found.copied,
-            ..Seen::default()
-        };
-        let alive = |side| found.replicas.get(side).is_some_and(Option::is_some);
-        let alive: Each<bool> = std::array::from_fn(alive);
+        let (replayed_entries, copied_bytes) = (found.replayed, found.copied);
+        let seen = Seen { replayed_entries, copied_bytes, ..Seen::default() };
+        let alive = found.alive();
         // Where one is missing, whatever it says when it comes back was before this.
         let all = (0..count).all(|side| alive[side] && newest.current[side]);
         let mut replicas: Vec<_> = found.replicas.into_iter().map(|own| own.map(Rc::new)).collect();
         let grid = replicas[right].as_ref().expect("it is right").array.grid();
         let filling = found.filling.map(|(side, replica)| {
             replicas[side] = Some(Rc::new(replica));
-            Filling { side, at: 0, copied_to: 0 }
+            Filling::begin(side, &found.kept, size, 0)
         });
         let inner = Inner {
             roles: RefCell::new(Roles::new(right, env.now(), options.t_min)),
@@ -355,6 +361,8 @@ impl<E: Env> Alternate<E> {
             recorded: Cell::new(if all { alive } else { NOT_RECORDED }),
             generation: Cell::new(newest.generation),
             filling: Cell::new(filling),
+            kept: RefCell::new(found.kept),
+            keeps: found.keeps,
             rebuilding: Cell::new(None),
             held: Cell::new(false),
             applied: Cell::new([0; REPLICAS_MAX]),
@@ -369,6 +377,7 @@ impl<E: Env> Alternate<E> {
             sitting: RefCell::default(),
             turn: Turn::new(),
             page_turn: Turn::new(),
+            keep_turn: Turn::new(),
             room_turn: Turn::new(),
             seen: RefCell::new(seen),
         };

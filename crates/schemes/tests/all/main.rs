@@ -4,6 +4,7 @@
 
 mod alternate_heal;
 mod alternate_requests;
+mod alternate_return;
 mod battery;
 mod cached_raid5_destage;
 mod cached_raid5_requests;

@@ -242,7 +242,7 @@ impl<S: Shelf> World<S> {
     }
 
     /// What was under way is what it is by now.
-    fn believe(&mut self) {
+    pub fn believe(&mut self) {
         for (offset, len) in self.unsure.take() {
             let read = self.env.block_on(self.store().read(offset, len)).expect("it reads");
             self.truth.borrow_mut()[offset as usize..(offset + len) as usize]

@@ -13,6 +13,7 @@ use std::rc::Rc;
 
 use io::Env;
 
+use super::kept::Gone;
 use super::page::Page;
 use super::replica::Replica;
 use super::roles::{Each, REPLICAS_MAX};
@@ -52,7 +53,8 @@ impl<E: Env> Inner<E> {
     /// A replica could not do what it was told. An error if it was the last.
     pub fn lose(&self, side: usize, error: StoreError) -> Result<(), StoreError> {
         let mut alive = self.alive.get();
-        if self.filling.get().is_some_and(|filling| filling.side == side) {
+        let filling = self.filling.get().filter(|filling| filling.side == side);
+        if filling.is_some() {
             self.filling.set(None);
         } else if alive[side] {
             alive[side] = false;
@@ -63,7 +65,46 @@ impl<E: Env> Inner<E> {
         } else {
             return Ok(());
         }
+        self.note_lost(side, filling.is_none_or(|filling| !filling.all));
         self.see(|seen| seen.losses += 1);
+        Ok(())
+    }
+
+    /// What the cache has is not on it, or only in part, or on nobody else; everything else it has
+    /// as others do, if it had `all`.
+    fn note_lost(&self, side: usize, all: bool) {
+        let (page, cache) = (self.replica(side).page(), self.cache.borrow());
+        if self.keeps {
+            let mut kept = self.kept.borrow_mut();
+            kept.lose(side, all.then(|| Gone::of(&page, false)), self.env.random());
+            kept.mark(
+                cache.entries(0, cache.newest()).map(|own| (own.offset, own.data.len() as u64)),
+            );
+        }
+    }
+
+    /// It misses nothing any more.
+    pub fn note_whole(&self, side: usize) {
+        let mut kept = self.kept.borrow_mut();
+        kept.forget(side);
+        let sides = 0..self.replicas.borrow().len();
+        if { sides }.all(|side| self.alive.get()[side]) {
+            kept.end();
+        }
+    }
+
+    /// What lost replicas miss is in a record, on all that are whole.
+    pub async fn keep(&self) -> Result<(), StoreError> {
+        let _turn = self.keep_turn.lock().await;
+        if self.kept.borrow().is_saved() {
+            return Ok(());
+        }
+        let record = self.kept.borrow_mut().save();
+        for (side, replica) in self.whole() {
+            if let Err(error) = replica.keep(&record).await {
+                self.lose(side, error)?;
+            }
+        }
         Ok(())
     }
 
@@ -76,6 +117,7 @@ impl<E: Env> Inner<E> {
                 // As for ranges: charges of the cache see to it (`log_bytes`).
                 assert!(kept, "there is room in a log for all that is in the cache");
             }
+            self.keep().await?;
             let _turn = self.page_turn.lock().await;
             let alive = self.alive.get();
             if self.recorded.get() == alive {
@@ -100,14 +142,28 @@ impl<E: Env> Inner<E> {
         side: usize,
         how: impl FnOnce(&mut Page),
     ) -> Result<(), StoreError> {
-        let sequence = self.sequence.get() + 1;
-        self.sequence.set(sequence);
-        let (replica, current) = (self.replica(side), self.recorded.get());
-        let filling = self.filling.get().is_some_and(|filling| filling.side == side);
-        let generation = self.generation.get();
-        let mut page = Page { sequence, current, generation, filling, ..replica.page() };
+        let replica = self.replica(side);
+        let filling = self.filling.get().filter(|filling| filling.side == side);
+        let mut page = Page { filling: filling.is_some(), ..self.next_page(replica.page()) };
+        if filling.is_some_and(|filling| filling.all) {
+            page.kept = 0;
+        }
         how(&mut page);
         replica.write_page(page).await
+    }
+
+    /// A page like this one, with what all replicas have in common by now.
+    pub fn next_page(&self, like: Page) -> Page {
+        let (sequence, there) = (self.sequence.get() + 1, self.there());
+        self.sequence.set(sequence);
+        let (current, generation) = (self.recorded.get(), self.generation.get());
+        let kept = self.kept.borrow().number();
+        let seen = |side: usize| match there[side] {
+            true => self.replica(side).page().sequence,
+            false => 0,
+        };
+        let seen = std::array::from_fn(seen);
+        Page { sequence, current, generation, kept, seen, keeps: self.keeps, ..like }
     }
 
     /// Everything up to here, and all that was flushed before, is durable on the replica that

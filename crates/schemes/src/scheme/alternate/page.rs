@@ -6,12 +6,15 @@
 //!   32  sequence (8) | window (8) | replay (8) | bytes of the cache (8)
 //!   64  which replicas are current, one bit each (8) | generation (8) | lead (8) | flags (8)
 //!   96  bytes of data (8)
+//!  104  per replica: the highest sequence of its page known to this one (8 each)
+//!  136  number of the record of what the lost ones miss (8) | 1: there is room for one (8)
 //! ```
 //! Two places, written in turn; of the two the one with the higher sequence counts. The generation
 //! rises whenever a replica is lost or whole again: see [`current`]. `window`: the last one in
 //! which this replica was written to. `replay`: data in its log before this position is in place.
 //! `lead`: of the replicas that are current the one with the highest has all that was flushed, if
-//! flag 0 says that one log is enough. Flag 1: this replica is being filled.
+//! flag 0 says that one log is enough. Flag 1: this replica is being filled. What comes from 104 on
+//! is zeros in pools of older software (`kept.rs`).
 
 use format::Uuid;
 
@@ -34,6 +37,23 @@ pub struct Page {
     /// Flushed data is in the log of one replica only.
     pub one_log: bool,
     pub filling: bool,
+    pub seen: Each<u64>,
+    /// 0: no record counts.
+    pub kept: u64,
+    /// Before the data there is room for the records.
+    pub keeps: bool,
+}
+
+/// A bit for each replica.
+pub fn bits_of(sides: &Each<bool>) -> u64 {
+    let bits = sides.iter().enumerate();
+    bits.fold(0, |bits, (at, own)| bits | u64::from(*own) << at)
+}
+
+/// `None`: there are not so many replicas.
+pub fn sides_of(bits: u64) -> Option<Each<bool>> {
+    let sides = std::array::from_fn(|at| bits >> at & 1 != 0);
+    (bits >> REPLICAS_MAX == 0).then_some(sides)
 }
 
 /// Which replicas can be trusted: those that all pages of the highest generation call current.
@@ -56,14 +76,17 @@ impl Page {
         put(40, &self.window.to_le_bytes());
         put(48, &self.replay.to_le_bytes());
         put(56, &self.cache.to_le_bytes());
-        let bits = self.current.iter().enumerate();
-        let current = bits.fold(0, |bits, (at, own)| bits | u64::from(*own) << at);
-        put(64, &current.to_le_bytes());
+        put(64, &bits_of(&self.current).to_le_bytes());
         put(72, &self.generation.to_le_bytes());
         put(80, &self.lead.to_le_bytes());
         let flags = u64::from(self.one_log) | u64::from(self.filling) << 1;
         put(88, &flags.to_le_bytes());
         put(96, &self.size.to_le_bytes());
+        for (at, seen) in (104..).step_by(8).zip(&self.seen) {
+            put(at, &seen.to_le_bytes());
+        }
+        put(136, &self.kept.to_le_bytes());
+        put(144, &u64::from(self.keeps).to_le_bytes());
         let crc = crc32c::crc32c(&bytes[12..]);
         bytes[8..12].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -75,8 +98,8 @@ impl Page {
         let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));
         let u64_at = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
         let sealed = bytes.starts_with(MAGIC) && u32_at(8) == crc32c::crc32c(&bytes[12..]);
-        let (current, flags) = (u64_at(64), u64_at(88));
-        let strange = current >> REPLICAS_MAX > 0 || flags >> 2 > 0;
+        let (current, flags) = (sides_of(u64_at(64))?, u64_at(88));
+        let strange = flags >> 2 > 0 || u64_at(144) > 1;
         if !sealed || u32_at(12) != VERSION || bytes[16..32] != pool.0 || strange {
             return None;
         }
@@ -85,21 +108,24 @@ impl Page {
             window: u64_at(40),
             replay: u64_at(48),
             cache: u64_at(56),
-            current: std::array::from_fn(|at| current >> at & 1 != 0),
+            current,
             generation: u64_at(72),
             lead: u64_at(80),
             size: u64_at(96),
             one_log: flags & 1 != 0,
             filling: flags & 2 != 0,
+            seen: std::array::from_fn(|side| u64_at(104 + side * 8)),
+            kept: u64_at(136),
+            keeps: u64_at(144) == 1,
         })
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
 
-    const PAGE_OF_ONE: Page = Page {
+    pub const PAGE_OF_ONE: Page = Page {
         sequence: 1,
         window: 2,
         replay: 3,
@@ -110,6 +136,9 @@ mod tests {
         size: 7,
         one_log: true,
         filling: false,
+        seen: [8, 9, 10, 11],
+        kept: 12,
+        keeps: true,
     };
 
     #[test]

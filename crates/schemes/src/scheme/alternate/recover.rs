@@ -8,15 +8,19 @@
 //! A replica that was not being written to is right: all it was told to bring to its place is
 //! there, flushed, and its log has the rest of what was flushed. Where one log is enough it is the
 //! one that led: its log also has what its last batch may have left half done. A crash meanwhile
-//! does all of it again, to the same end. One that was being filled is filled from the beginning.
+//! does all of it again, to the same end. One that was being filled is filled again; with what the
+//! lost ones miss goes all that any log tells (`kept.rs`).
 
 use classical::{Array, ArrayError, OpenOptions};
 use format::Uuid;
 use io::{Buf, Env, join_all};
 
 use super::cache::{CACHE_MIN, Overlay};
+use super::kept::{Gone, Kept};
 use super::page::{Page, current};
-use super::replica::{DATA, EDGE, Inside, RANGES, Replica, decode_ranges, log_bytes, page_place};
+use super::replica::{
+    DATA, EDGE, Inside, RANGES, Replica, decode_ranges, kept_place, log_bytes, page_place,
+};
 use super::roles::Each;
 use super::{CACHE_MAX, divide};
 use crate::log::record::PAGE;
@@ -41,6 +45,9 @@ pub struct Recovered<E: Env> {
     pub replicas: Vec<Option<Replica<E>>>,
     /// One that was being filled, if it is there.
     pub filling: Option<(usize, Replica<E>)>,
+    /// What those that are not whole miss, if there is room for it on each that is there.
+    pub kept: Kept,
+    pub keeps: bool,
     /// Who was right: the first to write, and the lead.
     pub right: usize,
     /// The newest page there is, and the highest numbers on any.
@@ -54,6 +61,13 @@ pub struct Recovered<E: Env> {
     /// Bytes that were copied.
     pub copied: u64,
     pub replayed: u64,
+}
+
+impl<E: Env> Recovered<E> {
+    /// Which replicas are whole.
+    pub fn alive(&self) -> Each<bool> {
+        std::array::from_fn(|side| self.replicas.get(side).is_some_and(Option::is_some))
+    }
 }
 
 /// An error: too few of its drives are there, or they do not know each other.
@@ -88,36 +102,40 @@ async fn read_log<E: Env>(side: Side<E>, pool: Uuid) -> Result<Read<E>, StoreErr
 }
 
 impl<E: Env> Read<E> {
-    /// Ranges where this replica may differ from the other. Data that is not in place goes there.
-    async fn replay(&self, size: u64) -> Result<(Vec<(u64, u64)>, u64), StoreError> {
-        let strange = |found: &Found| {
-            let record = found.place.record;
-            StoreError::Damaged(format!("the record at {record} of a replica's log"))
-        };
+    /// Ranges where this replica may differ from the others.
+    async fn ranges(&self, size: u64) -> Result<Vec<(u64, u64)>, StoreError> {
         let inside = |(start, len): &(u64, u64)| {
             start.checked_add(*len).is_some_and(|end| end <= size) && start % 512 == 0
         };
-        let (log, page) = (&self.replica.log, self.replica.page());
-        let (mut ranges, mut entries) = (Vec::new(), Vec::new());
-        let (mut edges, mut last_edges) = (Vec::new(), Vec::new());
+        let mut ranges = Vec::new();
         for found in &self.found {
-            let in_place = found.kind == DATA && found.place.at < page.replay;
-            let data = if in_place { 0 } else { found.data };
-            let data = log.read(found.place.at, data).await?;
             let told = match found.kind {
                 DATA | EDGE if found.len == found.data && found.len > 0 => {
                     vec![(found.address, found.len)]
                 }
-                RANGES => decode_ranges(&data),
+                RANGES => decode_ranges(&self.replica.log.read(found.place.at, found.data).await?),
                 _ => return Err(strange(found)),
             };
             if !told.iter().all(inside) {
                 return Err(strange(found));
             }
             ranges.extend(told);
+        }
+        Ok(ranges)
+    }
+
+    /// Data that is not in place goes there. Says how many entries of it there were.
+    async fn replay(&self) -> Result<u64, StoreError> {
+        let (log, page) = (&self.replica.log, self.replica.page());
+        let mut entries = Vec::new();
+        let (mut edges, mut last_edges) = (Vec::new(), Vec::new());
+        for found in &self.found {
+            let read = || log.read(found.place.at, found.data);
             match found.kind {
-                DATA if !in_place => entries.push((found.address, data)),
-                EDGE => edges.push((found.address, data)),
+                DATA if found.place.at >= page.replay => {
+                    entries.push((found.address, read().await?));
+                }
+                EDGE => edges.push((found.address, read().await?)),
                 // A batch begins: the one before was through.
                 RANGES => last_edges = std::mem::take(&mut edges),
                 _ => {}
@@ -129,8 +147,26 @@ impl<E: Env> Read<E> {
             overlay.put(address, 0, data);
         }
         self.replica.put(log_bytes(page.cache), &overlay.pieces()).await?;
-        Ok((ranges, count))
+        Ok(count)
     }
+}
+
+fn strange(found: &Found) -> StoreError {
+    StoreError::Damaged(format!("the record at {} of a replica's log", found.place.record))
+}
+
+/// A replica that is back, as it is found, and where its log says that it may differ.
+pub async fn back<E: Env>(
+    env: &PartEnv<E>,
+    pool: &Uuid,
+    drives: Vec<Part<E::Drive>>,
+    options: OpenOptions,
+    size: u64,
+) -> Result<(Replica<E>, Vec<(u64, u64)>), StoreError> {
+    let side = find(env, pool, drives, options).await?;
+    let own = read_log(side, *pool).await?;
+    let ranges = own.ranges(size).await?;
+    Ok((own.replica, ranges))
 }
 
 /// In whole pages, in order, none twice, none longer than what is copied at once.
@@ -218,17 +254,19 @@ async fn replay_all<E: Env>(
                 return Ok(None);
             }
             let own = read_log(side, *pool).await?;
-            let none = (Vec::new(), 0);
-            let (ranges, entries) = if trusted[at] { own.replay(size).await? } else { none };
+            let ranges = own.ranges(size).await?;
+            let entries = if trusted[at] { own.replay().await? } else { 0 };
             Ok::<_, StoreError>(Some((own.replica, ranges, entries)))
         };
         match done.await {
             Ok(None) => {}
-            Ok(Some((replica, ..))) if !trusted[at] => told.filling = Some((at, replica)),
             Ok(Some((replica, ranges, entries))) => {
-                told.replicas[at] = Some(replica);
-                told.ranges.extend(ranges);
                 told.replayed += entries;
+                match trusted[at] {
+                    true => told.replicas[at] = Some(replica),
+                    false => told.filling = Some((at, replica)),
+                }
+                told.ranges.extend(ranges);
             }
             Err(failed) => told.error = failed,
         }
@@ -238,7 +276,7 @@ async fn replay_all<E: Env>(
 
 /// Makes the replicas agree. Says who was right, and how many bytes were copied.
 async fn agree<E: Env>(told: &mut Told<E>, base: u64) -> Option<(usize, u64)> {
-    let ranges = merged(std::mem::take(&mut told.ranges));
+    let ranges = merged(told.ranges.clone());
     loop {
         let right = right(&told.replicas)?;
         let there = told.replicas.iter().enumerate();
@@ -255,6 +293,79 @@ async fn agree<E: Env>(told: &mut Told<E>, base: u64) -> Option<(usize, u64)> {
     }
 }
 
+/// The newest record that a replica has of what the lost ones miss.
+async fn kept_on<E: Env>(array: &Inside<E>, pool: &Uuid, page: &Page) -> Option<Kept> {
+    let mut newest: Option<Kept> = None;
+    for place in [0, 1] {
+        let at = kept_place(log_bytes(page.cache), place);
+        let Ok(bytes) = array.read(at, PAGE).await else { continue };
+        let kept = Kept::decode(pool, &bytes, page.kept, page.size);
+        newest = [newest, kept].into_iter().flatten().reduce(Kept::newer);
+    }
+    newest
+}
+
+/// The same of all that can be trusted; none if the newest of their pages names none.
+async fn kept<E: Env>(
+    sides: &[Result<Side<E>, StoreError>],
+    pool: &Uuid,
+    trusted: &Each<bool>,
+    size: u64,
+) -> Kept {
+    let there = sides.iter().zip(trusted).filter(|(_, trusted)| **trusted);
+    let there: Vec<&Side<E>> = there.filter_map(|(side, _)| side.as_ref().ok()).collect();
+    let newest = there.iter().map(|side| side.page);
+    let newest = newest.max_by_key(|page| (page.generation, page.sequence));
+    let mut kept = Kept::none(size);
+    for side in there {
+        if let Some(newest) = newest.filter(|page| page.keeps && page.kept > 0)
+            && let Some(own) = kept_on(&side.array, pool, &newest).await
+        {
+            kept = kept.newer(own);
+        }
+    }
+    kept
+}
+
+/// Who is not whole from now on, and what of it is known. False: nothing can be kept.
+fn note_lost<E: Env>(
+    kept: &mut Kept,
+    told: &Told<E>,
+    (trusted, pages): (&Each<bool>, &[(usize, Page)]),
+    number: u64,
+) -> bool {
+    let newest = pages.iter().filter(|(side, _)| trusted[*side]).map(|(_, page)| page);
+    let Some(newest) = newest.clone().max_by_key(|page| (page.generation, page.sequence)) else {
+        return false;
+    };
+    let there = told.replicas.iter().flatten().chain(told.filling.as_ref().map(|(_, own)| own));
+    let keeps = { there }.all(|replica| replica.page().keeps);
+    let filling = told.filling.as_ref().map(|(side, replica)| (*side, replica.page()));
+    for side in (0..told.replicas.len()).filter(|side| told.replicas[*side].is_none()) {
+        let gone = match filling.filter(|(own, _)| *own == side) {
+            // It goes on, if it lacked no more than what was kept.
+            Some((_, page)) => kept
+                .gone(side)
+                .filter(|gone| page.kept == kept.number() && page.sequence >= gone.sequence),
+            // It was there until now.
+            None if trusted[side] => {
+                let of_trusted = pages.iter().filter(|(own, _)| trusted[*own]);
+                let seen = of_trusted.map(|(_, page)| page.seen[side]).max();
+                Some(Gone { sequence: seen.unwrap_or(0), ..Gone::of(newest, true) })
+            }
+            None => kept.gone(side),
+        };
+        if keeps {
+            kept.lose(side, gone, number);
+        }
+    }
+    if !keeps || told.replicas.iter().all(Option::is_some) {
+        kept.end();
+    }
+    kept.mark(told.ranges.iter().copied());
+    keeps
+}
+
 /// Finds the replicas on their drives, and makes them agree; their logs are still as they were.
 pub async fn recover<E: Env>(
     env: &PartEnv<E>,
@@ -266,7 +377,10 @@ pub async fn recover<E: Env>(
     for own in drives {
         sides.push(find(env, pool, own, options).await);
     }
-    let pages: Vec<Page> = sides.iter().flatten().map(|side| side.page).collect();
+    let numbered = sides.iter().enumerate();
+    let numbered: Vec<(usize, Page)> =
+        numbered.filter_map(|(at, side)| Some((at, side.as_ref().ok()?.page))).collect();
+    let pages: Vec<Page> = numbered.iter().map(|(_, page)| *page).collect();
     let sizes = sides.iter().flatten().map(|side| side.array.size()).min().unwrap_or(0);
     let Some(newest) = pages.iter().max_by_key(|page| (page.generation, page.sequence)) else {
         return Err(sides.into_iter().find_map(Result::err).unwrap_or(StoreError::NoLabel));
@@ -284,12 +398,16 @@ pub async fn recover<E: Env>(
         let what = "each replica went on without the other".into();
         return Err(StoreError::Shape { what, hint: "leave the drives of one of them out" });
     }
+    let mut kept = kept(&sides, pool, &trusted, newest.size).await;
     let mut told = replay_all(sides, pool, &trusted, newest.size).await;
     let Some((right, copied)) = agree(&mut told, base).await else { return Err(told.error) };
+    let keeps = note_lost(&mut kept, &told, (&trusted, &numbered), env.random());
     let highest = |of: fn(&Page) -> u64| pages.iter().map(of).max().unwrap_or(0);
     Ok(Recovered {
         replicas: told.replicas,
         filling: told.filling,
+        kept,
+        keeps,
         right,
         newest: *newest,
         sequence: highest(|page| page.sequence),

@@ -6,11 +6,12 @@
 //!        ▲            ▲
 //!        └────────────┴─ batches, in its windows: it has its turns from the beginning
 //! ```
-//! All of it is copied, whatever was on the drives. A piece has what was newest when it was copied,
-//! batches bring everything since some time before: in the order of the writes, so that the last
-//! word on each byte is the newest. No log tells where a copied piece is newer than what batches
-//! have brought, so the replica counts as lost until these have caught up with the last piece. A
-//! crash before means to begin again.
+//! All of it is copied; or if it is the one that was lost, the regions that changed since
+//! (`kept.rs`). A piece has what was newest
+//! when it was copied, batches bring everything since some time before: in the order of the
+//! writes, so that the last word on each byte is the newest. No log tells where a copied piece is
+//! newer than what batches have brought, so the replica counts as lost until these have caught up
+//! with the last piece. A crash before means to begin again, with what is to be copied.
 
 use std::rc::Rc;
 
@@ -19,10 +20,11 @@ use format::{MemberState, Superblock, Uuid};
 use io::sync::Turn;
 use io::{Buf, BufMut, Drive, Env};
 
+use super::kept::Kept;
 use super::members::NOT_RECORDED;
 use super::page::Page;
-use super::replica::{Replica, log_bytes, page_place};
-use super::{Alternate, Inner};
+use super::replica::{Inside, Replica, log_bytes, log_space, page_place};
+use super::{Alternate, Inner, recover};
 use crate::log::Log;
 use crate::part::Part;
 use crate::set;
@@ -37,10 +39,22 @@ const EPOCHS: u32 = 32;
 #[derive(Clone, Copy, Debug)]
 pub struct Filling {
     pub side: usize,
+    /// Not only what it missed.
+    pub all: bool,
     /// Everything before has been copied.
     pub at: u64,
     /// Newest entry that any piece may have.
     pub copied_to: u64,
+    /// Bytes to be copied, as far as was known when it began.
+    total: u64,
+}
+
+impl Filling {
+    pub fn begin(side: usize, kept: &Kept, size: u64, copied_to: u64) -> Filling {
+        let all = kept.gone(side).is_none();
+        let total = if all { size } else { kept.left(0) };
+        Filling { side, all, at: 0, copied_to, total }
+    }
 }
 
 impl<E: Env> Alternate<E> {
@@ -65,6 +79,7 @@ impl<E: Env> Alternate<E> {
         let (side, width) = (place / inner.drives, inner.drives);
         inner.note_broken(side).await?;
         let of = side * width..(side + 1) * width;
+        let beside = inner.are_named(of.clone().filter(|other| *other != place));
         // A request that hangs on one of its drives must not come through after all.
         let old = inner.replicas.borrow()[side].as_ref().map_or(0, Rc::strong_count);
         let partly = inner.alive.get()[side];
@@ -99,7 +114,12 @@ impl<E: Env> Alternate<E> {
         // Old pages and records on these drives are of an older generation from now on.
         inner.recorded.set(NOT_RECORDED);
         inner.record_losses().await?;
-        let replica = inner.blank(&label, parts).await?;
+        let same = named && beside;
+        let back = if same { inner.take_back(side, parts.clone()).await? } else { None };
+        let replica = match back {
+            Some(replica) => replica,
+            None => inner.blank(side, &label, parts).await?,
+        };
         inner.begin_to_fill(side, replica);
         Ok(())
     }
@@ -139,8 +159,9 @@ impl<E: Env> Replace for Alternate<E> {
 
     fn restoring(&self) -> Vec<Restoring> {
         let inner = &*self.inner;
-        let filling = inner.filling.get().into_iter().flat_map(|Filling { side, at, .. }| {
-            let (left, all) = (inner.size - at, inner.size);
+        let filling = inner.filling.get().into_iter().flat_map(|filling| {
+            let (side, left) = (filling.side, inner.left(&filling));
+            let all = filling.total.max(left);
             let places = side * inner.drives..(side + 1) * inner.drives;
             places.map(move |place| Restoring { place, left, all })
         });
@@ -199,12 +220,54 @@ impl<E: Env> Inner<E> {
         Ok(())
     }
 
+    /// The set has never had others in these places since they were whole.
+    fn are_named(&self, mut places: impl Iterator<Item = usize>) -> bool {
+        let set = self.set.borrow();
+        places.all(|place| {
+            set.drive(place).is_some() && set.label.members[place].state == MemberState::Active
+        })
+    }
+
+    /// The replica that was lost, if these drives have it: where it may differ is kept, and its log
+    /// is empty from now on. The pages of the others are of a newer generation than its own.
+    async fn take_back(
+        &self,
+        side: usize,
+        parts: Vec<Part<E::Drive>>,
+    ) -> Result<Option<Replica<E>>, StoreError> {
+        let (pool, like) = (self.set.borrow().label.pool, self.whole()[0].1.clone());
+        let Some(gone) = self.kept.borrow().gone(side) else { return Ok(None) };
+        let back = recover::back(&self.env, &pool, parts, self.arrays, self.size).await;
+        let Ok((replica, ranges)) = back else { return Ok(None) };
+        let (own, array, others) = (replica.page(), &replica.array, like.page());
+        let shape = |array: &Inside<E>| (array.grid(), array.has_sums());
+        let same = (own.size, own.cache, own.keeps) == (others.size, others.cache, self.keeps);
+        let whole = array.lost().is_empty() && shape(array) == shape(&like.array);
+        if !gone.is(&own) || !same || !whole {
+            return Ok(None);
+        }
+        if gone.log_tells {
+            self.kept.borrow_mut().mark(ranges);
+            self.keep().await?;
+        }
+        let page = Page { window: 0, replay: 0, lead: 0, filling: true, ..self.next_page(own) };
+        let emptied = async {
+            replica.free(u64::MAX, true).await?;
+            replica.write_page(page).await
+        };
+        Ok(emptied.await.is_ok().then_some(replica))
+    }
+
     /// A replica with nothing on it, which says so.
     async fn blank(
         &self,
+        side: usize,
         label: &Superblock,
         parts: Vec<Part<E::Drive>>,
     ) -> Result<Replica<E>, StoreError> {
+        // Whatever becomes of it: it is not the one that was lost any more.
+        self.kept.borrow_mut().forget(side);
+        self.keep().await?;
         let (grid, name) = (self.grid(), label.pool_name.clone());
         let (redundancy, width, chunk) = (grid.redundancy, self.drives, grid.chunk);
         let checksums = self.whole()[0].1.array.has_sums();
@@ -218,11 +281,9 @@ impl<E: Env> Inner<E> {
         }
         let generation = self.generation.get();
         let epoch = generation << EPOCHS;
-        Log::create_after(&array, label.pool, log_bytes(like.cache), epoch).await?;
-        let sequence = self.sequence.get() + 1;
-        self.sequence.set(sequence);
-        let current = self.recorded.get();
-        let own = Page { sequence, current, generation, filling: true, ..like };
+        let bytes = log_space(log_bytes(like.cache), self.keeps);
+        Log::create_after(&array, label.pool, bytes, epoch).await?;
+        let own = Page { kept: 0, filling: true, ..self.next_page(like) };
         let page = Page { window: 0, replay: 0, lead: 0, ..own };
         let bytes = Buf::from_slice(&page.encode(&label.pool));
         for place in [0, 1] {
@@ -241,7 +302,26 @@ impl<E: Env> Inner<E> {
         self.applied.set(applied);
         self.replicas.borrow_mut()[side] = Some(Rc::new(replica));
         let copied_to = self.cache.borrow().newest();
-        self.filling.set(Some(Filling { side, at: 0, copied_to }));
+        let filling = Filling::begin(side, &self.kept.borrow(), self.size, copied_to);
+        self.filling.set(Some(filling));
+    }
+
+    /// What of it is to be copied next.
+    fn next_piece(&self, filling: &Filling) -> Option<(u64, u64)> {
+        let (at, size) = (filling.at, self.size);
+        if filling.all {
+            return (at < size).then(|| (at, PIECE.min(size - at)));
+        }
+        let kept = self.kept.borrow().next(at, PIECE)?;
+        Some((kept.start, kept.end - kept.start))
+    }
+
+    /// Bytes that are still to be copied.
+    fn left(&self, filling: &Filling) -> u64 {
+        match filling.all {
+            true => self.size - filling.at,
+            false => self.kept.borrow().left(filling.at),
+        }
     }
 
     /// The replica on its way back is the one that writes: those that read may be copied from.
@@ -257,24 +337,23 @@ impl<E: Env> Inner<E> {
             return Ok(false);
         };
         let side = filling.side;
-        if filling.at == self.size {
+        let Some((at, len)) = self.next_piece(&filling) else {
             return self.end_filling(filling).await;
-        }
-        let len = PIECE.min(self.size - filling.at);
-        let (copied_to, bytes) = match self.newest_bytes(filling.at, len).await {
+        };
+        let (copied_to, bytes) = match self.newest_bytes(at, len).await {
             Ok(read) => read,
             Err(error) => {
                 self.lose(side, StoreError::NoLabel)?;
                 return Err(error);
             }
         };
-        let written = self.replica(side).array.write(self.base + filling.at, bytes, false).await;
+        let written = self.replica(side).array.write(self.base + at, bytes, false).await;
         if let Err(error) = written {
             self.lose(side, error.into())?;
         }
         // It may have been lost by a flush.
-        if let Some(Filling { at, .. }) = self.filling.get() {
-            self.filling.set(Some(Filling { side, at: at + len, copied_to }));
+        if let Some(filling) = self.filling.get() {
+            self.filling.set(Some(Filling { at: at + len, copied_to, ..filling }));
             self.see(|seen| seen.filled_bytes += len);
         }
         Ok(true)
@@ -314,6 +393,7 @@ impl<E: Env> Inner<E> {
             let mut alive = self.alive.get();
             alive[side] = true;
             self.alive.set(alive);
+            self.note_whole(side);
             self.see(|seen| seen.fills += 1);
             self.record_losses().await?;
         }

@@ -1,7 +1,7 @@
 //! One replica: an array, at its beginning a log, at its end the page that says what it is.
 //!
 //! ```text
-//!   array   [ log: anchors, records ... | data ...................... | page | page ]
+//!   array   [ log: anchors, records ... | kept | kept | data ............ | page | page ]
 //! ```
 //! The log holds data that was flushed and is not in place yet, and before something is brought to
 //! its place the ranges that change: until all others have it, too, they may differ there.
@@ -15,6 +15,7 @@ use io::sync::{Permit, Turn};
 use io::{Buf, BufMut, Env, join_all};
 
 use super::cache::{Batch, Entry};
+use super::kept::{self, Kept};
 use super::page::Page;
 use crate::log::record::PAGE;
 use crate::log::{self, Log, Space};
@@ -71,6 +72,16 @@ pub struct Replica<E: Env> {
 /// Places of the pages in an array.
 pub fn page_place(size: u64, place: u64) -> u64 {
     size / PAGE * PAGE - (place + 1) * PAGE
+}
+
+/// Places of the records of what lost replicas miss: before the data, which begins at `base`.
+pub fn kept_place(base: u64, place: u64) -> u64 {
+    base - (place + 1) * PAGE
+}
+
+/// Bytes of the log itself, in an array whose data begins at `base`.
+pub fn log_space(base: u64, keeps: bool) -> u64 {
+    if keeps { base - kept::BYTES } else { base }
 }
 
 pub fn encode_ranges(ranges: &[(u64, u64)]) -> Buf {
@@ -135,6 +146,12 @@ impl<E: Env> Replica<E> {
         let mut state = self.state.borrow_mut();
         (state.page, state.place) = (page, place);
         Ok(())
+    }
+
+    /// A record of what lost replicas miss; durable when this returns.
+    pub async fn keep(&self, record: &Kept) -> Result<(), StoreError> {
+        let at = kept_place(log_bytes(self.page().cache), record.place());
+        Ok(self.array.write(at, Buf::from_slice(&record.encode(&self.pool)), true).await?)
     }
 
     /// Everything up to here that is not in place is durable in the log. `None`: there is no room;
@@ -243,11 +260,16 @@ impl<E: Env> Replica<E> {
         (turn, changes.then(|| first.unwrap_or_else(|| self.log.end())))
     }
 
-    /// All living replicas have everything up to here. Frees what is needless, if it is much, or
-    /// all of it is asked for. True: it did.
-    pub async fn free(&self, to: u64, all: bool) -> Result<bool, StoreError> {
+    /// Whether so much of the log is used that it is to be freed, or all of it is asked for.
+    pub fn is_due(&self, all: bool) -> bool {
         let used = self.log.used();
-        if used == 0 || (used <= self.log.capacity() / 2 && !all) {
+        used > 0 && (all || used > self.log.capacity() / 2)
+    }
+
+    /// All living replicas have everything up to here. Frees what is needless, if it is due. True:
+    /// it did. What lost ones miss of it is kept elsewhere.
+    pub async fn free(&self, to: u64, all: bool) -> Result<bool, StoreError> {
+        if !self.is_due(all) {
             return Ok(false);
         }
         let needed = || {

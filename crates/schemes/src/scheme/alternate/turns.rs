@@ -109,7 +109,9 @@ impl<E: Env> Inner<E> {
             self.log_side(side, batch.to).await?;
             replica.log_edges(self.base, &batch).await?;
         }
-        replica.log_ranges(batch.to, &whole_pages(&batch.pieces)).await?;
+        let ranges = whole_pages(&batch.pieces);
+        replica.log_ranges(batch.to, &ranges).await?;
+        self.kept.borrow_mut().mark(ranges);
         replica.put(self.base, &batch.pieces).await?;
         let (no_flush, replay) = replica.in_place(batch.to).await;
         if let Some(replay) = replay {
@@ -134,6 +136,9 @@ impl<E: Env> Inner<E> {
         let to = living.iter().map(|(side, _)| self.applied.get()[*side]).min();
         let to = to.expect("one is always alive");
         self.cache.borrow_mut().drop_to(to);
+        if living.iter().any(|(_, replica)| replica.is_due(all)) {
+            self.keep().await?;
+        }
         for (side, replica) in living {
             match replica.free(to, all).await {
                 Ok(freed) => self.see(|seen| seen.log_frees += u64::from(freed)),
