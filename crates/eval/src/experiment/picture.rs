@@ -39,8 +39,11 @@ pub struct Series {
 }
 
 impl Series {
+    /// Those that there are: a result has no word for what is not a number, and could not be read
+    /// again.
     pub fn new(name: impl Into<String>, points: Vec<(f64, f64)>) -> Series {
-        Series { name: name.into(), points }
+        let finite = |(x, y): &(f64, f64)| x.is_finite() && y.is_finite();
+        Series { name: name.into(), points: points.into_iter().filter(finite).collect() }
     }
 
     /// Bars, one for each group.
@@ -78,8 +81,7 @@ const COLOURS: [RGBColor; 8] = [
 
 impl Picture {
     fn points(&self) -> impl Iterator<Item = (f64, f64)> + '_ {
-        let finite = |point: &(f64, f64)| point.0.is_finite() && point.1.is_finite();
-        self.series.iter().flat_map(|series| series.points.iter().copied()).filter(finite)
+        self.series.iter().flat_map(|series| series.points.iter().copied())
     }
 
     /// Least and most of what an axis has to show.
@@ -281,6 +283,13 @@ mod tests {
         }
         let bars = picture(Kind::Bars, false).svg();
         assert!(bars.contains("one") && bars.contains("two"), "{bars}");
+    }
+
+    #[test]
+    fn a_picture_with_something_missing_is_read_as_it_was_written() {
+        let picture = picture(Kind::Bars, false);
+        let text = serde_json::to_string(&picture).expect("it is written");
+        assert_eq!(serde_json::from_str::<Picture>(&text).expect("it is read"), picture);
     }
 
     #[test]
