@@ -66,9 +66,11 @@ die() { # FILE WAY
 # What an operator does: a drive of no use is failed, any is replaced.
 replace() { # INDEX WAY
     spares=$((spares + 1))
-    # The server may have failed it by itself: it could not be flushed.
-    [ "$2" = remove ] || [ "$(drive_state "$1")" != active ] ||
+    # The server may have failed it by itself: it could not be flushed, or its file was deleted.
+    if [ "$(drive_state "$1")" = active ]; then
+        [ "$2" != remove ] || fail "drive $1: nobody noticed that its file was deleted"
         ask drive fail tank "$1" --force >/dev/null
+    fi
     ask drive replace tank "$1" "$drives/spare$spares.img:$drive_size" >/dev/null
 }
 

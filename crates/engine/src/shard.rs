@@ -284,6 +284,15 @@ impl<E: Env> Shard<E> {
         self.events.push(self.env.now(), severity, kind, Some(index.0), text);
     }
 
+    pub fn tell_deleted(&self, index: layout::DriveIndex) {
+        let text = format!(
+            "the file of drive {} was deleted: what it holds is lost when it is closed",
+            self.drive_name(index)
+        );
+        let (severity, kind) = (Severity::Error, EventKind::DriveDeleted);
+        self.events.push(self.env.now(), severity, kind, Some(index.0), text);
+    }
+
     pub fn drive_name(&self, index: layout::DriveIndex) -> String {
         self.array.member(index).name()
     }

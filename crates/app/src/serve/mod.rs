@@ -16,6 +16,7 @@ mod assemble;
 mod child;
 pub mod config;
 mod control;
+mod deleted;
 mod doings;
 mod events;
 mod exports;
@@ -43,7 +44,7 @@ use std::rc::Rc;
 
 use classical::WriteHole;
 use export::{Limits, Server};
-use futures_util::future::{Either, select};
+use futures_util::future::{Either, join3, select};
 use io::Env;
 use io::net::Stream;
 use io::signal::{Signal, Signals};
@@ -173,14 +174,14 @@ pub(crate) async fn run(
     print("ready\n");
     notify::send("READY=1");
     env.spawn(notify::keep_alive(env.clone()));
+    let watched = deleted::watch(env, &catalogue, &wrapper, &stop);
 
     reload.until_told_to_stop(&signals, reread).await;
     notify::send("STOPPING=1");
     stop.now();
     server.shut_down();
     let wind_up = async {
-        server.stopped().await;
-        control.idle().await;
+        join3(server.stopped(), control.idle(), watched).await;
         close(&catalogue).await
     };
     match select(pin!(wind_up), pin!(told_twice(&signals))).await {

@@ -2,12 +2,12 @@
 //! that don't are left as they are, and cost nothing more.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::rc::Rc;
 
 use io::modelled::Lateness;
-use io::uring::{RealDrive, UringEnv};
+use io::uring::{FileWatch, RealDrive, UringEnv};
 use io::{AnyDrive, Drive, Faults, Faulty, Modelled};
 
 use crate::drives::modelled::{ModelSpec, seed_name};
@@ -27,6 +27,8 @@ struct Wrapped {
     modelled: Vec<Modelled<UringEnv, RealDrive>>,
     /// By the drive's name.
     faults: BTreeMap<String, Faults>,
+    /// By the drive's name; of another file of this name before, nothing is of interest any more.
+    files: BTreeMap<String, FileWatch>,
 }
 
 impl Wrapper {
@@ -36,13 +38,30 @@ impl Wrapper {
 
     /// The drive that was opened under this name, as it is served.
     pub fn named(&self, name: &DriveName, drive: RealDrive) -> Outcome<RealDrive> {
-        match name.model() {
+        let watch = match &drive {
+            RealDrive::File(file) => file.watch(),
+            _ => None,
+        };
+        let wrapped = match name.model() {
             Some(spec) => {
                 let seed = seed_name(name.path());
                 self.wrap(&name.to_string(), drive, Some((spec, &seed)))
             }
             None => self.wrap("", drive, None),
-        }
+        }?;
+        let mut known = self.wrapped.borrow_mut();
+        known.files.remove(&wrapped.name());
+        known.files.extend(watch.map(|watch| (wrapped.name(), watch)));
+        drop(known);
+        Ok(wrapped)
+    }
+
+    /// Names of the drives whose files are open and were deleted.
+    pub fn deleted(&self) -> BTreeSet<String> {
+        let files = &mut self.wrapped.borrow_mut().files;
+        files.retain(|_, watch| watch.is_deleted().is_some());
+        let deleted = files.iter().filter(|(_, watch)| watch.is_deleted() == Some(true));
+        deleted.map(|(name, _)| name.clone()).collect()
     }
 
     /// `name` is what a modelled drive is called; `seed` is part of its model's seed.

@@ -6,6 +6,7 @@ mod bad_input;
 mod cases_create;
 mod cases_pool;
 mod create;
+mod deleted;
 mod drive;
 mod events;
 mod http;

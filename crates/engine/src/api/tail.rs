@@ -222,6 +222,8 @@ pub enum EventKind {
     DriveAvoided,
     DriveSuspect,
     DriveFailed,
+    /// The file that is the drive is in no directory any more: it is lost when it is closed.
+    DriveDeleted,
     /// A drive is not there, or out of date, as the pool is opened.
     DriveMissing,
     /// A drive has taken a lost one's place.
@@ -268,6 +270,7 @@ impl EventKind {
             EventKind::DriveAvoided => "drive-avoided",
             EventKind::DriveSuspect => "drive-suspect",
             EventKind::DriveFailed => "drive-failed",
+            EventKind::DriveDeleted => "drive-deleted",
             EventKind::DriveMissing => "drive-missing",
             EventKind::DriveRestoring => "drive-restoring",
             EventKind::DriveRestored => "drive-restored",

@@ -171,6 +171,13 @@ impl<E: Env> Pool<E> {
         Ok(shard.fail_drive(drive, reason).await?)
     }
 
+    /// Whoever opened the drive found that its file was deleted: it works until it is closed, and
+    /// is lost then.
+    pub fn tell_deleted(&self, index: u16) -> Result<(), DriveVerbError> {
+        self.shard().tell_deleted(self.drive_index(index)?);
+        Ok(())
+    }
+
     /// Puts a drive in another one's place; what is on it is lost. In a lost one's place, which
     /// it may be itself, it is restored; one that works is copied onto it first.
     pub async fn drive_replace(&self, index: u16, drive: E::Drive) -> Result<(), DriveVerbError> {

@@ -4,9 +4,10 @@ use std::cell::Cell;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use super::UringEnv;
+use super::geometry;
 use super::open::{self, Access, OpenError};
 use super::ring::Ring;
 use crate::buf::{Buf, BufMut};
@@ -51,6 +52,13 @@ impl UringDrive {
     /// which costs memory and time but no safety, since a flush still reaches the drive.
     pub fn is_direct(&self) -> bool {
         self.inner.opened.direct
+    }
+
+    /// `None` if it is a device, or a file without a name from the beginning.
+    pub fn watch(&self) -> Option<FileWatch> {
+        let inner = &self.inner;
+        let named = inner.opened.is_file && !geometry::is_deleted(&*inner.file);
+        named.then(|| FileWatch { inner: Rc::downgrade(inner) })
     }
 
     /// The data itself if the drive can take it from where it lies, else a copy it can take.
@@ -108,6 +116,19 @@ impl UringDrive {
             }
             result => result.map_err(|error| kind(&error)),
         }
+    }
+}
+
+/// Whether a file that is a drive is still in a directory. It can be read and written until it is
+/// closed, and is lost then. Keeps nobody from closing it.
+pub struct FileWatch {
+    inner: Weak<Inner>,
+}
+
+impl FileWatch {
+    /// `None` once it is closed.
+    pub fn is_deleted(&self) -> Option<bool> {
+        self.inner.upgrade().map(|inner| geometry::is_deleted(&*inner.file))
     }
 }
 

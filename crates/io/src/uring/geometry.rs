@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::mem;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 
 /// The alignments the engine can work with; everything it writes is made of 4096-byte pages.
 const ALIGN_MIN: u64 = 512;
@@ -44,21 +44,26 @@ fn logical_sector(file: &File) -> Option<u64> {
 }
 
 fn direct_io_alignment(file: &File) -> Option<Alignment> {
-    // SAFETY: all zeroes is a valid `statx`, which holds only numbers.
-    let mut answer: libc::statx = unsafe { mem::zeroed() };
-    let flags = libc::AT_EMPTY_PATH;
-    // SAFETY: the path is a NUL-terminated literal, and the kernel writes one `statx`.
-    let result = unsafe {
-        let mask = libc::STATX_DIOALIGN;
-        libc::statx(file.as_raw_fd(), c"".as_ptr(), flags, mask, &raw mut answer)
-    };
-    let known = result == 0
-        && answer.stx_mask & libc::STATX_DIOALIGN != 0
-        && answer.stx_dio_offset_align != 0;
-    known.then(|| Alignment {
+    let answer = ask(file, libc::STATX_DIOALIGN)?;
+    (answer.stx_dio_offset_align != 0).then(|| Alignment {
         offset: u64::from(answer.stx_dio_offset_align),
         memory: u64::from(answer.stx_dio_mem_align),
     })
+}
+
+/// No directory has it any more, as far as its filesystem can tell.
+pub(super) fn is_deleted(file: impl AsFd) -> bool {
+    ask(file, libc::STATX_NLINK).is_some_and(|answer| answer.stx_nlink == 0)
+}
+
+/// What `mask` names of an open file; `None` if the kernel or the filesystem can't tell.
+fn ask(file: impl AsFd, mask: libc::c_uint) -> Option<libc::statx> {
+    // SAFETY: all zeroes is a valid `statx`, which holds only numbers.
+    let mut answer: libc::statx = unsafe { mem::zeroed() };
+    let (fd, flags) = (file.as_fd().as_raw_fd(), libc::AT_EMPTY_PATH);
+    // SAFETY: the path is a NUL-terminated literal, and the kernel writes one `statx`.
+    let result = unsafe { libc::statx(fd, c"".as_ptr(), flags, mask, &raw mut answer) };
+    (result == 0 && answer.stx_mask & mask == mask).then_some(answer)
 }
 
 pub(super) fn is_write_protected(file: &File) -> bool {

@@ -28,7 +28,7 @@ use crate::env::{Env, Nanos};
 use crate::exec::{Executor, Root};
 use crate::rng::Rng;
 
-pub use drive::UringDrive;
+pub use drive::{FileWatch, UringDrive};
 pub use open::{Access, OpenError, create_file};
 pub use real::RealDrive;
 

@@ -50,6 +50,8 @@ pub(super) struct Opened {
     /// Where in memory the bytes of a transfer may start.
     pub(super) memory_align: usize,
     pub(super) direct: bool,
+    /// And not a device.
+    pub(super) is_file: bool,
 }
 
 pub(super) fn open(path: &Path, access: Access) -> Result<(File, Opened), OpenError> {
@@ -135,7 +137,8 @@ fn describe(
         align,
         rotational: geometry::is_rotational(device),
     };
-    Ok(Opened { path: path.into(), geometry, memory_align: alignment.memory as usize, direct })
+    let (memory_align, is_file) = (alignment.memory as usize, !block);
+    Ok(Opened { path: path.into(), geometry, memory_align, direct, is_file })
 }
 
 /// Makes a regular file of `size` bytes that are really there, to be used as a drive.

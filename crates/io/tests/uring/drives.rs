@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::fs::{self, OpenOptions};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::pin::pin;
@@ -11,7 +12,7 @@ use std::task::{Context, Waker};
 use futures_util::future::join_all;
 use io::mem::MemDrive;
 use io::rng::Rng;
-use io::uring::{RealDrive, UringDrive, UringEnv};
+use io::uring::{Access, RealDrive, UringDrive, UringEnv, create_file};
 use io::{Buf, Drive, DriveErrorKind, Durability, Env};
 
 use crate::support::{TempDir, open_soon, pattern};
@@ -139,6 +140,35 @@ fn a_file_cut_behind_our_back_reads_short() {
         let error = env.block_on(drive.read(offset, (MIB - offset) as usize)).unwrap_err();
         assert_eq!(error.kind, DriveErrorKind::Short, "{error}");
     }
+}
+
+#[test]
+fn a_file_that_is_deleted_while_it_is_open_is_noticed() {
+    let (env, dir) = (env(), TempDir::new());
+    let drive = dir.drive(&env, MIB);
+    let watch = drive.watch().unwrap();
+    assert_eq!(watch.is_deleted(), Some(false));
+    // Under another name it is as safe as before.
+    fs::hard_link(drive.path(), dir.join("other")).unwrap();
+    fs::remove_file(drive.path()).unwrap();
+    assert_eq!(watch.is_deleted(), Some(false));
+    fs::rename(dir.join("other"), dir.join("third")).unwrap();
+    assert_eq!(watch.is_deleted(), Some(false));
+    fs::remove_file(dir.join("third")).unwrap();
+    assert_eq!(watch.is_deleted(), Some(true));
+    drop(drive);
+    assert_eq!(watch.is_deleted(), None);
+}
+
+#[test]
+fn a_file_without_a_name_was_meant_so() {
+    let (env, dir) = (env(), TempDir::new());
+    create_file(dir.join("drive"), MIB).unwrap();
+    let file = fs::File::open(dir.join("drive")).unwrap();
+    fs::remove_file(dir.join("drive")).unwrap();
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let drive = UringDrive::open(&env, path, Access::ReadWrite).unwrap();
+    assert!(drive.watch().is_none());
 }
 
 #[test]

@@ -1,0 +1,107 @@
+//! A drive's file is deleted while its pool is served: it can still be written, but is lost with
+//! the server.
+
+use crate::events::pause;
+use crate::nbd::{Client, FUA};
+use crate::support::{Done, Scratch};
+
+const MIB: u32 = 1 << 20;
+
+fn data(byte: u8) -> Vec<u8> {
+    vec![byte; MIB as usize]
+}
+
+fn check(client: &mut Client, last: u8) {
+    (1..=last)
+        .for_each(|at| assert!(client.read(u64::from(at) << 20, MIB) == data(at), "{at} MiB"));
+}
+
+/// The events, with one that says this.
+fn until_told(scratch: &Scratch, what: &str) -> Done {
+    // Half a minute and more.
+    for _ in 0..600 {
+        let events = scratch.run(&["events"]).expect(0);
+        if events.out.contains(what) {
+            return events;
+        }
+        pause();
+    }
+    panic!("no event says '{what}'");
+}
+
+/// The pool does without it and is whole again, without whatever the file held.
+fn deleted_under(scheme: &str) {
+    let scratch = Scratch::with_drives(5);
+    let drives = ["d0", "d1", "d2", "d3", "d4"];
+    scratch.run(&[&["create", "--scheme", scheme, "tank"], &drives[..]].concat()).expect(0);
+    scratch.run(&["volume", "create", "tank/vm", "16M", "--drives", "."]).expect(0);
+    let server = scratch.serve(&["--rebuild-after", "never", "."]);
+    let mut client = Client::open(&scratch.path("run/nbd.sock"), "tank/vm");
+    client.write(1 << 20, &data(1), FUA);
+
+    // Under another name it is the same drive.
+    std::fs::rename(scratch.path("d0"), scratch.path("renamed")).expect("it is there");
+    client.write(2 << 20, &data(2), FUA);
+    scratch.run(&["status"]).expect(0).says("ONLINE");
+
+    std::fs::remove_file(scratch.path("d1")).expect("it is there");
+    until_told(&scratch, "drive-failed").says("drive-deleted").says("d1").says("was deleted: ");
+    client.write(3 << 20, &data(3), FUA);
+    let status = scratch.run(&["status"]).expect(1);
+    status.says("DEGRADED").says("drive 1 (").says("is failed");
+    check(&mut client, 3);
+    scratch.run(&["drive", "replace", "tank", "1", "new:128M"]).expect(0);
+    scratch.run(&["wait", "tank", "restore", "online", "--timeout", "60"]).expect(0);
+    client.write(4 << 20, &data(4), FUA);
+    client.disconnect();
+    server.crash();
+
+    let server = scratch.serve(&["."]);
+    assert!(server.said[0].starts_with("pool tank: online"), "{:?}", server.said);
+    let mut client = Client::open(&scratch.path("run/nbd.sock"), "tank/vm");
+    check(&mut client, 4);
+    client.disconnect();
+    server.stop();
+}
+
+#[test]
+fn of_fusion() {
+    deleted_under("fusion");
+}
+
+#[test]
+fn of_an_array_in_place() {
+    deleted_under("raid5");
+}
+
+#[test]
+fn of_copies_and_an_array() {
+    deleted_under("tole-raid");
+}
+
+/// More than the pool can do without: the last is used on, so that it can be copied elsewhere.
+#[test]
+fn of_a_drive_that_is_needed() {
+    let scratch = Scratch::with_pool();
+    let server = scratch.serve(&["--rebuild-after", "never", "."]);
+    let mut client = Client::open(&scratch.path("run/nbd.sock"), "tank/vm");
+    client.write(1 << 20, &data(1), FUA);
+    scratch.run(&["drive", "fail", "tank", "1", "--force"]).expect(0);
+    std::fs::remove_file(scratch.path("d2")).expect("it is there");
+    until_told(&scratch, "drive-deleted");
+    client.write(2 << 20, &data(2), FUA);
+    check(&mut client, 2);
+    let active = |index: usize| {
+        let status = scratch.run(&["status", "--json"]).json();
+        status["pools"][0]["drives"][index]["state"] == "active"
+    };
+    assert!(active(2));
+    scratch.run(&["drive", "replace", "tank", "1", "new:128M"]).expect(0);
+    // Now the pool can do without it, and does.
+    let failed = until_told(&scratch, "its file was deleted");
+    assert_eq!(failed.out.matches("drive-deleted").count(), 1, "{}", failed.out);
+    assert!(active(1) && !active(2));
+    check(&mut client, 2);
+    client.disconnect();
+    server.crash();
+}
