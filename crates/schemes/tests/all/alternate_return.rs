@@ -325,6 +325,78 @@ fn void(env: &VirtEnv, disk: &Disk) {
     }
 }
 
+/// Pages that begin with this on a drive: where they are, the one with the highest number first.
+fn pages(disk: &Disk, magic: &[u8], number: Range<usize>) -> Vec<(u64, Vec<u8>)> {
+    let bytes = disk.peek(0, DRIVE as usize);
+    let pages = (0..).step_by(4096).zip(bytes.chunks(4096));
+    let mut pages: Vec<(u64, Vec<u8>)> = pages
+        .filter(|(_, own)| own.starts_with(magic))
+        .map(|(at, own)| (at, own.to_vec()))
+        .collect();
+    let of = |own: &[u8]| u64::from_le_bytes(own[number.clone()].try_into().expect("8 bytes"));
+    pages.sort_by_key(|(_, own)| std::cmp::Reverse(of(own)));
+    pages
+}
+
+fn rot(env: &VirtEnv, disk: &Disk, (at, mut page): (u64, Vec<u8>)) {
+    page[200] ^= 1;
+    let drive = VirtDrive::attach(env, disk, Latency::SSD);
+    let write = drive.write(at, Buf::from_slice(&page), Durability::Durable);
+    env.block_on(write).expect("it is written");
+}
+
+/// The one before would tell of less, and no log tells of the rest any more.
+#[test]
+fn a_record_that_rots_does_not_leave_the_word_to_an_older_one() {
+    for (rotten, checksums) in
+        [(&[0][..], true), (&[1], true), (&[0, 1], true), (&[0], false), (&[1], false)]
+    {
+        let why = format!("places {rotten:?}, checksums {checksums}");
+        let mut world = World::new(TWO, 12, checksums);
+        world.drain();
+        world.env.block_on(Replace::write_off(&world.store(), 1)).expect("bears it");
+        world.write(0, 512, true);
+        world.close();
+        world.open(&[1]);
+        world.write(20 * REGION, REGION, true);
+        world.close();
+        let records = pages(&world.disks[0], b"STDYALTK", 40..48);
+        assert_eq!(records.len(), 2, "{why}");
+        for at in rotten {
+            rot(&world.env, &world.disks[0], records[*at].clone());
+        }
+        world.open(&[1]);
+        let (left, all) = (world.back(1), world.store().size());
+        assert_eq!(left == all, rotten.len() == 2, "{why}");
+        world.until_lost(&[], &why);
+        world.check(&why);
+        world.env.crash();
+    }
+}
+
+/// Else the other one would be believed again.
+#[test]
+fn a_page_that_rots_does_not_bring_back_who_was_lost() {
+    for place in [0, 1] {
+        for checksums in [true, false] {
+            let why = format!("place {place}, checksums {checksums}");
+            let mut world = World::new(TWO, 13, checksums);
+            world.drain();
+            world.env.block_on(Replace::write_off(&world.store(), 1)).expect("bears it");
+            world.write(20 * REGION, REGION, true);
+            world.die(&[]);
+            let own = pages(&world.disks[0], b"STDYALTR", 32..40)[place].clone();
+            rot(&world.env, &world.disks[0], own);
+            world.open(&[]);
+            assert!(world.store().lost().contains(&1), "{why}");
+            world.back(1);
+            world.until_lost(&[], &why);
+            world.check(&why);
+            world.env.crash();
+        }
+    }
+}
+
 #[test]
 fn software_that_keeps_nothing_makes_void_what_was_kept() {
     for voided in [&[0, 1, 2][..], &[0, 1], &[0]] {

@@ -8,7 +8,7 @@
 //!   it comes back ── with the page that was noted ── kept regions; and if it was only missed when
 //!                    the pool was opened, those that its log tells
 //!
-//!  record, in the last two pages before the data of each replica, in turn:
+//!  record, in both of the last two pages before the data of each replica:
 //!    0  magic "STDYALTK" | crc32c of the rest of the page (4) | version (4) | pool uuid (16)
 //!   32  number (8) | sequence (8) | bytes of a region (8) | 0 (8)
 //!   64  per replica: sequence of its page, at least (8) | its generation (8) | who is current (8)
@@ -18,8 +18,9 @@
 //! The number is drawn when the first replica is lost, and is in all pages written since: a record
 //! counts only if the newest page names it, so that software that keeps none makes it void. A
 //! replica is known by its page: one that was used without the others has a later generation, and
-//! an older copy of it an earlier sequence. One bitmap serves all that are lost: each has missed
-//! no more than the first of them.
+//! an older copy of it an earlier sequence. A log is freed when both places have the newest record:
+//! a page that rots must not leave the word to an older one. One bitmap serves all that are lost:
+//! each has missed no more than the first of them.
 
 use std::ops::Range;
 
@@ -159,11 +160,6 @@ impl Kept {
         self.clone()
     }
 
-    /// Which of the places a record is for.
-    pub fn place(&self) -> u64 {
-        self.sequence % 2
-    }
-
     pub fn encode(&self, pool: &Uuid) -> [u8; PAGE as usize] {
         let mut bytes = [0; PAGE as usize];
         let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
@@ -240,7 +236,7 @@ mod tests {
         kept.lose(2, Some(GONE_ONE), 11);
         kept.mark([(0, 512), (3 << 20, 70 << 10), (5 << 20, 512)]);
         let whole = kept.save().encode(&pool);
-        assert_eq!((kept.place(), kept.is_saved()), (1, true));
+        assert!(kept.is_saved());
         assert_eq!(Kept::decode(&pool, &whole, 11, (5 << 20) + 512), Some(kept.clone()));
         assert_eq!(Kept::decode(&pool, &whole, 12, (5 << 20) + 512), None);
         assert_eq!(Kept::decode(&Uuid([8; 16]), &whole, 11, (5 << 20) + 512), None);

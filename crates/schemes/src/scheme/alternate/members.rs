@@ -124,7 +124,8 @@ impl<E: Env> Inner<E> {
                 break;
             }
             self.generation.set(self.generation.get() + 1);
-            for (side, _) in self.whole() {
+            // In both places: a page that rots must not leave the word to one from before.
+            for (side, _) in [self.whole(), self.whole()].into_iter().flatten() {
                 if let Err(error) = self.write_page(side, |page| page.current = alive).await {
                     self.lose(side, error)?;
                 }

@@ -148,10 +148,14 @@ impl<E: Env> Replica<E> {
         Ok(())
     }
 
-    /// A record of what lost replicas miss; durable when this returns.
+    /// A record of what lost replicas miss; durable in both places when this returns. One after
+    /// the other: a crash leaves one of them whole.
     pub async fn keep(&self, record: &Kept) -> Result<(), StoreError> {
-        let at = kept_place(log_bytes(self.page().cache), record.place());
-        Ok(self.array.write(at, Buf::from_slice(&record.encode(&self.pool)), true).await?)
+        let (base, bytes) = (log_bytes(self.page().cache), record.encode(&self.pool));
+        for place in [0, 1] {
+            self.array.write(kept_place(base, place), Buf::from_slice(&bytes), true).await?;
+        }
+        Ok(())
     }
 
     /// Everything up to here that is not in place is durable in the log. `None`: there is no room;

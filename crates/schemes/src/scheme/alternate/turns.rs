@@ -139,7 +139,9 @@ impl<E: Env> Inner<E> {
         if living.iter().any(|(_, replica)| replica.is_due(all)) {
             self.keep().await?;
         }
-        for (side, replica) in living {
+        // One that could not keep it must not be left with its older records and no log.
+        let there = |(side, _): &(usize, _)| self.there()[*side];
+        for (side, replica) in living.into_iter().filter(there) {
             match replica.free(to, all).await {
                 Ok(freed) => self.see(|seen| seen.log_frees += u64::from(freed)),
                 Err(error) => self.lose(side, error)?,
