@@ -68,7 +68,10 @@ async fn give_up(pool: &Pool, deleted: &BTreeSet<String>, told: &mut BTreeSet<St
         if told.insert(drive.name) {
             tell_deleted(pool, drive.index);
         }
-        // Refused, it is tried again: something may have been rebuilt meanwhile. Why is no news.
-        let _refused = fail_deleted(pool, drive.index).await;
+        // One that is copied is soon needed no more. Refused, it is tried again: something may have
+        // been rebuilt meanwhile. Why is no news.
+        if drive.replacing.is_none() {
+            let _refused = fail_deleted(pool, drive.index).await;
+        }
     }
 }
