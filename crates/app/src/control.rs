@@ -220,10 +220,13 @@ struct Message<T> {
     version: u32,
     #[serde(flatten)]
     content: T,
+    /// Beside the pools.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    server: Option<view::Server>,
 }
 
-fn line<T: Serialize>(content: &T) -> String {
-    let message = Message { version: VERSION, content };
+fn line<T: Serialize>(content: &T, server: Option<view::Server>) -> String {
+    let message = Message { version: VERSION, content, server };
     match serde_json::to_string(&message) {
         Ok(text) => text + "\n",
         Err(error) => unreachable!("messages are plain values: {error}"),
@@ -232,7 +235,12 @@ fn line<T: Serialize>(content: &T) -> String {
 
 impl Answer {
     pub fn to_line(&self) -> String {
-        line(self)
+        line(self, None)
+    }
+
+    /// With what is to be told of the server itself.
+    pub fn to_line_with(&self, server: view::Server) -> String {
+        line(self, Some(server))
     }
 }
 
@@ -298,13 +306,18 @@ impl ControlArgs {
 
     /// Asks the server that must be running, for a verb that could do with drives.
     pub fn ask(&self, request: &Request) -> Outcome<Answer> {
+        self.ask_whole(request).map(|(answer, _)| answer)
+    }
+
+    /// The same, with what the server tells of itself.
+    pub fn ask_whole(&self, request: &Request) -> Outcome<(Answer, Option<view::Server>)> {
         let server = self.try_connect()?.ok_or_else(|| {
             Failure::new(self.path().display(), NO_SERVER).hint(
                 "start one with 'steadyraid serve', or name its socket with --control, or act on \
                  drives that are not being served with --drives",
             )
         })?;
-        server.ask(request)
+        server.understand_whole(server.call(request))
     }
 }
 
@@ -324,6 +337,13 @@ impl Connection {
     }
 
     fn understand(&self, answer: Result<Vec<u8>, ureq::Error>) -> Outcome<Answer> {
+        self.understand_whole(answer).map(|(answer, _)| answer)
+    }
+
+    fn understand_whole(
+        &self,
+        answer: Result<Vec<u8>, ureq::Error>,
+    ) -> Outcome<(Answer, Option<view::Server>)> {
         let body = answer.map_err(|error| {
             let what = format!("the connection to the server broke: {error}");
             Failure::new(self.path.display(), what)
@@ -335,7 +355,7 @@ impl Connection {
         })?;
         match message.content {
             Answer::Error(failure) => Err(failure),
-            answer => Ok(answer),
+            answer => Ok((answer, message.server)),
         }
     }
 }

@@ -34,6 +34,12 @@ impl Failure {
         Failure { hint: Some(hint.to_string()), ..self }
     }
 
+    /// The same as something that one can do without.
+    pub fn as_warning(&self) -> String {
+        let text = self.to_string();
+        format!("warning{}", text.strip_prefix("error").unwrap_or(&text))
+    }
+
     pub fn exit(&self) -> Exit {
         if self.usage { Exit::Usage } else { Exit::Failed }
     }

@@ -20,6 +20,8 @@ mod top;
 mod wall_clock;
 
 #[cfg(not(any(test, fuzzing)))]
+use std::io::Write;
+#[cfg(not(any(test, fuzzing)))]
 use std::process::ExitCode;
 
 #[cfg(not(any(test, fuzzing)))]
@@ -30,7 +32,8 @@ use clap::Parser;
 #[cfg(not(any(test, fuzzing)))]
 pub fn main() -> ExitCode {
     let exit = <cli::Cli>::parse().run().unwrap_or_else(|failure| {
-        eprintln!("{failure}");
+        // Nobody may listen any more, which is no reason for another exit code.
+        let _ = writeln!(std::io::stderr(), "{failure}");
         failure.exit()
     });
     exit.into()

@@ -19,7 +19,7 @@ use crate::drives::name::DriveName;
 use crate::drives::scan::{self, Group};
 use crate::error::{Failure, Outcome};
 use crate::explain;
-use crate::render::view;
+use crate::render::{view, warn};
 
 pub use any::Pool;
 
@@ -114,7 +114,7 @@ async fn matching(
     sources: &[DriveName],
     name: Option<&str>,
 ) -> Outcome<Vec<Group>> {
-    let mut groups = scan::groups(env, sources).await?;
+    let mut groups = scan::groups(env, sources, warn).await?;
     if groups.is_empty() {
         return Err(Failure::new("--drives", "no SteadyRAID pool was found there"));
     }

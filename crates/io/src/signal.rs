@@ -22,7 +22,8 @@ pub enum Signal {
     Hangup,
 }
 
-/// While this lives, the three signals are delivered here. Afterwards they kill again.
+/// While this lives, the three signals are delivered here. Afterwards they kill again. Those by
+/// which a write ends or stops the whole process are blocked: the write fails instead, or is done.
 ///
 /// A signal goes to any thread that does not block it, and threads inherit what is blocked:
 /// make this before starting any other thread.
@@ -36,6 +37,8 @@ impl Signals {
     pub fn new(env: &UringEnv) -> io::Result<Signals> {
         let set = wanted();
         let earlier = set_mask(libc::SIG_BLOCK, &set)?;
+        // The mask that is put back at the end has none of these either.
+        set_mask(libc::SIG_BLOCK, &of_writing())?;
         // SAFETY: the kernel reads the set.
         let raw = unsafe { libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC) };
         if raw < 0 {
@@ -80,13 +83,23 @@ impl Drop for Signals {
 }
 
 fn wanted() -> libc::sigset_t {
+    set_of(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP])
+}
+
+/// A file that may not grow (`ulimit -f`) is an error of that write; a terminal that lets only
+/// programs in the foreground write is written to all the same.
+fn of_writing() -> libc::sigset_t {
+    set_of(&[libc::SIGXFSZ, libc::SIGTTOU])
+}
+
+fn set_of(signals: &[libc::c_int]) -> libc::sigset_t {
     // SAFETY: `sigemptyset` makes the zeroed set valid; the signals exist.
     unsafe {
         let mut set = mem::zeroed();
         libc::sigemptyset(&raw mut set);
-        libc::sigaddset(&raw mut set, libc::SIGTERM);
-        libc::sigaddset(&raw mut set, libc::SIGINT);
-        libc::sigaddset(&raw mut set, libc::SIGHUP);
+        for signal in signals {
+            libc::sigaddset(&raw mut set, *signal);
+        }
         set
     }
 }

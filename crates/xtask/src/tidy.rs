@@ -5,6 +5,7 @@
 mod allowed;
 mod crates;
 mod documents;
+mod output;
 mod pages;
 mod planted;
 mod repo;
@@ -36,6 +37,7 @@ fn run() -> Result<Vec<Complaint>, String> {
         complaints.extend(planted::check(file));
         if file.path.ends_with(".rs") {
             complaints.extend(rust_files::check(file));
+            complaints.extend(output::check(file));
         }
     }
     complaints.extend(rust_files::check_ratchet(&repo.files, allowed::LONG_FUNCTIONS));

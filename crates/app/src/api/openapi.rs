@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::route::{self, Method, ROUTES, Route, fields_in};
 use crate::control::{Answer, Request};
-use crate::render::view::VERSION;
+use crate::render::view::{Server, VERSION};
 
 /// The whole document.
 pub fn document() -> String {
@@ -60,6 +60,10 @@ fn answers(schemas: &mut SchemaGenerator) -> Map<String, Value> {
         variant["required"] = json!([name, "version"]);
         variant["properties"]["version"] = json!({ "type": "integer", "const": VERSION });
         variant.as_object_mut()?.remove("additionalProperties");
+        if name == "pools" {
+            variant["properties"]["server"] = schemas.subschema_for::<Server>().to_value();
+            variant["required"] = json!([name, "version", "server"]);
+        }
         Some((name, variant))
     });
     named.collect()

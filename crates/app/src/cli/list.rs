@@ -8,7 +8,7 @@ use crate::drives::scan;
 use crate::error::{Failure, Outcome};
 use crate::exit::Exit;
 use crate::render::view::{Health, Listed};
-use crate::render::{human, json, print};
+use crate::render::{human, json, print, warn};
 
 /// List pools: those being served, and those found on --drives
 ///
@@ -39,7 +39,7 @@ pub fn run(args: &Args) -> Outcome<Exit> {
     let mut pools = served(args)?;
     if !args.drives.is_empty() {
         let env = super::environment()?;
-        let found = env.block_on(scan::groups(&env, &args.drives))?;
+        let found = env.block_on(scan::groups(&env, &args.drives, warn))?;
         let unserved: Vec<Listed> = found
             .iter()
             .map(Listed::from)

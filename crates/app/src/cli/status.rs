@@ -7,7 +7,7 @@ use crate::control::{Answer, Request};
 use crate::error::{Failure, Outcome};
 use crate::exit::Exit;
 use crate::pools;
-use crate::render::view::{Health, Pool};
+use crate::render::view::{Health, Pool, Server};
 use crate::render::{human, json, print};
 
 /// Show how pools are: state, reason, action, space, drives, volumes, latency, counters
@@ -37,29 +37,39 @@ pub struct Args {
 #[derive(Serialize)]
 struct Report {
     pools: Vec<Pool>,
+    /// Of the one that was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server: Option<Server>,
 }
 
 pub fn run(args: &Args) -> Outcome<Exit> {
-    let pools = find(args.pool.as_deref(), &args.reach)?;
+    let (pools, server) = find_whole(args.pool.as_deref(), &args.reach)?;
     let healthy = pools.iter().all(|pool| pool.state == Health::Online);
     if args.json {
-        print(&json::document(&Report { pools }));
+        print(&json::document(&Report { pools, server }));
     } else {
         let reports = pools.iter().map(|pool| human::pool(pool, args.latency));
-        print(&reports.collect::<Vec<_>>().join("\n"));
+        let of_server = server.iter().filter_map(human::server);
+        print(&reports.chain(of_server).collect::<Vec<_>>().join("\n"));
     }
     Ok(if healthy { Exit::Ok } else { Exit::Negative })
 }
 
 /// The pools asked for: at least one.
 pub fn find(name: Option<&str>, reach: &Reach) -> Outcome<Vec<Pool>> {
+    find_whole(name, reach).map(|(pools, _)| pools)
+}
+
+/// The same, with their server if they have one.
+fn find_whole(name: Option<&str>, reach: &Reach) -> Outcome<(Vec<Pool>, Option<Server>)> {
     if reach.unserved() {
         let env = super::environment()?;
-        return env.block_on(pools::status_unserved(&env, &reach.drives, name));
+        let pools = env.block_on(pools::status_unserved(&env, &reach.drives, name))?;
+        return Ok((pools, None));
     }
     let request = Request::Status { pool: name.map(str::to_owned) };
-    match reach.control.ask(&request)? {
-        Answer::Pools(pools) => Ok(pools),
+    match reach.control.ask_whole(&request)? {
+        (Answer::Pools(pools), server) => Ok((pools, server)),
         _ => Err(Failure::new("server", "answered something else than it was asked")),
     }
 }

@@ -109,9 +109,13 @@ impl From<&Group> for Listed {
     }
 }
 
-/// Pools on `sources`, which are drives or directories of drives, by name. Drives that were
-/// named but can't be used are warned about on standard error: a pool may do without them.
-pub(crate) async fn groups(env: &UringEnv, sources: &[DriveName]) -> Outcome<Vec<Group>> {
+/// Pools on `sources`, which are drives or directories of drives, by name. Of drives that were
+/// named but can't be used `warn` is told: a pool may do without them.
+pub(crate) async fn groups(
+    env: &UringEnv,
+    sources: &[DriveName],
+    warn: impl Fn(&Failure),
+) -> Outcome<Vec<Group>> {
     let mut groups: BTreeMap<Uuid, Group> = BTreeMap::new();
     for Source { drive, named } in expand(sources)? {
         let label = match look(env, drive.path()).await {
@@ -129,11 +133,6 @@ pub(crate) async fn groups(env: &UringEnv, sources: &[DriveName]) -> Outcome<Vec
     let mut groups: Vec<Group> = groups.into_values().collect();
     groups.sort_by(|a, b| (&a.name, a.pool).cmp(&(&b.name, b.pool)));
     Ok(groups)
-}
-
-pub fn warn(failure: &Failure) {
-    let text = failure.to_string();
-    eprintln!("warning{}", text.strip_prefix("error").unwrap_or(&text));
 }
 
 fn inspect_hint(path: &Path) -> String {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::latency;
 use super::table::{Columns, printable};
 use super::view::{
-    Drive, Health, Limits, Listed, Pool, Rebalance, Rebuild, RebuildDrive, Scrub, Volume,
+    Drive, Health, Limits, Listed, Pool, Rebalance, Rebuild, RebuildDrive, Scrub, Server, Volume,
 };
 use crate::size::Size;
 
@@ -42,6 +42,15 @@ pub fn pool(pool: &Pool, latency: bool) -> String {
         let _ = write!(text, "\n{table}");
     }
     text
+}
+
+/// What an operator should know of the server itself; nothing if all is well.
+pub fn server(server: &Server) -> Option<String> {
+    let of = |dropped: &super::view::DroppedMessages| {
+        format!("{} {} ({})", dropped.count, dropped.target, dropped.reason)
+    };
+    let all: Vec<String> = server.dropped.iter().map(of).collect();
+    (server.messages_dropped > 0).then(|| format!("   server: log dropped: {}\n", all.join(", ")))
 }
 
 fn facts(pool: &Pool) -> Vec<(&'static str, String)> {

@@ -9,9 +9,17 @@ pub mod view;
 
 use std::io::{ErrorKind, Write};
 
+use crate::error::Failure;
+
 /// Writes to standard output. A reader that has gone away (`| head`) is no error.
 pub fn print(text: &str) {
     let _ = print_on(text);
+}
+
+/// Warns whoever typed a command, on standard error. For verbs, which have nobody to keep waiting;
+/// a server has its log.
+pub fn warn(failure: &Failure) {
+    let _ = writeln!(std::io::stderr(), "{}", failure.as_warning());
 }
 
 /// The same for who would go on and on: false if nobody reads any more.
@@ -22,7 +30,7 @@ pub fn print_on(text: &str) -> bool {
     if let Err(error) = &result
         && error.kind() != ErrorKind::BrokenPipe
     {
-        eprintln!("error: standard output: {error}");
+        let _ = writeln!(std::io::stderr(), "error: standard output: {error}");
     }
     result.is_ok()
 }

@@ -28,10 +28,12 @@ macro_rules! mirror {
 
 mod care;
 mod other;
+mod server;
 mod tail;
 mod unopened;
 
 pub use care::{Rebalance, Rebuild, RebuildDrive, Scrub};
+pub use server::{DroppedMessages, Server};
 pub use tail::{Backlog, Event, Handling, Latencies, Limits, OperationLatencies, Spikes};
 
 mirror! {

@@ -9,26 +9,19 @@
 mod program;
 mod webhook;
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::time::Duration;
 
 use clap::ValueEnum;
 use serde::Deserialize;
 
 use self::webhook::Webhook;
+use super::limits::{ALERT_LAST_CHANCE, ALERT_TARGETS_MAX, ALERTS_WAITING_MAX};
+use super::log::outlet::{Deadline, Outlet};
+use super::log::{Kind, Log};
 use super::origin::Origin;
 use crate::error::{Failure, Outcome};
 use crate::render::view::Event;
-
-/// Targets of one server. Each has a thread.
-const TARGETS_MAX: usize = 8;
-/// Events that wait for one target; of those that come beyond only the number is told. A storm of
-/// spikes is a few hundred a minute.
-const WAITING_MAX: usize = 256;
-/// How long a stopping server waits for alerts that are on their way.
-const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// How bad an event must be to be told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, ValueEnum)]
@@ -117,29 +110,28 @@ impl Target {
     }
 }
 
-/// One target: where events for it are put, and whether its thread is still there.
+/// One target, and where events for it are put.
 struct Line {
     alert: Alert,
-    events: SyncSender<Event>,
-    missed: Cell<u64>,
-    over: Receiver<()>,
+    events: Outlet<Event>,
 }
 
 /// All targets of a server.
-#[derive(Default)]
 pub struct Alerts {
     lines: RefCell<Vec<Line>>,
+    log: Log,
 }
 
 impl Alerts {
-    pub fn start(alerts: &[Alert], origin: &Origin) -> Outcome<Alerts> {
+    pub fn start(alerts: &[Alert], origin: &Origin, log: &Log) -> Outcome<Alerts> {
         Alerts::check(alerts, origin)?;
-        Ok(Alerts { lines: RefCell::new(alerts.iter().cloned().map(Line::start).collect()) })
+        let lines = alerts.iter().map(|alert| Line::start(alert.clone(), log)).collect();
+        Ok(Alerts { lines: RefCell::new(lines), log: log.clone() })
     }
 
     pub fn check(alerts: &[Alert], origin: &Origin) -> Outcome<()> {
-        if alerts.len() > TARGETS_MAX {
-            let what = format!("{} alerts, and {TARGETS_MAX} is the most", alerts.len());
+        if alerts.len() > ALERT_TARGETS_MAX {
+            let what = format!("{} alerts, and {ALERT_TARGETS_MAX} is the most", alerts.len());
             return Err(origin.blame(Failure::usage("[[alert]]", what), &["alert"]));
         }
         Ok(())
@@ -151,7 +143,7 @@ impl Alerts {
         let mut before = self.lines.take();
         let line = |alert: &Alert| match before.iter().position(|line| line.alert == *alert) {
             Some(at) => before.swap_remove(at),
-            None => Line::start(alert.clone()),
+            None => Line::start(alert.clone(), &self.log),
         };
         self.lines.replace(alerts.iter().map(line).collect());
     }
@@ -167,52 +159,38 @@ impl Alerts {
     }
 
     /// Waits a little for what is on its way. Nothing is told from now on.
-    pub fn end(&self) {
-        for Line { events, over, .. } in self.lines.take() {
-            drop(events);
-            if over.recv_timeout(LAST_WORDS) == Err(RecvTimeoutError::Timeout) {
-                eprintln!("warning: alerts: some were not sent before the server stopped");
-            }
+    pub fn end(&self, deadline: &Deadline) {
+        let patience = || deadline.left().max(ALERT_LAST_CHANCE);
+        let lines = self.lines.take();
+        if lines.iter().any(|line| !line.events.drain(patience())) {
+            let what = "alerts: some were not sent before the server stopped";
+            self.log.warn(Kind::Alert, what);
         }
     }
 }
 
 impl Line {
-    fn start(alert: Alert) -> Line {
-        let (events, taken) = sync_channel(WAITING_MAX);
-        let (alive, over) = sync_channel(1);
-        let target = alert.target.clone();
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "it owns nothing of any shard, and may block"
-        )]
-        std::thread::spawn(move || {
-            let _alive: SyncSender<()> = alive;
-            serve(&target, &taken);
+    fn start(alert: Alert, log: &Log) -> Line {
+        let (target, log) = (alert.target.clone(), log.clone());
+        let dropped = log.dropped_alerts().clone();
+        let events = Outlet::start(ALERTS_WAITING_MAX, &dropped, move |event| {
+            let delivered = target.deliver(&event);
+            if let Err(what) = &delivered {
+                log.warn(Kind::Alert, format_args!("{}: {what}", target.name()));
+            }
+            delivered.is_ok()
         });
-        Line { alert, events, missed: Cell::new(0), over }
+        Line { alert, events }
     }
 
     fn put(&self, event: &Event) {
-        let mut event = event.clone();
-        if self.missed.get() > 0 {
-            event.text += &format!(" ({} alerts before this one were lost)", self.missed.get());
-        }
-        match self.events.try_send(event) {
-            Ok(()) => self.missed.set(0),
-            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
-                self.missed.set(self.missed.get() + 1);
+        self.events.put(|missed| {
+            let mut event = event.clone();
+            if missed > 0 {
+                event.text += &format!(" ({missed} alerts before this one were lost)");
             }
-        }
-    }
-}
-
-/// Delivers until there is nobody left to send.
-fn serve(target: &Target, events: &Receiver<Event>) {
-    for event in events {
-        if let Err(what) = target.deliver(&event) {
-            eprintln!("warning: {}: {what}", target.name());
-        }
+            event
+        });
     }
 }
 

@@ -4,6 +4,7 @@
 use io::uring::UringEnv;
 
 use super::Options;
+use super::log::{Kind, Log};
 use super::mem_pool::MemPool;
 use super::spikes::Mode;
 use super::wrap::Wrapper;
@@ -29,9 +30,11 @@ pub(crate) async fn pools(
     env: &UringEnv,
     options: &Options,
     wrapper: &Wrapper,
+    log: &Log,
 ) -> Outcome<Assembled> {
     let Assembled { mut pools, mut refused } = Assembled::default();
-    let groups = scan::groups(env, &options.drives).await?;
+    let warn = |failure: &Failure| log.warn_of(Kind::Server, failure);
+    let groups = scan::groups(env, &options.drives, warn).await?;
     if groups.is_empty() && options.mem_pools.is_empty() {
         return Err(Failure::new("serve", "no SteadyRAID pool was found on the drives given")
             .hint(

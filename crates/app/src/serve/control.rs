@@ -72,6 +72,14 @@ impl Control {
         Facts { smart, pools, doings: self.doings.clone() }
     }
 
+    /// What `status` tells of the server beside its pools.
+    pub fn server(&self) -> view::Server {
+        let all = self.doings.log.dropped();
+        let messages_dropped = all.iter().map(|dropped| dropped.count).sum();
+        let dropped = all.into_iter().filter(|dropped| dropped.count > 0).collect();
+        view::Server { messages_dropped, dropped }
+    }
+
     /// In a task of its own: whoever asked may hang up, and what was begun is carried out to its
     /// end all the same.
     pub async fn ask(&self, request: Request) -> Answer {

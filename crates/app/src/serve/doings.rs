@@ -9,6 +9,7 @@ use export::ConnectionError;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::http::guard::Refusal;
+use super::log::Log;
 use crate::wall_clock;
 
 /// Why NBD clients are not let in, or put out.
@@ -37,6 +38,7 @@ impl Counts {
 }
 
 pub struct Doings {
+    pub log: Log,
     started_secs: u64,
     nbd_clients: Cell<u64>,
     nbd_accepted: Cell<u64>,
@@ -46,8 +48,9 @@ pub struct Doings {
 }
 
 impl Doings {
-    pub fn begin() -> Doings {
+    pub fn begin(log: Log) -> Doings {
         Doings {
+            log,
             started_secs: wall_clock::now_secs(),
             nbd_clients: Cell::new(0),
             nbd_accepted: Cell::new(0),
@@ -142,7 +145,7 @@ mod tests {
 
     #[test]
     fn the_process_tells_of_itself() {
-        let process = Doings::begin().process();
+        let process = Doings::begin(Log::of_test()).process();
         assert!(process.started_secs > 1_700_000_000);
         assert!(process.cpu_seconds > 0.0 && process.cpu_seconds < 86_400.0);
         // A test program is larger than 1 MiB and smaller than a machine.
@@ -155,7 +158,7 @@ mod tests {
 
     #[test]
     fn refusals_are_told_apart_and_none_is_no_gap() {
-        let doings = Doings::begin();
+        let doings = Doings::begin(Log::of_test());
         assert_eq!(doings.nbd_refused.all().len(), NBD_REASONS.len());
         for _ in 0..3 {
             doings.nbd_client_came();

@@ -11,7 +11,7 @@ use io::{Env, Nanos};
 
 use super::Stop;
 use super::alerts::Alerts;
-use super::sink::Sink;
+use super::log::Log;
 use crate::control::Answer;
 use crate::error::{Failure, Outcome};
 use crate::pools::Pool;
@@ -172,18 +172,13 @@ impl Followers {
 }
 
 /// Tells the server's log, and those who are to be alerted, what happens to a pool.
-pub(crate) async fn report(
-    followers: Followers,
-    pool: Pool,
-    sink: Rc<RefCell<Sink>>,
-    alerts: Rc<Alerts>,
-) {
+pub(crate) async fn report(followers: Followers, pool: Pool, log: Log, alerts: Rc<Alerts>) {
     let mut seen = followers.before(&pool.name());
     loop {
         let arrival = pool.next_event();
         for event in followers.of_pool(&pool, seen) {
             seen = event.sequence;
-            sink.borrow_mut().put(&event);
+            log.event(&event);
             alerts.tell(&event);
         }
         arrival.await;

@@ -16,6 +16,7 @@ mod assemble;
 mod child;
 pub mod config;
 mod control;
+mod credit;
 mod deleted;
 mod doings;
 mod events;
@@ -23,21 +24,21 @@ mod exports;
 pub mod faults;
 pub mod hole;
 pub mod http;
+mod limits;
+pub mod log;
 pub mod mem_pool;
 mod metrics;
-mod notify;
 pub mod origin;
 pub mod rebuild_after;
 mod reload;
 mod replace;
-mod sink;
 mod smart;
 mod sockets;
 pub mod spikes;
 mod tls;
 mod wrap;
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::rc::Rc;
@@ -60,11 +61,13 @@ use self::events::Followers;
 use self::exports::Catalogue;
 use self::http::Http;
 use self::http::guard::{Guard, Token, TokenFile};
+use self::limits::{ALERT_LAST_WORDS, CONTROL_CONNECTIONS_MAX, HTTP_CONNECTIONS_MAX};
+use self::log::outlet::Deadline;
+use self::log::{Kind, Log};
 use self::mem_pool::MemPool;
 use self::origin::Origin;
 use self::rebuild_after::RebuildAfter;
 use self::reload::Reload;
-use self::sink::Sink;
 use self::sockets::Sockets;
 use self::spikes::SpikeOptions;
 use self::wrap::Wrapper;
@@ -72,14 +75,8 @@ use crate::drives::name::DriveName;
 use crate::error::{Failure, Outcome};
 use crate::exit::Exit;
 use crate::pools::Pool;
-use crate::render::print;
 use crate::render::view::{Health, Pool as PoolView};
 use crate::size::Size;
-
-/// Control connections at once. People and scripts ask one thing at a time.
-const CONTROL_CONNECTIONS_MAX: usize = 16;
-/// HTTP connections over TCP at once. A browser has up to six.
-const HTTP_CONNECTIONS_MAX: usize = 32;
 
 /// What is to be served, and where.
 #[derive(Clone)]
@@ -129,15 +126,28 @@ pub(crate) async fn run(
     options: Options,
     reread: Option<impl Fn() -> Outcome<Options>>,
 ) -> Outcome<Exit> {
-    let doings = Rc::new(Doings::begin());
+    // Before the log, which has threads.
     let signals = Signals::new(env).map_err(|error| Failure::new("signals", error))?;
+    let log = Log::start(options.syslog, options.log_level)?;
+    let exit = serve(env, options, reread, &signals, &log).await;
+    log.drain();
+    exit
+}
+
+async fn serve(
+    env: &UringEnv,
+    options: Options,
+    reread: Option<impl Fn() -> Outcome<Options>>,
+    signals: &Signals,
+    log: &Log,
+) -> Outcome<Exit> {
+    let doings = Rc::new(Doings::begin(log.clone()));
     let (access, token) = options.read_files(&options.nbd)?;
     let door = Doorkeeper::new(access);
     let sockets = Sockets::bind(env, &options).await?;
-    let sink = Rc::new(RefCell::new(Sink::new(options.syslog, options.log_level)?));
-    let alerts = Rc::new(Alerts::start(&options.alerts, &options.origin)?);
+    let alerts = Rc::new(Alerts::start(&options.alerts, &options.origin, log)?);
     let wrapper = Wrapper::new(env, options.test_faults);
-    let assembled = assemble::pools(env, &options, &wrapper).await?;
+    let assembled = assemble::pools(env, &options, &wrapper, log).await?;
 
     let catalogue = Catalogue::default();
     let server = Server::new(env.clone(), catalogue.clone(), Limits::default());
@@ -149,7 +159,7 @@ pub(crate) async fn run(
         options,
         door: door.clone(),
         guard: guard.clone(),
-        sink,
+        log: log.clone(),
         alerts: alerts.clone(),
         catalogue: catalogue.clone(),
         followers: followers.clone(),
@@ -159,40 +169,40 @@ pub(crate) async fn run(
     if !reload.begin(assembled) {
         return Ok(Exit::Failed);
     }
-    sockets.announce();
+    sockets.announce(log);
     let (served, wrapped) = (catalogue.clone(), wrapper.clone());
     let control = Control::new(env.clone(), served, wrapped, followers, doings.clone());
     let (task, clients) = (env.clone(), server.clone());
     let http = |guard, max| Http::new(env.clone(), control.clone(), guard, max);
     sockets.listen(
         env,
-        &stop,
+        (&stop, log),
         move |stream| serve_client(&task, (&clients, &doings), &door, stream),
         &http(Rc::new(Guard::owner()), CONTROL_CONNECTIONS_MAX),
         &http(guard, HTTP_CONNECTIONS_MAX),
     );
-    print("ready\n");
-    notify::send("READY=1");
-    env.spawn(notify::keep_alive(env.clone()));
+    log.say("ready");
+    log.notify("READY=1");
+    env.spawn(log::keep_alive(env.clone(), log.clone()));
     let watched = deleted::watch(env, &catalogue, &wrapper, &stop);
 
-    reload.until_told_to_stop(&signals, reread).await;
-    notify::send("STOPPING=1");
+    reload.until_told_to_stop(signals, reread).await;
+    log.notify("STOPPING=1");
+    let alerts_until = Deadline::after(ALERT_LAST_WORDS);
     stop.now();
     server.shut_down();
     let wind_up = async {
         join3(server.stopped(), control.idle(), watched).await;
-        close(&catalogue).await
+        close(&catalogue, log).await
     };
-    match select(pin!(wind_up), pin!(told_twice(&signals))).await {
-        Either::Left((exit, _)) => {
-            alerts.end();
-            print(&wrapper.report());
-            print("stopped\n");
-            Ok(exit)
-        }
-        Either::Right(_) => Err(hurried()),
-    }
+    let Some(ended) = unless_told_twice(signals, wind_up).await else {
+        log.fail(Kind::Server, &hurried());
+        return Ok(Exit::Failed);
+    };
+    alerts.end(&alerts_until);
+    wrapper.report().lines().for_each(|line| log.say(line));
+    log.say("stopped");
+    Ok(ended)
 }
 
 fn hurried() -> Failure {
@@ -200,17 +210,22 @@ fn hurried() -> Failure {
         .hint("nothing that was flushed is lost; the next start takes longer")
 }
 
-/// Whoever wants the configuration read again doesn't want us to hurry.
-async fn told_twice(signals: &Signals) {
-    while signals.next().await == Signal::Hangup {}
+/// `None` if a second signal came first. Whoever wants the configuration read again doesn't want
+/// us to hurry.
+async fn unless_told_twice(signals: &Signals, ended: impl Future<Output = Exit>) -> Option<Exit> {
+    let told_twice = async { while signals.next().await == Signal::Hangup {} };
+    match select(pin!(ended), pin!(told_twice)).await {
+        Either::Left((exit, _)) => Some(exit),
+        Either::Right(_) => None,
+    }
 }
 
 /// Checkpoints every pool and marks it clean.
-async fn close(catalogue: &Catalogue) -> Exit {
+async fn close(catalogue: &Catalogue, log: &Log) -> Exit {
     let mut exit = Exit::Ok;
     for pool in catalogue.pools() {
         if let Err(failure) = pool.close().await {
-            eprintln!("{failure}");
+            log.fail(Kind::Server, &failure);
             exit = exit.worst(Exit::Failed);
         }
     }
@@ -231,11 +246,12 @@ fn serve_client(
             None => {
                 doings.nbd_client_refused();
                 let what = "refused: in none of the networks allowed";
-                return eprintln!("warning: NBD client {peer}: {what}");
+                let text = format_args!("NBD client {peer}: {what}");
+                return doings.log.warn(Kind::Refused, text);
             }
         },
         // It left before it came, so to speak.
-        Err(error) => return eprintln!("warning: NBD client: {error}"),
+        Err(error) => return doings.log.warn(Kind::Client, format_args!("NBD client: {error}")),
     };
     let (server, doings) = (server.clone(), doings.clone());
     doings.nbd_client_came();
@@ -243,7 +259,7 @@ fn serve_client(
         let served = server.serve_with(stream, tls).await;
         doings.nbd_client_left(&served);
         if let Err(error) = served {
-            eprintln!("warning: {who}: {error}");
+            doings.log.warn(Kind::Client, format_args!("{who}: {error}"));
         }
     });
 }
@@ -272,27 +288,28 @@ impl Stop {
     }
 }
 
-/// One line for the pool and each of its exports. Trouble goes to standard error as well.
-fn announce_pool(pool: &Pool) {
+/// One line for the pool and each of its exports, which are one message: a pool may have more
+/// exports than the log takes messages. Trouble goes to standard error as well.
+fn announce_pool(pool: &Pool, log: &Log) {
     let view = pool.view();
     let usable = Size(view.space.usable);
     let spares = view.drives.iter().filter(|drive| drive.state == "spare").count();
     let (state, drives) = (view.state.name(), view.drives.len() - spares);
     let spares = if spares > 0 { format!("{spares} spares, ") } else { String::new() };
-    print(&format!("pool {}: {state}, {drives} drives, {spares}{usable} usable\n", view.name));
+    let mut text = format!("pool {}: {state}, {drives} drives, {spares}{usable} usable", view.name);
     if view.state != Health::Online {
-        say_loudly(&view);
+        say_loudly(&view, log);
     }
     for listing in exports::of_pool(&view) {
-        print(&format!("export {}: {}\n", listing.name, listing.description));
+        text += &format!("\nexport {}: {}", listing.name, listing.description);
     }
+    log.say(text);
 }
 
-fn say_loudly(pool: &PoolView) {
+fn say_loudly(pool: &PoolView, log: &Log) {
     let state = pool.state.name().to_uppercase();
     let reason = pool.reason.as_deref().unwrap_or("for an unknown reason");
-    eprintln!("warning: pool {}: {state}: {reason}", pool.name);
-    if let Some(action) = &pool.action {
-        eprintln!("hint: {action}");
-    }
+    let text = format!("pool {}: {state}: {reason}", pool.name);
+    let hint = pool.action.as_ref().map(|action| format!("\nhint: {action}"));
+    log.warn(Kind::Server, text + &hint.unwrap_or_default());
 }

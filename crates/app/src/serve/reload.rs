@@ -3,7 +3,6 @@
 //! What can fail comes first, so that a file with a mistake changes nothing. What is bound to
 //! sockets or to open pools needs a restart, and is named.
 
-use std::cell::RefCell;
 use std::rc::Rc;
 
 use io::Env;
@@ -17,14 +16,15 @@ use super::doings::Doings;
 use super::events::Followers;
 use super::exports::Catalogue;
 use super::http::guard::Guard;
+use super::limits::ALERT_LAST_WORDS;
+use super::log::outlet::Deadline;
+use super::log::{Kind, Log};
 use super::mem_pool::MemPool;
-use super::sink::Sink;
 use super::wrap::Wrapper;
-use super::{Options, announce_pool, assemble, events, notify};
+use super::{Options, announce_pool, assemble, events};
 use crate::drives::scan::{self, Group};
-use crate::error::Outcome;
+use crate::error::{Failure, Outcome};
 use crate::pools::Pool;
-use crate::render::print;
 
 /// Everything that can be changed, and what it is now.
 pub struct Reload {
@@ -33,7 +33,7 @@ pub struct Reload {
     pub options: Options,
     pub door: Doorkeeper,
     pub guard: Rc<Guard>,
-    pub sink: Rc<RefCell<Sink>>,
+    pub log: Log,
     pub alerts: Rc<Alerts>,
     pub catalogue: Catalogue,
     pub followers: Followers,
@@ -48,7 +48,7 @@ impl Reload {
         assembled.refused.into_iter().for_each(|refused| self.refuse(refused));
         let serves = !self.catalogue.pools().is_empty();
         if !serves {
-            self.alerts.end();
+            self.alerts.end(&Deadline::after(ALERT_LAST_WORDS));
         }
         serves
     }
@@ -56,8 +56,8 @@ impl Reload {
     /// Has the events of a pool told to all who want to know.
     fn follow(&self, pool: &Pool) {
         self.followers.add(pool);
-        let (sink, alerts) = (self.sink.clone(), self.alerts.clone());
-        self.env.spawn(events::report(self.followers.clone(), pool.clone(), sink, alerts));
+        let (log, alerts) = (self.log.clone(), self.alerts.clone());
+        self.env.spawn(events::report(self.followers.clone(), pool.clone(), log, alerts));
     }
 
     /// Returns with the first signal that does not ask for another reading.
@@ -75,14 +75,15 @@ impl Reload {
 
     /// Does what the options say now, or says what is wrong with them.
     async fn again(&mut self, reread: &impl Fn() -> Outcome<Options>) {
-        notify::reloading();
+        self.log.notify_reloading();
         let applied = self.apply(reread).await;
         self.doings.reloaded(applied.is_ok());
         if let Err(failure) = applied {
-            eprintln!("{failure}");
-            eprintln!("warning: reload: nothing was changed; what was read before stays in force");
+            self.log.fail(Kind::Reload, &failure);
+            let what = "nothing was changed; what was read before stays in force";
+            self.log.warn(Kind::Reload, format_args!("reload: {what}"));
         }
-        notify::send("READY=1");
+        self.log.notify("READY=1");
     }
 
     async fn apply(&mut self, reread: &impl Fn() -> Outcome<Options>) -> Outcome<()> {
@@ -91,23 +92,25 @@ impl Reload {
         let (access, token) = new.read_files(&self.options.nbd)?;
         Alerts::check(&new.alerts, &new.origin)?;
         let log = (new.syslog, new.log_level);
-        let sink = match log == (self.options.syslog, self.options.log_level) {
+        let change_log = match log == (self.options.syslog, self.options.log_level) {
             true => None,
-            false => Some(Sink::new(new.syslog, new.log_level)?),
+            false => Some(self.log.prepare(new.syslog, new.log_level)?),
         };
-        let groups = scan::groups(&self.env, &new.drives).await?;
+        let warn = |failure: &Failure| self.log.warn_of(Kind::Reload, failure);
+        let groups = scan::groups(&self.env, &new.drives, warn).await?;
 
         self.door.change(access);
         self.guard.change_token(token);
         self.alerts.change(&new.alerts);
-        if let Some(sink) = sink {
-            self.sink.replace(sink);
-        }
+        change_log.into_iter().for_each(|change| change());
         let (changed, left) = (changed(&self.options, &new), left(&self.options, &new));
         let changed = if changed.is_empty() { "no key".to_owned() } else { changed.join(", ") };
-        print(&format!("reloaded: {changed} changed; token and certificates read again\n"));
+        let read = "token and certificates read again";
+        self.log.say(format_args!("reloaded: {changed} changed; {read}"));
         if !left.is_empty() {
-            eprintln!("warning: reload: {} changed: restart the server for that", left.join(", "));
+            let left = left.join(", ");
+            let text = format_args!("reload: {left} changed: restart the server for that");
+            self.log.warn(Kind::Reload, text);
         }
         self.open(&groups, &new.mem_pools).await;
         self.keep(new);
@@ -134,7 +137,7 @@ impl Reload {
                 assemble::pool_in_memory(env, &served, mem_pool, drives, options, wrapper).await;
             match made {
                 Ok(pool) => self.take(pool),
-                Err(failure) => eprintln!("{failure}"),
+                Err(failure) => self.log.fail(Kind::Reload, &failure),
             }
             drives += mem_pool.drives();
         }
@@ -142,19 +145,21 @@ impl Reload {
 
     /// Serves one more.
     fn take(&self, pool: Pool) {
-        announce_pool(&pool);
+        announce_pool(&pool, &self.log);
         self.follow(&pool);
         self.catalogue.add(pool);
     }
 
     /// Tells of one that can't be served, once for each reason.
     fn refuse(&self, Refused { view, failure }: Refused) {
-        let Some(name) = self.catalogue.refuse(view) else { return eprintln!("{failure}") };
+        let Some(name) = self.catalogue.refuse(view) else {
+            return self.log.fail(Kind::Server, &failure);
+        };
         let event = self.followers.tell_refused(&name, &failure);
-        self.sink.borrow_mut().put(&event);
+        self.log.event(&event);
         self.alerts.tell(&event);
         if let Some(hint) = &failure.hint {
-            eprintln!("hint: {hint}");
+            self.log.hint(Kind::Server, hint);
         }
     }
 

@@ -9,10 +9,10 @@ use io::{Env, Nanos};
 
 use super::address::{HttpAddress, NbdAddress};
 use super::http::Http;
+use super::log::{Kind, Log};
 use super::{Options, Stop};
 use crate::drives::{PATIENCE, RETRY};
 use crate::error::{Failure, Outcome};
-use crate::render::print;
 
 /// Pause after a failed accept. It fails for lack of descriptors or memory: trying again at
 /// once would only burn the processor that others need to finish.
@@ -39,13 +39,13 @@ impl Sockets {
     }
 
     /// One line for each address.
-    pub fn announce(&self) {
+    pub fn announce(&self, log: &Log) {
         for listener in &self.nbd {
-            print(&format!("nbd {}\n", NbdAddress(listener.address().clone())));
+            log.say(format_args!("nbd {}", NbdAddress(listener.address().clone())));
         }
-        print(&format!("control {}\n", self.control.address()));
+        log.say(format_args!("control {}", self.control.address()));
         if let Some(http) = &self.http {
-            print(&format!("http {}\n", http.address()));
+            log.say(format_args!("http {}", http.address()));
         }
     }
 
@@ -53,20 +53,22 @@ impl Sockets {
     pub fn listen(
         self,
         env: &UringEnv,
-        stop: &Stop,
+        (stop, log): (&Stop, &Log),
         nbd: impl Fn(Stream) + Clone + 'static,
         control: &Http,
         http: &Http,
     ) {
         for listener in self.nbd {
-            env.spawn(accept(env.clone(), listener, stop.clone(), nbd.clone()));
+            let told = (stop.clone(), log.clone());
+            env.spawn(accept(env.clone(), listener, told, nbd.clone()));
         }
         let others = [(Some(self.control), control), (self.http, http)];
         for (listener, server) in others {
             let server = server.clone();
             if let Some(listener) = listener {
                 let take = move |stream| server.take(stream);
-                env.spawn(accept(env.clone(), listener, stop.clone(), take));
+                let told = (stop.clone(), log.clone());
+                env.spawn(accept(env.clone(), listener, told, take));
             }
         }
     }
@@ -104,12 +106,19 @@ fn refused(error: NetError) -> Failure {
 }
 
 /// Hands every connection to `take` until told to stop; the socket goes with the listener.
-async fn accept(env: UringEnv, listener: Listener, stop: Stop, take: impl Fn(Stream)) {
+async fn accept(
+    env: UringEnv,
+    listener: Listener,
+    (stop, log): (Stop, Log),
+    take: impl Fn(Stream),
+) {
     loop {
         match select(pin!(listener.accept()), pin!(stop.told())).await {
             Either::Left((Ok(stream), _)) => take(stream),
             Either::Left((Err(error), _)) => {
-                eprintln!("warning: {}: can't accept a connection: {error}", listener.address());
+                let address = listener.address();
+                let text = format_args!("{address}: can't accept a connection: {error}");
+                log.warn(Kind::Accept, text);
                 env.sleep_until(env.now() + ACCEPT_PAUSE).await;
             }
             Either::Right(_) => return,

@@ -12,6 +12,7 @@ mod events;
 mod http;
 mod inspect;
 mod list;
+mod log;
 mod modelled;
 mod nbd;
 mod openapi;

@@ -50,6 +50,13 @@ impl Client {
         client
     }
 
+    /// Says what no client says, and waits until it is hung up on.
+    pub fn speak_nonsense(mut self) {
+        self.put(&[0xff; 64]);
+        let mut nothing = Vec::new();
+        let _ = self.socket.read_to_end(&mut nothing);
+    }
+
     fn take(&mut self, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
         self.socket.read_exact(&mut bytes).expect("the server answers");

@@ -178,10 +178,36 @@ impl Scratch {
         Server::start(command)
     }
 
+    /// The same with standard error somewhere else.
+    pub fn serve_telling(
+        &self,
+        to: impl Into<Stdio>,
+        variables: &[(&str, &dyn AsRef<OsStr>)],
+        arguments: &[&str],
+    ) -> Server {
+        let mut command = self.server(arguments);
+        command.envs(variables.iter().map(|(name, value)| (name, value.as_ref())));
+        command.stderr(to);
+        Server::start(command)
+    }
+
+    /// A server started by another program, which is given its command line.
+    pub fn serve_by(&self, starter: &[&str], arguments: &[&str]) -> Server {
+        let command = self.prepare(Command::new(starter[0]), &starter[1..]);
+        let mut command = self.as_server(command);
+        command.arg(self.binary()).arg("serve").args(arguments);
+        Server::start(command)
+    }
+
+    fn as_server(&self, mut command: Command) -> Command {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
     fn server(&self, arguments: &[&str]) -> Command {
         let mut command = self.prepare(Command::new(self.binary()), &["serve"]);
-        command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command
+        command.args(arguments);
+        self.as_server(command)
     }
 }
 
@@ -197,7 +223,8 @@ pub fn run(mut command: Command) -> Done {
 /// A server; killed, by its own pid, if the test ends without stopping it.
 pub struct Server {
     child: Child,
-    stdout: BufReader<ChildStdout>,
+    /// Until nobody reads it any more.
+    stdout: Option<BufReader<ChildStdout>>,
     /// What it said until it was ready.
     pub said: Vec<String>,
 }
@@ -206,10 +233,11 @@ impl Server {
     fn start(mut command: Command) -> Server {
         let mut child = command.spawn().expect("the server starts");
         let stdout = BufReader::new(child.stdout.take().expect("piped"));
-        let mut server = Server { child, stdout, said: Vec::new() };
+        let mut server = Server { child, stdout: Some(stdout), said: Vec::new() };
         while server.said.last().is_none_or(|line| line != "ready") {
             let mut line = String::new();
-            let count = server.stdout.read_line(&mut line).expect("text");
+            let stdout = server.stdout.as_mut().expect("it is read");
+            let count = stdout.read_line(&mut line).expect("text");
             assert_ne!(count, 0, "the server ended: {}", rest(&mut server.child));
             server.said.push(line.trim_end().to_owned());
         }
@@ -232,14 +260,26 @@ impl Server {
         out
     }
 
+    /// Nobody reads any more what it says.
+    pub fn hang_up(&mut self) {
+        drop(self.child.stderr.take());
+        self.stdout = None;
+    }
+
     pub fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).expect("the server is there");
     }
 
+    fn rest_of_out(&mut self) -> String {
+        let mut out = String::new();
+        let read = self.stdout.as_mut().map(|stdout| stdout.read_to_string(&mut out));
+        read.map(|read| read.expect("text"));
+        out
+    }
+
     /// What it still says until it ends by itself.
     pub fn ended(mut self) -> String {
-        let mut out = String::new();
-        self.stdout.read_to_string(&mut out).expect("text");
+        let out = self.rest_of_out();
         assert!(self.child.wait().expect("ended").success());
         out
     }
@@ -248,8 +288,7 @@ impl Server {
     #[track_caller]
     pub fn end(mut self) -> (String, String) {
         self.signal(Signal::TERM);
-        let mut out = String::new();
-        self.stdout.read_to_string(&mut out).expect("text");
+        let out = self.rest_of_out();
         let status = self.child.wait().expect("ended");
         let err = rest(&mut self.child);
         assert!(status.success(), "{status}: {out}{err}");

@@ -1,7 +1,7 @@
 //! Who may ask what: the owner of the control socket anything; whoever reaches the TCP port may
 //! look, and change something only with the token.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::fmt;
 use std::fs;
 use std::net::IpAddr;
@@ -13,6 +13,7 @@ use io::Nanos;
 
 use crate::api::route::Method;
 use crate::error::{Failure, Outcome};
+use crate::serve::credit::Credit;
 
 /// Requests a second over TCP, for long. Consoles ask a few, Prometheus one in 15 seconds.
 const REQUESTS_PER_SECOND: u64 = 100;
@@ -101,13 +102,8 @@ pub enum Refusal {
 pub struct Guard {
     trust: Trust,
     token: RefCell<Option<Token>>,
-    /// Requests that may come at once now, in nanoseconds of the rate.
-    credit: Cell<u64>,
-    counted: Cell<Nanos>,
+    credit: Credit,
 }
-
-const NANOS_PER_REQUEST: u64 = 1_000_000_000 / REQUESTS_PER_SECOND;
-const CREDIT_MAX: u64 = REQUESTS_AT_ONCE * NANOS_PER_REQUEST;
 
 impl Guard {
     pub fn owner() -> Guard {
@@ -120,7 +116,8 @@ impl Guard {
 
     fn new(trust: Trust, token: Option<Token>, now: Nanos) -> Guard {
         let token = RefCell::new(token);
-        Guard { trust, token, credit: Cell::new(CREDIT_MAX), counted: Cell::new(now) }
+        let credit = Credit::new(REQUESTS_PER_SECOND, REQUESTS_AT_ONCE, now);
+        Guard { trust, token, credit }
     }
 
     pub fn change_token(&self, token: Option<Token>) {
@@ -171,17 +168,11 @@ impl Guard {
     }
 
     fn count(&self, now: Nanos) -> Result<(), Refusal> {
-        let since = now.0.saturating_sub(self.counted.replace(now).0);
-        let credit = (self.credit.get().saturating_add(since)).min(CREDIT_MAX);
-        let left = credit.checked_sub(NANOS_PER_REQUEST);
-        self.credit.set(left.unwrap_or(credit));
-        match left {
-            Some(_) => Ok(()),
-            None => {
-                let what = format!("more than {REQUESTS_PER_SECOND} requests a second");
-                Err(Refusal::TooMany(Failure::new("request", what).hint("wait a second")))
-            }
+        if self.credit.take(now) {
+            return Ok(());
         }
+        let what = format!("more than {REQUESTS_PER_SECOND} requests a second");
+        Err(Refusal::TooMany(Failure::new("request", what).hint("wait a second")))
     }
 }
 

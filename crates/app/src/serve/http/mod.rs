@@ -129,6 +129,10 @@ impl Http {
         match route::read(method, target, &body) {
             Ok(Target::Request(request)) => match self.control.ask(request).await {
                 Answer::Error(refusal) => refusal_of_pool(refusal),
+                done @ Answer::Pools(_) => {
+                    let server = self.control.server();
+                    text(StatusCode::OK, JSON, done.to_line_with(server))
+                }
                 done => document(StatusCode::OK, &done),
             },
             Ok(Target::OpenApi) => text(StatusCode::OK, JSON, openapi::document()),

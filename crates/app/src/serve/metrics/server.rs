@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::family::{Family, Writer};
+use crate::render::view::DroppedMessages;
 use crate::serve::doings::{Doings, Process};
 
 type Counted = Vec<(&'static str, u64)>;
@@ -16,6 +17,7 @@ pub struct Facts {
     nbd_refused: Counted,
     http_refused: Counted,
     reloads: Counted,
+    dropped: Vec<DroppedMessages>,
 }
 
 impl Facts {
@@ -27,6 +29,7 @@ impl Facts {
             nbd_refused: doings.nbd_refused.all(),
             http_refused: doings.http_refused.all(),
             reloads: doings.reloads.all(),
+            dropped: doings.log.dropped(),
         }
     }
 }
@@ -56,6 +59,13 @@ pub fn write(facts: &Facts, to: &mut Writer) -> fmt::Result {
     })?;
     to.counter("config_reloads", "Times that the configuration was read again", |to| {
         counters(to, "result", &facts.reloads)
+    })?;
+    let help = "Messages of the log, and alerts, that were not written, by target and why";
+    to.counter("log_dropped", help, |to| {
+        facts.dropped.iter().try_for_each(|dropped| {
+            let target = ("target", dropped.target.clone());
+            to.counter(&vec![target, ("reason", dropped.reason.clone())], dropped.count as f64)
+        })
     })?;
     process(&facts.process, to)
 }

@@ -1,0 +1,31 @@
+//! The server itself, whatever pools it serves.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Messages of the log, or alerts, that did not get to a target.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DroppedMessages {
+    /// `stdout`, `stderr`, `journal`, `syslog`, `notify`, `alerts`; `all` for `rate`.
+    pub target: String,
+    /// `full` (the target does not take them), `failed` (it refuses them), `rate` (too many of one
+    /// kind).
+    pub reason: String,
+    pub count: u64,
+}
+
+impl DroppedMessages {
+    pub fn new(target: &str, reason: &str, count: u64) -> DroppedMessages {
+        DroppedMessages { target: target.to_owned(), reason: reason.to_owned(), count }
+    }
+}
+
+/// What `status` tells of the server beside its pools.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Server {
+    /// In all.
+    pub messages_dropped: u64,
+    /// Those of which there are some.
+    pub dropped: Vec<DroppedMessages>,
+}
