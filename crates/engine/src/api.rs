@@ -271,6 +271,15 @@ pub struct VolumeInfo {
     pub throttled: u64,
 }
 
+/// What a volume is, without what became of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeShape {
+    pub name: String,
+    pub size: u64,
+    pub width: u16,
+    pub parity: u8,
+}
+
 /// A run of a volume's bytes that hold data, or read as zeroes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VolumeExtent {

@@ -13,5 +13,6 @@ pub mod ram;
 pub mod volume;
 
 pub use limits::Limits;
+pub use nbd::places::{Counted, Origin, Peer, Transport};
 pub use nbd::server::{ConnectionError, Server};
 pub use volume::{BlockSizes, Exports, Extent, Listing, Volume, VolumeError};

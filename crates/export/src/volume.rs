@@ -112,6 +112,23 @@ pub trait Exports: Clone + 'static {
 
     fn list(&self) -> Vec<Listing>;
 
+    /// How many that would be.
+    fn count(&self) -> usize {
+        self.list().len()
+    }
+
+    /// The name of the only one, if there is one only.
+    fn only(&self) -> Option<String> {
+        let mut list = self.list();
+        if list.len() == 1 { list.pop().map(|listing| listing.name) } else { None }
+    }
+
+    /// What the list says of one.
+    fn describe(&self, name: &str) -> Option<String> {
+        let found = self.list().into_iter().find(|listing| listing.name == name);
+        found.map(|listing| listing.description)
+    }
+
     /// The volume of that name. The server asks for the only volume when a client names none.
     fn open(&self, name: &str) -> Option<Self::Volume>;
 }

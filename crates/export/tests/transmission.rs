@@ -268,9 +268,9 @@ fn payloads_in_flight_stay_within_the_budget() {
                 client.send(&request_bytes(0, command::READ, 0, offset * MIB, len)).await;
             }
             pause(&env, Nanos::from_secs(1)).await;
-            // Three of them fit, and none of the others has been begun.
+            // One of each client fits, and none of its others has been begun.
             assert_eq!(server.bytes_in_flight(), 3 * (20 << 20));
-            // Whoever doesn't take its replies holds up the others, but not for ever.
+            // Whoever doesn't take its replies holds up nobody else, and is let go of some day.
             drop(client);
         });
         futures_util::future::join_all(reading).await;

@@ -14,8 +14,8 @@ use std::rc::Rc;
 pub const PAGE: usize = 4096;
 
 /// Largest buffer that goes back to the pool, and how many bytes the pool keeps per size
-/// class. Larger or more than that goes back to the allocator. Enough for the requests in
-/// flight of a busy shard; small beside the maps.
+/// class. More than that goes back to the allocator, larger ones to the kernel. Enough for the
+/// requests in flight of a busy shard; small beside the maps.
 const POOLED_BYTES_MAX: usize = 2 << 20;
 const POOL_CLASS_BYTES_MAX: usize = 16 << 20;
 const CLASSES: usize = 10;
@@ -51,6 +51,9 @@ impl Allocation {
     }
 
     fn new(len: usize) -> Allocation {
+        if len > POOLED_BYTES_MAX {
+            return Allocation::mapped(len);
+        }
         let capacity = len.max(PAGE).next_power_of_two();
         let pooled = class_of(capacity)
             .and_then(|class| POOL.try_with(|pool| pool.borrow_mut()[class].pop()).ok().flatten());
@@ -66,10 +69,31 @@ impl Allocation {
         });
         Allocation { start, capacity }
     }
+
+    /// Whole pages of the kernel, which are zero and take memory as they are filled: what a client
+    /// only announces takes none, and no thread stands still to clear 32 MiB.
+    fn mapped(len: usize) -> Allocation {
+        let capacity = len.next_multiple_of(PAGE);
+        let layout = Allocation::layout(capacity);
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: a new mapping at an address that the kernel chooses.
+        let raw = unsafe { libc::mmap(std::ptr::null_mut(), capacity, access, kind, -1, 0) };
+        if raw == libc::MAP_FAILED {
+            handle_alloc_error(layout);
+        }
+        let start = NonNull::new(raw.cast()).unwrap_or_else(|| handle_alloc_error(layout));
+        Allocation { start, capacity }
+    }
 }
 
 impl Drop for Allocation {
     fn drop(&mut self) {
+        if self.capacity > POOLED_BYTES_MAX {
+            // SAFETY: mapped in `mapped` with this length and owned by us alone.
+            unsafe { libc::munmap(self.start.as_ptr().cast(), self.capacity) };
+            return;
+        }
         let kept = class_of(self.capacity).is_some_and(|class| {
             POOL.try_with(|pool| {
                 let list = &mut pool.borrow_mut()[class];
@@ -202,6 +226,29 @@ mod tests {
         let world = buf.slice(6..11);
         assert_eq!(&*world, b"world");
         assert_eq!(world.as_ptr(), buf[6..].as_ptr());
+    }
+
+    /// A client announces 32 MiB and sends 4 KiB of it.
+    #[test]
+    fn a_long_buffer_takes_memory_as_it_is_filled() {
+        let taken = |buffers: &[BufMut]| {
+            let pages = |buf: &BufMut| {
+                let mut there = vec![0u8; buf.len().div_ceil(PAGE)];
+                let start = buf.as_ptr().cast_mut().cast();
+                // SAFETY: the kernel writes one byte for each page of a mapping that is ours.
+                let result = unsafe { libc::mincore(start, buf.len(), there.as_mut_ptr()) };
+                assert_eq!(result, 0);
+                there.iter().filter(|&&page| page & 1 == 1).count() * PAGE
+            };
+            buffers.iter().map(pages).sum::<usize>()
+        };
+        let mut buffers: Vec<BufMut> = (0..4).map(|_| BufMut::with_len(32 << 20)).collect();
+        assert_eq!(taken(&buffers), 0);
+        buffers.iter_mut().for_each(|buf| buf[..PAGE].fill(7));
+        let all = taken(&buffers);
+        // The kernel may give it in larger pieces, one each.
+        assert!((4 * PAGE..=4 * (2 << 20)).contains(&all), "{all}");
+        assert!(buffers.iter().all(|buf| buf[PAGE..].iter().all(|&byte| byte == 0)));
     }
 
     #[test]

@@ -292,6 +292,15 @@ impl<E: Env> Pool<E> {
         self.inner.label.pool
     }
 
+    pub fn scheme(&self) -> Scheme {
+        self.inner.scheme
+    }
+
+    /// How its drives are arranged, in a few words.
+    pub fn shape(&self) -> String {
+        self.inner.volumes.store().shape()
+    }
+
     pub fn volumes(&self) -> &PoolVolumes<E> {
         &self.inner.volumes
     }

@@ -2,6 +2,7 @@
 
 mod flush_check;
 mod nbd_client;
+mod neighbours;
 mod tidy;
 
 use std::process::ExitCode;
@@ -10,13 +11,15 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   tidy          check the rules of STYLE.md that a program can check
-  flush-check   write to an NBD export, kill its server, prove what survives";
+  flush-check   write to an NBD export, kill its server, prove what survives
+  neighbours    what a client has from the server beside others that stop, flood, ...";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match arguments.first().map(String::as_str) {
         Some("tidy") => tidy::command(),
         Some("flush-check") => flush_check::command(&arguments[1..]),
+        Some("neighbours") => neighbours::command(&arguments[1..]),
         _ => Err(USAGE.to_owned()),
     };
     match outcome {

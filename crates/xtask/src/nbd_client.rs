@@ -81,9 +81,14 @@ impl Client {
     const PATIENCE: Duration = Duration::from_secs(60);
 
     pub fn connect(socket: &Path, export: &str) -> io::Result<Client> {
+        Client::connect_within(socket, export, Client::PATIENCE)
+    }
+
+    /// The same with another patience.
+    pub fn connect_within(socket: &Path, export: &str, patience: Duration) -> io::Result<Client> {
         let stream = UnixStream::connect(socket)?;
-        stream.set_read_timeout(Some(Client::PATIENCE))?;
-        stream.set_write_timeout(Some(Client::PATIENCE))?;
+        stream.set_read_timeout(Some(patience))?;
+        stream.set_write_timeout(Some(patience))?;
         let mut client = Client {
             reader: BufReader::with_capacity(256 << 10, stream.try_clone()?),
             writer: BufWriter::with_capacity(256 << 10, stream),
@@ -193,6 +198,22 @@ impl Client {
         Ok(cookie)
     }
 
+    /// Announces a write of `length` bytes and sends only the first of them.
+    pub fn send_part_of_write(&mut self, offset: u64, length: u32, part: &[u8]) -> io::Result<u64> {
+        let cookie = self.request(0, CMD_WRITE, offset, length)?;
+        self.writer.write_all(part)?;
+        Ok(cookie)
+    }
+
+    pub fn send_read(&mut self, offset: u64, length: u32) -> io::Result<u64> {
+        self.request(0, CMD_READ, offset, length)
+    }
+
+    /// Takes the next bytes that a read was answered with.
+    pub fn take(&mut self, data: &mut [u8]) -> io::Result<()> {
+        self.reader.read_exact(data)
+    }
+
     pub fn send_zeroes(&mut self, offset: u64, length: u32, fua: bool) -> io::Result<u64> {
         self.request(fua_flag(fua), CMD_WRITE_ZEROES, offset, length)
     }
@@ -229,7 +250,7 @@ impl Client {
                 reply.error
             )));
         }
-        self.reader.read_exact(data)
+        self.take(data)
     }
 
     /// Says goodbye; the server closes the connection.

@@ -6,6 +6,7 @@ use io::sync::EventWait;
 use io::uring::UringEnv;
 
 use crate::error::{Failure, Outcome};
+use crate::render::human;
 use crate::render::view::{self, Event};
 
 pub type Fusion = engine::Pool<UringEnv>;
@@ -15,6 +16,14 @@ pub type Other = schemes::Pool<UringEnv>;
 pub enum Pool {
     Fusion(Fusion),
     Other(Other),
+}
+
+/// A volume as lists of exports have it.
+pub struct ExportShape {
+    pub volume: String,
+    pub size: u64,
+    /// The scheme, or level, and how wide.
+    pub shape: String,
 }
 
 /// A volume's handle.
@@ -45,6 +54,43 @@ impl Pool {
             Pool::Other(pool) => (&pool.status()).into(),
         };
         pool.with_errors()
+    }
+
+    /// Volumes with their shapes, for lists: unlike [`Pool::view`] in no time.
+    pub fn exports(&self) -> Vec<ExportShape> {
+        match self {
+            Pool::Fusion(pool) => {
+                let shapes = pool.volume_shapes().into_iter();
+                let level = |parity| if parity == 1 { "RAID5" } else { "RAID6" };
+                let shape = |volume: engine::VolumeShape| {
+                    let shape = human::shape(volume.width, volume.parity);
+                    let shape = format!("{} {shape}", level(volume.parity));
+                    ExportShape { volume: volume.name, size: volume.size, shape }
+                };
+                shapes.map(shape).collect()
+            }
+            Pool::Other(pool) => {
+                let shape = format!("{} {}", pool.scheme().name(), pool.shape());
+                let sizes = pool.volumes().sizes().into_iter();
+                let of = |(volume, size)| ExportShape { volume, size, shape: shape.clone() };
+                sizes.map(of).collect()
+            }
+        }
+    }
+
+    pub fn exports_count(&self) -> usize {
+        match self {
+            Pool::Fusion(pool) => pool.volume_count(),
+            Pool::Other(pool) => pool.volumes().count(),
+        }
+    }
+
+    /// Requests that limits hold back go on now: nobody waits for them who ends a server.
+    pub fn hurry(&self) {
+        match self {
+            Pool::Fusion(pool) => pool.lift_limits(),
+            Pool::Other(_) => {}
+        }
     }
 
     /// Somebody has the volume open.

@@ -33,7 +33,7 @@ mod tail;
 mod unopened;
 
 pub use care::{Rebalance, Rebuild, RebuildDrive, Scrub};
-pub use server::{DroppedMessages, Server};
+pub use server::{DroppedMessages, NbdConnections, Server};
 pub use tail::{Backlog, Event, Handling, Latencies, Limits, OperationLatencies, Spikes};
 
 mirror! {

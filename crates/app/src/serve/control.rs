@@ -77,7 +77,13 @@ impl Control {
         let all = self.doings.log.dropped();
         let messages_dropped = all.iter().map(|dropped| dropped.count).sum();
         let dropped = all.into_iter().filter(|dropped| dropped.count > 0).collect();
-        view::Server { messages_dropped, dropped }
+        let connections = |(transport, counted): (&str, export::Counted)| view::NbdConnections {
+            transport: transport.to_owned(),
+            handshaking: counted.handshaking as u64,
+            established: counted.established as u64,
+        };
+        let nbd = self.doings.nbd_connections().into_iter().map(connections).collect();
+        view::Server { messages_dropped, dropped, nbd }
     }
 
     /// In a task of its own: whoever asked may hang up, and what was begun is carried out to its

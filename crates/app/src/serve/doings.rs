@@ -1,13 +1,15 @@
 //! What the server itself did, whatever pools it serves: clients let in and refused, readings of
 //! its configuration. For metrics.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::fs;
 
-use export::ConnectionError;
+use export::{ConnectionError, Counted, Server, Transport};
+use io::uring::UringEnv;
 use rustix::time::{ClockId, clock_gettime};
 
+use super::exports::Catalogue;
 use super::http::guard::Refusal;
 use super::log::Log;
 use crate::wall_clock;
@@ -42,6 +44,8 @@ pub struct Doings {
     started_secs: u64,
     nbd_clients: Cell<u64>,
     nbd_accepted: Cell<u64>,
+    /// Whose connections are counted, once there is one.
+    nbd: OnceCell<Server<UringEnv, Catalogue>>,
     pub nbd_refused: Counts,
     pub http_refused: Counts,
     pub reloads: Counts,
@@ -54,6 +58,7 @@ impl Doings {
             started_secs: wall_clock::now_secs(),
             nbd_clients: Cell::new(0),
             nbd_accepted: Cell::new(0),
+            nbd: OnceCell::new(),
             nbd_refused: Counts::of(&NBD_REASONS),
             http_refused: Counts::of(&HTTP_REASONS),
             reloads: Counts::of(&RELOADS),
@@ -65,6 +70,18 @@ impl Doings {
         self.nbd_clients.set(self.nbd_clients.get() + 1);
     }
 
+    pub fn count_connections_of(&self, server: &Server<UringEnv, Catalogue>) {
+        let _ = self.nbd.set(server.clone());
+    }
+
+    /// NBD connections, by how they came.
+    pub fn nbd_connections(&self) -> Vec<(&'static str, Counted)> {
+        let ways = [("unix", Transport::Unix), ("tcp", Transport::Tcp)];
+        let none = Counted { handshaking: 0, established: 0 };
+        let counted = |way| self.nbd.get().map_or(none, |server| server.counted(way));
+        ways.into_iter().map(|(name, way)| (name, counted(way))).collect()
+    }
+
     /// One that came has left, or has been put out.
     pub fn nbd_client_left(&self, why: &Result<(), ConnectionError>) {
         self.nbd_clients.set(self.nbd_clients.get() - 1);
@@ -72,7 +89,9 @@ impl Doings {
             // It broke off, which is its own business.
             Ok(()) | Err(ConnectionError::Io(_)) => {}
             Err(ConnectionError::Tls(_)) => self.nbd_refused.add("tls"),
-            Err(ConnectionError::TooMany(_)) => self.nbd_refused.add("busy"),
+            Err(ConnectionError::TooMany(_) | ConnectionError::Crowded) => {
+                self.nbd_refused.add("busy");
+            }
             Err(ConnectionError::ShuttingDown) => self.nbd_refused.add("stopping"),
             Err(ConnectionError::HandshakeTimeout | ConnectionError::Stalled) => {
                 self.nbd_refused.add("silent");

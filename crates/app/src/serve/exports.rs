@@ -11,8 +11,8 @@ use export::{Exports, Extent, Listing, Volume, VolumeError};
 use io::Buf;
 use io::uring::UringEnv;
 
+use crate::pools::any::ExportShape;
 use crate::pools::{Pool, any};
-use crate::render::human::shape;
 use crate::render::view;
 use crate::size::Size;
 
@@ -75,7 +75,25 @@ impl Exports for Catalogue {
     type Volume = Exported;
 
     fn list(&self) -> Vec<Listing> {
-        self.pools().iter().flat_map(|pool| of_pool(&pool.view())).collect()
+        self.pools().iter().flat_map(of_pool).collect()
+    }
+
+    fn count(&self) -> usize {
+        self.pools.borrow().iter().map(Pool::exports_count).sum()
+    }
+
+    fn only(&self) -> Option<String> {
+        // A list is made only where it is short.
+        let mut list = if self.count() == 1 { self.list() } else { Vec::new() };
+        list.pop().map(|listing| listing.name)
+    }
+
+    fn describe(&self, name: &str) -> Option<String> {
+        let (pool, _) = name.split_once('/')?;
+        let pools = self.pools();
+        let pool = pools.iter().find(|candidate| candidate.name() == pool)?;
+        let found = of_pool(pool).into_iter().find(|listing| listing.name == name);
+        found.map(|listing| listing.description)
     }
 
     fn open(&self, name: &str) -> Option<Exported> {
@@ -88,20 +106,13 @@ impl Exports for Catalogue {
     }
 }
 
-pub fn of_pool(pool: &view::Pool) -> Vec<Listing> {
-    let listing = |volume: &view::Volume| Listing {
-        name: format!("{}/{}", pool.name, volume.name),
-        description: describe(pool, volume),
+pub fn of_pool(pool: &Pool) -> Vec<Listing> {
+    let name = pool.name();
+    let listing = |export: ExportShape| Listing {
+        name: format!("{name}/{}", export.volume),
+        description: format!("{} {}", Size(export.size), export.shape),
     };
-    pool.volumes.iter().map(listing).collect()
-}
-
-fn describe(pool: &view::Pool, volume: &view::Volume) -> String {
-    if !pool.is_fusion() {
-        return format!("{} {} {}", Size(volume.size), pool.scheme, pool.layout);
-    }
-    let level = if volume.parity == 1 { "RAID5" } else { "RAID6" };
-    format!("{} {level} {}", Size(volume.size), shape(volume.width, volume.parity))
+    pool.exports().into_iter().map(listing).collect()
 }
 
 /// A volume in the protocol server's terms.

@@ -48,7 +48,8 @@ pub const ALERT_LAST_CHANCE: Duration = Duration::from_millis(500);
 /// to blame.
 pub const LOG_LAST_CHANCE: Duration = Duration::from_millis(100);
 
-/// Control connections at once. People and scripts ask one thing at a time.
+/// Control connections at once. People and scripts ask one thing at a time. When more come, one
+/// that asks for nothing has to go.
 pub const CONTROL_CONNECTIONS_MAX: usize = 16;
 
 /// HTTP connections over TCP at once. A browser has up to six.

@@ -44,7 +44,7 @@ use std::pin::pin;
 use std::rc::Rc;
 
 use classical::WriteHole;
-use export::{Limits, Server};
+use export::{Limits, Origin as ClientOrigin, Peer, Server, Transport};
 use futures_util::future::{Either, join3, select};
 use io::Env;
 use io::net::Stream;
@@ -171,6 +171,7 @@ async fn serve(
     }
     sockets.announce(log);
     let (served, wrapped) = (catalogue.clone(), wrapper.clone());
+    doings.count_connections_of(&server);
     let control = Control::new(env.clone(), served, wrapped, followers, doings.clone());
     let (task, clients) = (env.clone(), server.clone());
     let http = |guard, max| Http::new(env.clone(), control.clone(), guard, max);
@@ -181,8 +182,7 @@ async fn serve(
         &http(Rc::new(Guard::owner()), CONTROL_CONNECTIONS_MAX),
         &http(guard, HTTP_CONNECTIONS_MAX),
     );
-    log.say("ready");
-    log.notify("READY=1");
+    log.ready();
     env.spawn(log::keep_alive(env.clone(), log.clone()));
     let watched = deleted::watch(env, &catalogue, &wrapper, &stop);
 
@@ -190,7 +190,7 @@ async fn serve(
     log.notify("STOPPING=1");
     let alerts_until = Deadline::after(ALERT_LAST_WORDS);
     stop.now();
-    server.shut_down();
+    hurry(&catalogue, &server);
     let wind_up = async {
         join3(server.stopped(), control.idle(), watched).await;
         close(&catalogue, log).await
@@ -208,6 +208,12 @@ async fn serve(
 fn hurried() -> Failure {
     Failure::new("serve", "stopped by a second signal, pools not closed")
         .hint("nothing that was flushed is lost; the next start takes longer")
+}
+
+/// Requests that have arrived are carried out, those that limits hold back too.
+fn hurry(catalogue: &Catalogue, server: &Server<UringEnv, Catalogue>) {
+    catalogue.pools().iter().for_each(Pool::hurry);
+    server.shut_down();
 }
 
 /// `None` if a second signal came first. Whoever wants the configuration read again doesn't want
@@ -239,10 +245,16 @@ fn serve_client(
     stream: Stream,
 ) {
     // Somebody on this machine, let in by the mode of the socket, needs no encryption.
-    let (who, tls) = match stream.peer() {
-        Ok(None) => ("NBD client".to_owned(), None),
+    let (who, tls, peer) = match stream.peer() {
+        Ok(None) => {
+            let origin = stream.peer_process().map_or(ClientOrigin::Unknown, ClientOrigin::Process);
+            ("NBD client".to_owned(), None, Peer { transport: Transport::Unix, origin })
+        }
         Ok(Some(peer)) => match door.admit(peer) {
-            Some(tls) => (format!("NBD client {peer}"), tls),
+            Some(tls) => {
+                let origin = ClientOrigin::Address(peer.ip());
+                (format!("NBD client {peer}"), tls, Peer { transport: Transport::Tcp, origin })
+            }
             None => {
                 doings.nbd_client_refused();
                 let what = "refused: in none of the networks allowed";
@@ -256,7 +268,7 @@ fn serve_client(
     let (server, doings) = (server.clone(), doings.clone());
     doings.nbd_client_came();
     env.spawn(async move {
-        let served = server.serve_with(stream, tls).await;
+        let served = server.serve_peer(stream, tls, peer).await;
         doings.nbd_client_left(&served);
         if let Err(error) = served {
             doings.log.warn(Kind::Client, format_args!("{who}: {error}"));
@@ -300,7 +312,7 @@ fn announce_pool(pool: &Pool, log: &Log) {
     if view.state != Health::Online {
         say_loudly(&view, log);
     }
-    for listing in exports::of_pool(&view) {
+    for listing in exports::of_pool(pool) {
         text += &format!("\nexport {}: {}", listing.name, listing.description);
     }
     log.say(text);

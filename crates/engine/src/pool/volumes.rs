@@ -8,7 +8,7 @@ use io::{Buf, Env, Operation};
 use layout::StripeShape;
 
 use crate::admission::Place;
-use crate::api::{RequestError, VolumeError, VolumeExtent, VolumeInfo, VolumeLimits};
+use crate::api::{RequestError, VolumeError, VolumeExtent, VolumeInfo, VolumeLimits, VolumeShape};
 use crate::limits::{CLASSES_MAX, EXTENT_BLOCKS_MAX, VOLUMES_MAX};
 use crate::pool::create::default_width;
 use crate::pool::traffic::Traffic;
@@ -40,6 +40,27 @@ impl<E: Env> Pool<E> {
             }
         };
         state.volumes.values().map(info).collect()
+    }
+
+    /// Name, size, width and parity of each volume, for lists: unlike [`Pool::volumes`] in no time.
+    pub fn volume_shapes(&self) -> Vec<VolumeShape> {
+        let shard = self.shard();
+        let state = shard.state.borrow();
+        let shape = |volume: &VolumeRecord| {
+            let StripeShape { width, parity } = state.space.class(volume.class).shape;
+            VolumeShape { name: volume.name.to_string(), size: volume.size, width, parity }
+        };
+        state.volumes.values().map(shape).collect()
+    }
+
+    pub fn volume_count(&self) -> usize {
+        self.shard().state.borrow().volumes.len()
+    }
+
+    /// From now on nothing is held back by limits of volumes, until the pool is opened again: who
+    /// ends a server does not wait for requests that were to be slow.
+    pub fn lift_limits(&self) {
+        self.inner.traffic.borrow().values().for_each(|all| all.limit(VolumeLimits::default()));
     }
 
     fn find(&self, name: &str) -> Option<VolumeRecord> {

@@ -65,6 +65,28 @@ async fn timed<T>(env: &VirtEnv, work: impl Future<Output = T>) -> Nanos {
     env.now().saturating_sub(begin)
 }
 
+/// A server that was told to stop waited for them: a hundred requests at one a second.
+#[test]
+fn limits_that_are_lifted_hold_nobody_back() {
+    let world = Virtual::new(8, 64 * MIB, 7);
+    world.block_on(async {
+        let env = world.env();
+        let pool = pool_with(&world, &["a"]).await;
+        let volume = pool.volume("a").expect("made");
+        let limits = VolumeLimits { iops: 1, bytes_per_sec: 0 };
+        pool.volume_limit("a", limits).await.expect("limits are set");
+        let reading = read_all(env, &volume, 4 * KIB, 100, 100);
+        let lifting = async {
+            env.sleep_until(env.now() + Nanos::from_secs(2)).await;
+            pool.lift_limits();
+        };
+        let both = futures_util::future::join(timed(env, reading), lifting);
+        let taken = both.await.0;
+        assert!(taken < Nanos::from_secs(3), "{taken}");
+        assert_eq!(info(&pool, "a").limits, limits, "they are in force again when it is opened");
+    });
+}
+
 #[test]
 fn a_limited_volume_runs_at_its_limit_and_others_are_not_slowed() {
     let world = Virtual::new(8, 64 * MIB, 7);

@@ -6,7 +6,7 @@ use super::proto::options::{
 };
 use super::proto::request::Terms;
 use super::proto::{CONTEXT_ID, CONTEXT_NAME, ProtocolError};
-use crate::limits::{OPTIONS_MAX, REQUEST_BYTES_MAX};
+use crate::limits::{OPTIONS_MAX, OPTIONS_PER_EXPORT, REQUEST_BYTES_MAX};
 use crate::volume::{Exports, Volume};
 
 /// What both sides agreed on.
@@ -70,7 +70,7 @@ impl<X: Exports> Handshake<X> {
         out: &mut Vec<u8>,
     ) -> Result<Step<X::Volume>, ProtocolError> {
         self.options += 1;
-        if self.options > OPTIONS_MAX {
+        if self.options > OPTIONS_MAX && self.options > self.options_max() {
             return Err(ProtocolError::TooManyOptions);
         }
         if !self.client.fixed && header.code != options::EXPORT_NAME {
@@ -88,6 +88,13 @@ impl<X: Exports> Handshake<X> {
             }
             option => Ok(self.answer(option, &mut replies)),
         }
+    }
+
+    /// Exports come and go, so it is looked at when it matters.
+    fn options_max(&self) -> u32 {
+        let further = self.exports.count().saturating_sub(1);
+        let further = u32::try_from(further).unwrap_or(u32::MAX);
+        OPTIONS_MAX.saturating_add(further.saturating_mul(OPTIONS_PER_EXPORT))
     }
 
     fn answer(&mut self, option: ClientOption<'_>, to: &mut Replies<'_>) -> Step<X::Volume> {
@@ -219,15 +226,11 @@ impl<X: Exports> Handshake<X> {
         if !name.is_empty() {
             return name.to_owned();
         }
-        match self.exports.list().as_slice() {
-            [only] => only.name.clone(),
-            _ => String::new(),
-        }
+        self.exports.only().unwrap_or_default()
     }
 
     fn description(&self, name: &str) -> String {
-        let found = self.exports.list().into_iter().find(|listing| listing.name == name);
-        found.map(|listing| listing.description).unwrap_or_default()
+        self.exports.describe(name).unwrap_or_default()
     }
 
     fn agree(&self, name: &str) -> Option<Agreement<X::Volume>> {

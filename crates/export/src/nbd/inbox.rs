@@ -6,18 +6,29 @@ use io::{Buf, BufMut};
 use super::link::Link;
 use super::proto::ProtocolError;
 use super::server::ConnectionError;
-use crate::limits::{DIRECT_BYTES_MIN, INBOX_BYTES};
+use crate::limits::{DIRECT_BYTES_MIN, GREETING_INBOX_BYTES, INBOX_BYTES};
 
 pub struct Inbox {
     /// Lent to the stream while receiving.
     buf: Option<BufMut>,
+    len: usize,
     start: usize,
     end: usize,
 }
 
 impl Inbox {
+    /// For the handshake.
     pub fn new() -> Inbox {
-        Inbox { buf: Some(BufMut::with_len(INBOX_BYTES)), start: 0, end: 0 }
+        let len = GREETING_INBOX_BYTES;
+        Inbox { buf: Some(BufMut::with_len(len)), len, start: 0, end: 0 }
+    }
+
+    /// For requests: the same, with more room.
+    pub fn widened(self) -> Inbox {
+        let mut buf = BufMut::with_len(INBOX_BYTES);
+        let bytes = self.bytes();
+        buf[..bytes.len()].copy_from_slice(bytes);
+        Inbox { end: bytes.len(), buf: Some(buf), len: INBOX_BYTES, start: 0 }
     }
 
     /// What has been received and not yet taken.
@@ -50,7 +61,7 @@ impl Inbox {
         link: &Link<S>,
         len: usize,
     ) -> Result<bool, ConnectionError> {
-        assert!(len <= INBOX_BYTES, "no message that is waited for as a whole is longer");
+        assert!(len <= self.len, "no message that is waited for as a whole is longer");
         while self.bytes().len() < len {
             if !self.bytes().is_empty() {
                 link.message.begin();
@@ -134,7 +145,7 @@ impl Inbox {
         buf.copy_within(self.start..self.end, 0);
         self.end -= self.start;
         self.start = 0;
-        let (buf, received) = link.recv(buf, self.end..INBOX_BYTES).await;
+        let (buf, received) = link.recv(buf, self.end..self.len).await;
         self.buf = Some(buf);
         self.end += received.as_ref().map_or(0, |&len| len);
         received

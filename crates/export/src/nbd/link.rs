@@ -9,17 +9,22 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use io::net::ByteStream;
-use io::sync::Semaphore;
+use io::sync::Event;
 use io::{Buf, BufMut};
 use rustls::ServerConfig;
 
+use super::places::Guest;
 use super::tls::Tls;
+use super::window::Window;
+use crate::limits::RECEIVE_BYTES_MAX;
 
 /// Why we closed a connection that the client would have kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closed {
     HandshakeTimeout,
     Stalled,
+    /// Others needed its place.
+    Crowded,
     Shutdown,
 }
 
@@ -56,11 +61,13 @@ pub struct Link<S> {
     pub message: Debt,
     /// Taking the bytes we send.
     uptake: Debt,
-    /// One permit for each request between its arrival and the end of sending its reply.
-    pub requests: Semaphore,
-    requests_max: usize,
+    /// Its requests between their arrival and the end of sending their reply.
+    pub window: Rc<Window>,
     pub in_handshake: Cell<bool>,
+    has_spoken: Cell<bool>,
     pub ended: Cell<bool>,
+    /// It has ended.
+    pub over: Event,
     closed: Cell<Option<Closed>>,
 }
 
@@ -72,25 +79,29 @@ pub struct Debts {
 }
 
 impl<S: ByteStream> Link<S> {
-    pub fn new(stream: S, requests_max: usize) -> Link<S> {
+    pub fn new(stream: S, window: Rc<Window>) -> Link<S> {
         Link {
             stream: Rc::new(stream),
             tls: OnceCell::new(),
             message: Debt::default(),
             uptake: Debt::default(),
-            requests: Semaphore::new(requests_max),
-            requests_max,
+            window,
             in_handshake: Cell::new(true),
+            has_spoken: Cell::new(false),
             ended: Cell::new(false),
+            over: Event::new(),
             closed: Cell::new(None),
         }
     }
 
     pub async fn recv(&self, buf: BufMut, range: Range<usize>) -> (BufMut, std::io::Result<usize>) {
-        match self.tls.get() {
+        let range = range.start..range.end.min(range.start + RECEIVE_BYTES_MAX);
+        let received = match self.tls.get() {
             Some(tls) => tls.recv(buf, range).await,
             None => self.stream.recv(buf, range).await,
-        }
+        };
+        self.has_spoken.set(true);
+        received
     }
 
     pub async fn send(&self, pieces: Vec<Buf>) -> std::io::Result<()> {
@@ -115,6 +126,13 @@ impl<S: ByteStream> Link<S> {
         self.stream.close();
     }
 
+    /// Nothing of it is used any more.
+    pub fn end(&self) {
+        self.close();
+        self.ended.set(true);
+        self.over.notify_all();
+    }
+
     pub fn close_because(&self, reason: Closed) {
         self.closed.set(Some(reason));
         self.stream.close();
@@ -134,9 +152,14 @@ impl<S: ByteStream> Link<S> {
         let same = |now: Option<u64>, then| now.is_some() && now == then;
         same(now.message, then.message) || same(now.uptake, then.uptake)
     }
+}
 
-    /// Waits until every request that has arrived is answered.
-    pub async fn answered(&self) {
-        drop(self.requests.acquire(self.requests_max).await);
+impl<S: ByteStream> Guest for Link<S> {
+    fn is_silent(&self) -> bool {
+        !self.has_spoken.get()
+    }
+
+    fn put_out(&self, why: Closed) {
+        self.close_because(why);
     }
 }

@@ -8,13 +8,17 @@
 //!           │                                 │                                │
 //!          tls                             Volume                             tls
 //! ```
+//! `places` counts connections and says who has to go, `window` bounds what one of them has under
+//! way. No client waits for another one: what is shared is not held while one is waited for.
 
 mod answer;
 pub mod handshake;
 mod inbox;
 mod link;
 mod outbox;
+pub mod places;
 pub mod proto;
 pub mod server;
 mod session;
 mod tls;
+mod window;

@@ -1,34 +1,42 @@
-//! Replies that are ready, packed so that one send takes them all.
+//! Replies that are ready, packed so that one send takes many of them.
 //!
-//! Bounded by the requests and bytes in flight: a reply holds its request's permits until it
-//! has been sent.
+//! Bounded by the window of the connection: a reply holds its request's ticket until it has been
+//! sent.
+
+use std::collections::VecDeque;
 
 use io::Buf;
-use io::sync::Permit;
+
+use super::window::Ticket;
+use crate::limits::BATCH_BYTES;
 
 /// Capacity kept for the next headers: a full queue of ordinary ones. Block status replies
 /// may have needed far more.
 const HEADS_KEPT: usize = 8 << 10;
 
-/// What a request occupies until its reply is sent: its place, and its payload's bytes.
-pub struct Ticket {
-    _request: Permit,
-    _bytes: Option<Permit>,
+/// Replies that are sent at once: up to [`BATCH_BYTES`], and what the last of them has beyond.
+#[derive(Default)]
+struct Pack {
+    /// All replies' headers and small contents, one after the other.
+    heads: Vec<u8>,
+    /// Data to send, each after that many bytes of `heads`.
+    data: Vec<(usize, Buf)>,
+    data_bytes: usize,
+    tickets: Vec<Ticket>,
 }
 
-impl Ticket {
-    pub fn new(request: Permit, bytes: Option<Permit>) -> Ticket {
-        Ticket { _request: request, _bytes: bytes }
+impl Pack {
+    fn is_full(&self) -> bool {
+        self.heads.len() + self.data_bytes >= BATCH_BYTES
     }
 }
 
 #[derive(Default)]
 pub struct Outbox {
-    /// All replies' headers and small contents, one after the other.
-    heads: Vec<u8>,
-    /// Data to send, each after that many bytes of `heads`.
-    data: Vec<(usize, Buf)>,
-    tickets: Vec<Ticket>,
+    /// All but the last are full.
+    packs: VecDeque<Pack>,
+    /// Memory for the next headers.
+    spare: Vec<u8>,
 }
 
 /// One send.
@@ -38,35 +46,42 @@ pub struct Batch {
 }
 
 impl Outbox {
-    pub fn is_empty(&self) -> bool {
-        self.tickets.is_empty()
-    }
-
     /// Adds a reply: `write` appends what comes before its data and gives the data.
     pub fn push(&mut self, ticket: Ticket, write: impl FnOnce(&mut Vec<u8>) -> Vec<Buf>) {
-        let data = write(&mut self.heads);
-        let at = self.heads.len();
-        self.data.extend(data.into_iter().map(|piece| (at, piece)));
-        self.tickets.push(ticket);
+        let mut pack = match self.packs.pop_back() {
+            Some(pack) if !pack.is_full() => pack,
+            full => {
+                self.packs.extend(full);
+                Pack { heads: std::mem::take(&mut self.spare), ..Pack::default() }
+            }
+        };
+        let data = write(&mut pack.heads);
+        let at = pack.heads.len();
+        pack.data_bytes += data.iter().map(|piece| piece.len()).sum::<usize>();
+        pack.data.extend(data.into_iter().map(|piece| (at, piece)));
+        pack.tickets.push(ticket);
+        self.packs.push_back(pack);
     }
 
-    /// Takes everything. The headers' buffers stay for the next replies.
-    pub fn take(&mut self) -> Batch {
-        let heads = Buf::from_slice(&self.heads);
-        let mut pieces = Vec::with_capacity(2 * self.data.len() + 1);
+    /// Takes what is to be sent next. The headers' memory stays for the next replies.
+    pub fn take(&mut self) -> Option<Batch> {
+        let Pack { heads: mut bytes, data, tickets, .. } = self.packs.pop_front()?;
+        let heads = Buf::from_slice(&bytes);
+        let mut pieces = Vec::with_capacity(2 * data.len() + 1);
         let mut sent = 0;
-        for (at, piece) in self.data.drain(..) {
+        for (at, piece) in data {
             if at > sent {
                 pieces.push(heads.slice(sent..at));
                 sent = at;
             }
             pieces.push(piece);
         }
-        if self.heads.len() > sent {
-            pieces.push(heads.slice(sent..self.heads.len()));
+        if heads.len() > sent {
+            pieces.push(heads.slice(sent..heads.len()));
         }
-        self.heads.clear();
-        self.heads.shrink_to(HEADS_KEPT);
-        Batch { pieces, tickets: std::mem::take(&mut self.tickets) }
+        bytes.clear();
+        bytes.shrink_to(HEADS_KEPT);
+        self.spare = bytes;
+        Some(Batch { pieces, tickets })
     }
 }

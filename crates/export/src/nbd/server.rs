@@ -7,16 +7,18 @@ use std::sync::Arc;
 
 use futures_util::future::select;
 use io::net::ByteStream;
-use io::sync::{Event, Semaphore};
-use io::{Buf, Env};
+use io::sync::Event;
+use io::{Buf, Env, Nanos};
 use rustls::ServerConfig;
 
 use super::handshake::{Agreement, Encryption, Handshake, Step};
 use super::inbox::Inbox;
 use super::link::{Closed, Link};
+use super::places::{Counted, Peer, Place, Places, Transport};
 use super::proto::{ProtocolError, options};
 use super::session::Session;
-use crate::limits::{FAREWELL, Limits, REQUEST_BYTES_MAX};
+use super::window::{Crowd, Lanes, Window};
+use crate::limits::{FAREWELL, Limits, REQUEST_BYTES_MAX, SMALL_BYTES_MAX};
 use crate::volume::Exports;
 
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +31,8 @@ pub enum ConnectionError {
     Tls(std::io::Error),
     #[error("there are {0} connections already")]
     TooMany(usize),
+    #[error("it had not chosen an export when others needed its place")]
+    Crowded,
     #[error("the server is shutting down")]
     ShuttingDown,
     #[error("the client took too long to choose an export")]
@@ -40,10 +44,15 @@ pub enum ConnectionError {
 /// What all connections of a server share.
 pub struct Shared {
     pub limits: Limits,
-    /// Payload bytes that may still come into flight.
-    pub bytes: Semaphore,
+    /// What the volumes work on.
+    pub lanes: Lanes,
+    places: Rc<Places>,
+    crowd: Rc<Crowd>,
+    /// Those whose end is not over yet, too.
     connections: Cell<usize>,
     stopping: Cell<bool>,
+    /// The server stops.
+    stopped: Event,
     /// A connection has ended, or the server stops.
     changed: Event,
 }
@@ -51,6 +60,11 @@ pub struct Shared {
 impl Shared {
     pub fn stopping(&self) -> bool {
         self.stopping.get()
+    }
+
+    /// There is more than one client.
+    pub fn is_crowded(&self) -> bool {
+        self.crowd.clients.get() > 1
     }
 }
 
@@ -64,13 +78,18 @@ pub struct Server<E, X> {
 
 impl<E: Env, X: Exports> Server<E, X> {
     pub fn new(env: E, exports: X, limits: Limits) -> Server<E, X> {
-        assert!(limits.bytes >= u64::from(REQUEST_BYTES_MAX), "the longest request must fit");
+        assert!(limits.long >= u64::from(REQUEST_BYTES_MAX), "the longest request must fit");
+        assert!(limits.small >= u64::from(SMALL_BYTES_MAX), "any small request must fit");
         assert!(limits.requests > 0, "a connection serves at least one request at a time");
+        assert!(limits.handshakes > 0, "a newcomer takes a place");
         let shared = Shared {
             limits,
-            bytes: Semaphore::new(limits.bytes as usize),
+            lanes: Lanes::new(&limits),
+            places: Rc::new(Places::new(&limits)),
+            crowd: Rc::default(),
             connections: Cell::new(0),
             stopping: Cell::new(false),
+            stopped: Event::new(),
             changed: Event::new(),
         };
         Server { env, exports, shared: Rc::new(shared) }
@@ -80,15 +99,21 @@ impl<E: Env, X: Exports> Server<E, X> {
         self.shared.connections.get()
     }
 
+    /// Connections that came this way.
+    pub fn counted(&self, transport: Transport) -> Counted {
+        self.shared.places.counted(transport)
+    }
+
     /// Payload bytes of requests that are not answered yet.
     pub fn bytes_in_flight(&self) -> u64 {
-        self.shared.limits.bytes - self.shared.bytes.available() as u64
+        self.shared.crowd.bytes.get()
     }
 
     /// Requests that have arrived are carried out, later ones are refused, then connections
     /// are closed. [`Server::stopped`] waits for that.
     pub fn shut_down(&self) {
         self.shared.stopping.set(true);
+        self.shared.stopped.notify_all();
         self.shared.changed.notify_all();
     }
 
@@ -99,7 +124,8 @@ impl<E: Env, X: Exports> Server<E, X> {
         }
     }
 
-    /// Serves one client until it leaves or must go. All of its requests have ended then.
+    /// Serves one client of this machine until it leaves or must go. All of its requests have ended
+    /// then.
     pub async fn serve<S: ByteStream>(&self, stream: S) -> Result<(), ConnectionError> {
         self.serve_with(stream, None).await
     }
@@ -110,24 +136,32 @@ impl<E: Env, X: Exports> Server<E, X> {
         stream: S,
         tls: Option<Arc<ServerConfig>>,
     ) -> Result<(), ConnectionError> {
+        self.serve_peer(stream, tls, Peer::default()).await
+    }
+
+    /// The same for one that comes from there.
+    pub async fn serve_peer<S: ByteStream>(
+        &self,
+        stream: S,
+        tls: Option<Arc<ServerConfig>>,
+        peer: Peer,
+    ) -> Result<(), ConnectionError> {
         let shared = &self.shared;
-        let refusal = if shared.stopping() {
-            Some(ConnectionError::ShuttingDown)
-        } else if self.connections() >= shared.limits.connections {
-            Some(ConnectionError::TooMany(shared.limits.connections))
-        } else {
-            None
-        };
-        if let Some(refusal) = refusal {
+        if shared.stopping() || shared.places.is_full(peer.transport) {
             stream.close();
-            return Err(refusal);
+            return Err(match shared.stopping() {
+                true => ConnectionError::ShuttingDown,
+                false => ConnectionError::TooMany(shared.limits.connections),
+            });
         }
         shared.connections.set(self.connections() + 1);
-        let link = Rc::new(Link::new(stream, shared.limits.requests));
-        self.env.spawn(watch(self.env.clone(), shared.clone(), link.clone()));
-        let outcome = self.converse(&link, tls).await;
-        link.close();
-        link.ended.set(true);
+        let link = Rc::new(Link::new(stream, Window::new(&shared.limits, &shared.crowd)));
+        let place = shared.places.enter(peer, link.clone());
+        let watch = watch(self.env.clone(), shared.clone(), link.clone(), self.exports.clone());
+        self.env.spawn(watch);
+        let outcome = self.converse(&link, tls, &place).await;
+        drop(place);
+        link.end();
         shared.connections.set(self.connections() - 1);
         shared.changed.notify_all();
         explain(outcome, link.closed())
@@ -137,14 +171,23 @@ impl<E: Env, X: Exports> Server<E, X> {
         &self,
         link: &Rc<Link<S>>,
         tls: Option<Arc<ServerConfig>>,
+        place: &Place,
     ) -> Result<(), ConnectionError> {
         let mut inbox = Inbox::new();
         let Some(agreement) = self.shake_hands(link, tls, &mut inbox).await? else {
             return Ok(());
         };
         link.in_handshake.set(false);
+        if !place.establish() {
+            return Err(ConnectionError::TooMany(self.shared.limits.connections));
+        }
+        let clients = &self.shared.crowd.clients;
+        clients.set(clients.get() + 1);
         let (env, shared) = (self.env.clone(), self.shared.clone());
-        Session::new(env, shared, link.clone(), agreement).run(inbox).await
+        let session = Session::new(env, shared, link.clone(), agreement);
+        let outcome = session.run(inbox.widened()).await;
+        clients.set(clients.get() - 1);
+        outcome
     }
 
     /// `None` if the client left without choosing an export.
@@ -216,29 +259,40 @@ fn explain(
         },
         Some(Closed::HandshakeTimeout) => Err(ConnectionError::HandshakeTimeout),
         Some(Closed::Stalled) => Err(ConnectionError::Stalled),
+        Some(Closed::Crowded) => Err(ConnectionError::Crowded),
         Some(Closed::Shutdown) => Ok(()),
     }
 }
 
 /// Closes a connection whose client dawdles, or when the server stops. It only ever closes:
 /// receives and sends then end by themselves, none is dropped half-way.
-async fn watch<E: Env, S: ByteStream>(env: E, shared: Rc<Shared>, link: Rc<Link<S>>) {
-    let mut look_at = env.now() + shared.limits.handshake;
+async fn watch<E: Env, S: ByteStream>(
+    env: E,
+    shared: Rc<Shared>,
+    link: Rc<Link<S>>,
+    exports: impl Exports,
+) {
+    let begun = env.now();
+    let mut look_at = begun + shared.limits.handshake;
     let mut debts = link.debts();
     loop {
-        let changed = shared.changed.wait();
-        if shared.stopping() {
-            return farewell(env, shared, link).await;
-        }
-        select(pin!(env.sleep_until(look_at)), changed).await;
+        let (over, stopped) = (link.over.wait(), shared.stopped.wait());
         if link.ended.get() {
             return;
         }
-        if env.now() < look_at {
+        if shared.stopping() {
+            return farewell(env, shared, link).await;
+        }
+        select(pin!(env.sleep_until(look_at)), select(over, stopped)).await;
+        if env.now() < look_at || link.ended.get() {
             continue;
         }
         if link.in_handshake.get() {
-            return link.close_because(Closed::HandshakeTimeout);
+            look_at = begun + handshake_time(&shared.limits, &exports);
+            if env.now() >= look_at {
+                return link.close_because(Closed::HandshakeTimeout);
+            }
+            continue;
         }
         if link.still_owes(debts) {
             return link.close_because(Closed::Stalled);
@@ -248,10 +302,17 @@ async fn watch<E: Env, S: ByteStream>(env: E, shared: Rc<Shared>, link: Rc<Link<
     }
 }
 
-/// Lets requests end and the client hear of it, but not for ever.
+fn handshake_time(limits: &Limits, exports: &impl Exports) -> Nanos {
+    let further = exports.count().saturating_sub(1) as u64;
+    Nanos(limits.handshake.0.saturating_add(limits.handshake_per_export.0.saturating_mul(further)))
+}
+
+/// Lets requests end and the client hear of it. Volumes are waited for, since they end what they
+/// work on; the client is for a moment only.
 async fn farewell<E: Env, S: ByteStream>(env: E, shared: Rc<Shared>, link: Rc<Link<S>>) {
-    let patience = env.sleep_until(env.now() + shared.limits.stall);
-    select(pin!(link.answered()), pin!(patience)).await;
+    link.window.worked().await;
+    let patience = env.sleep_until(env.now() + shared.limits.last_stall);
+    select(pin!(link.window.answered()), pin!(patience)).await;
     env.sleep_until(env.now() + FAREWELL).await;
     if !link.ended.get() {
         link.close_because(Closed::Shutdown);

@@ -15,10 +15,12 @@ use super::answer::{self, Content, Outcome};
 use super::handshake::Agreement;
 use super::inbox::Inbox;
 use super::link::Link;
-use super::outbox::{Outbox, Ticket};
+use super::outbox::Outbox;
 use super::proto::request::{self, Command, Request, Terms, flags};
 use super::proto::{Errno, ProtocolError};
 use super::server::{ConnectionError, Shared};
+use super::window::Ticket;
+use crate::limits::{TURN_ALONE_BYTES, TURN_ALONE_REQUESTS, TURN_BYTES, TURN_REQUESTS};
 use crate::volume::Volume;
 
 pub struct Session<E, S, V> {
@@ -58,11 +60,12 @@ impl<E: Env, S: ByteStream, V: Volume> Session<E, S, V> {
 
     async fn receive(self: Rc<Self>, mut inbox: Inbox) -> Result<(), ConnectionError> {
         let outcome = self.receive_requests(&mut inbox).await;
-        self.link.answered().await;
+        self.link.window.answered().await;
         outcome
     }
 
     async fn receive_requests(self: &Rc<Self>, inbox: &mut Inbox) -> Result<(), ConnectionError> {
+        let (mut requests, mut bytes) = (0, 0);
         while let Some(header) = inbox.array(&self.link).await? {
             let request = request::parse(&header)?;
             match request.command {
@@ -71,6 +74,17 @@ impl<E: Env, S: ByteStream, V: Volume> Session<E, S, V> {
                     return Err(ProtocolError::PayloadLength(request.len).into());
                 }
                 _ => self.receive_request(request, inbox).await?,
+            }
+            (requests, bytes) = (requests + 1, bytes + request.payload_len() as usize);
+            let (requests_max, bytes_max) = match self.shared.is_crowded() {
+                true => (TURN_REQUESTS, TURN_BYTES),
+                false => (TURN_ALONE_REQUESTS, TURN_ALONE_BYTES),
+            };
+            if requests >= requests_max || bytes >= bytes_max {
+                // A client with many requests at hand would keep the thread until they all were
+                // begun.
+                self.env.yield_now().await;
+                (requests, bytes) = (0, 0);
             }
         }
         Ok(())
@@ -82,7 +96,8 @@ impl<E: Env, S: ByteStream, V: Volume> Session<E, S, V> {
         inbox: &mut Inbox,
     ) -> Result<(), ConnectionError> {
         let valid = request.check(&self.terms);
-        let ticket = self.admit(&request, valid.is_ok()).await;
+        let payload = if valid.is_ok() { request.payload_len() } else { 0 };
+        let ticket = self.link.window.admit(payload.into()).await;
         let valid = if self.shared.stopping() { Err(Errno::Shutdown) } else { valid };
         let len = request.len as usize;
         let mut data = None;
@@ -102,14 +117,6 @@ impl<E: Env, S: ByteStream, V: Volume> Session<E, S, V> {
         Ok(())
     }
 
-    /// Waits for room among the requests of this connection and the bytes of all.
-    async fn admit(&self, request: &Request, valid: bool) -> Ticket {
-        let place = self.link.requests.acquire(1).await;
-        let len = if valid { request.payload_len() as usize } else { 0 };
-        let bytes = if len > 0 { Some(self.shared.bytes.acquire(len).await) } else { None };
-        Ticket::new(place, bytes)
-    }
-
     /// Runs a request. What completes at once needs no task; what doesn't goes on as one.
     fn start(self: &Rc<Self>, request: Request, data: Option<Buf>, ticket: Ticket) {
         let mut task = Box::pin(self.clone().execute(request, data, ticket));
@@ -121,7 +128,11 @@ impl<E: Env, S: ByteStream, V: Volume> Session<E, S, V> {
     }
 
     async fn execute(self: Rc<Self>, request: Request, data: Option<Buf>, ticket: Ticket) {
-        let outcome = self.perform(&request, data).await;
+        let outcome = {
+            let _work = self.link.window.work();
+            let _place = self.shared.lanes.enter(request.payload_len()).await;
+            self.perform(&request, data).await
+        };
         self.answer(&request, outcome, ticket);
     }
 
@@ -172,11 +183,11 @@ impl<E: Env, S: ByteStream, V: Volume> Session<E, S, V> {
     async fn send(&self) -> Infallible {
         let mut gone = false;
         loop {
-            if self.outbox.borrow().is_empty() {
+            let taken = self.outbox.borrow_mut().take();
+            let Some(batch) = taken else {
                 self.ready.wait().await;
                 continue;
-            }
-            let batch = self.outbox.borrow_mut().take();
+            };
             if !gone && self.link.send(batch.pieces).await.is_err() {
                 gone = true;
                 // Also ends the receive that waits for this client.

@@ -88,6 +88,15 @@ pub fn connect<X: Exports>(env: &VirtEnv, server: &Server<VirtEnv, X>) -> (Clien
     connect_with(env, server, |server, stream| async move { server.serve(stream).await })
 }
 
+/// The same with a socket that takes many requests at once.
+pub fn connect_wide<X: Exports>(env: &VirtEnv, server: &Server<VirtEnv, X>) -> (Client, End) {
+    let (ours, theirs) = duplex(1 << 20);
+    let (done, end) = oneshot();
+    let server = server.clone();
+    env.spawn(async move { done.send(server.serve(theirs).await) });
+    (Client { stream: ours }, end)
+}
+
 /// The same, where `serve` says how the server takes the connection.
 pub fn connect_with<X: Exports, F: Future<Output = Result<(), ConnectionError>> + 'static>(
     env: &VirtEnv,

@@ -16,6 +16,8 @@ pub struct SlowVolume {
     pub latency: Nanos,
     pub running: Rc<Cell<usize>>,
     pub most_running: Rc<Cell<usize>>,
+    /// What was running when a trim came.
+    pub running_at_trim: Rc<Cell<Option<usize>>>,
     /// What requests fail with, if they do.
     pub failure: Rc<Cell<Option<VolumeError>>>,
 }
@@ -28,6 +30,7 @@ impl SlowVolume {
             latency: Nanos::from_millis(1),
             running: Rc::default(),
             most_running: Rc::default(),
+            running_at_trim: Rc::default(),
             failure: Rc::default(),
         }
     }
@@ -70,6 +73,7 @@ impl Volume for SlowVolume {
     }
 
     async fn trim(&self, offset: u64, len: u64, fua: bool) -> Result<(), VolumeError> {
+        self.running_at_trim.set(Some(self.running.get()));
         self.work().await?;
         self.inner.trim(offset, len, fua).await
     }

@@ -107,6 +107,7 @@ impl Listener {
         if matches!(self.address, Address::Tcp(_)) {
             // We send whole messages. If the client is gone already, `recv` will say so.
             let _ = stream.set_nodelay(true);
+            let _ = stream.keep_alive();
         }
         stream
     }

@@ -13,6 +13,13 @@ use super::{Address, ByteStream, NetError};
 use crate::buf::{Buf, BufMut};
 use crate::uring::{Message, Ring, UringEnv};
 
+/// A client from which nothing has come for so long is asked whether it is there; so often again,
+/// so many times. One whose machine is gone is given up after two minutes, long before anybody
+/// wonders why its volume is in use, and a cable that is out for a minute ends nothing.
+const KEEP_ALIVE_IDLE_SECS: libc::c_int = 60;
+const KEEP_ALIVE_AGAIN_SECS: libc::c_int = 10;
+const KEEP_ALIVE_TRIES: libc::c_int = 6;
+
 /// One end of a connection. Dropping it closes it.
 pub struct Stream {
     ring: Ring,
@@ -48,21 +55,70 @@ impl Stream {
         }
     }
 
-    /// TCP_NODELAY: send small messages at once instead of collecting them. Accepted TCP
-    /// connections have it on already. An error on a socket that is not TCP.
-    pub fn set_nodelay(&self, on: bool) -> io::Result<()> {
-        let value = libc::c_int::from(on);
+    /// Has the kernel ask a client that says nothing whether it is still there, and give it up if
+    /// there is no answer: its machine may have gone without a word. For TCP.
+    pub fn keep_alive(&self) -> io::Result<()> {
+        self.set_option(libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1)?;
+        self.set_option(libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, KEEP_ALIVE_IDLE_SECS)?;
+        self.set_option(libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, KEEP_ALIVE_AGAIN_SECS)?;
+        self.set_option(libc::IPPROTO_TCP, libc::TCP_KEEPCNT, KEEP_ALIVE_TRIES)?;
+        // What was sent and is not acknowledged holds the questions up.
+        let patience = KEEP_ALIVE_IDLE_SECS + KEEP_ALIVE_AGAIN_SECS * KEEP_ALIVE_TRIES;
+        self.set_option(libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, patience * 1000)
+    }
+
+    fn set_option(
+        &self,
+        level: libc::c_int,
+        name: libc::c_int,
+        value: libc::c_int,
+    ) -> io::Result<()> {
         // SAFETY: the kernel reads one int from `value`.
         let result = unsafe {
             libc::setsockopt(
                 self.socket.as_raw_fd(),
-                libc::IPPROTO_TCP,
-                libc::TCP_NODELAY,
+                level,
+                name,
                 (&raw const value).cast(),
                 mem::size_of_val(&value) as libc::socklen_t,
             )
         };
         if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// Whether [`Stream::keep_alive`] is in force.
+    pub fn is_kept_alive(&self) -> io::Result<bool> {
+        let on: libc::c_int = self.option(libc::SO_KEEPALIVE, 0)?;
+        Ok(on != 0)
+    }
+
+    /// The process that connected, on a Unix socket; `None` if it can't be known.
+    pub fn peer_process(&self) -> Option<u32> {
+        let nobody = libc::ucred { pid: 0, uid: 0, gid: 0 };
+        let found = self.option(libc::SO_PEERCRED, nobody).ok()?;
+        u32::try_from(found.pid).ok().filter(|pid| *pid > 0)
+    }
+
+    /// An option of the socket, which is a `T` to the kernel.
+    fn option<T: Copy>(&self, name: libc::c_int, mut value: T) -> io::Result<T> {
+        let mut len = mem::size_of::<T>() as libc::socklen_t;
+        // SAFETY: the kernel writes at most `len` bytes of numbers, which `value` has.
+        let result = unsafe {
+            libc::getsockopt(
+                self.socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                name,
+                (&raw mut value).cast(),
+                &raw mut len,
+            )
+        };
+        if result == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// TCP_NODELAY: send small messages at once instead of collecting them. Accepted TCP
+    /// connections have it on already. An error on a socket that is not TCP.
+    pub fn set_nodelay(&self, on: bool) -> io::Result<()> {
+        self.set_option(libc::IPPROTO_TCP, libc::TCP_NODELAY, on.into())
     }
 
     /// Who is at the other end; `None` if it is not TCP.

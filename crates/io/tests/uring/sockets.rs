@@ -133,6 +133,21 @@ fn tcp_has_nodelay_and_unix_has_not() {
     assert!(connection(&env, &dir).0.set_nodelay(true).is_err());
 }
 
+/// A client whose machine died kept its place, and its volume in use, for ever.
+#[test]
+fn who_connects_over_tcp_is_asked_whether_it_is_there() {
+    let (env, dir) = (env(), TempDir::new());
+    let listener = Listener::bind(&env, &any_port()).unwrap();
+    let Address::Tcp(address) = *listener.address() else { panic!("bound to TCP") };
+    let _client = TcpStream::connect(address).unwrap();
+    let server = env.block_on(listener.accept()).unwrap();
+    assert!(server.is_kept_alive().unwrap());
+    assert_eq!(server.peer_process(), None);
+    let (near, far) = connection(&env, &dir);
+    assert!(!near.is_kept_alive().unwrap() && near.keep_alive().is_err());
+    assert_eq!(far.peer_process(), Some(std::process::id()));
+}
+
 #[test]
 fn messages_larger_than_any_buffer_and_of_more_pieces_than_one_call_takes() {
     let (env, dir) = (env(), TempDir::new());

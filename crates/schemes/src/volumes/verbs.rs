@@ -27,6 +27,16 @@ impl<E: Env, S: Store> Volumes<E, S> {
         table.volumes.iter().map(info).collect()
     }
 
+    /// Name and size of each volume, for lists: unlike [`Volumes::list`] in no time.
+    pub fn sizes(&self) -> Vec<(String, u64)> {
+        let table = self.inner.table.borrow();
+        table.volumes.iter().map(|entry| (entry.name.clone(), entry.size)).collect()
+    }
+
+    pub fn count(&self) -> usize {
+        self.inner.table.borrow().volumes.len()
+    }
+
     pub fn volume(&self, name: &str) -> Option<Volume<E, S>> {
         let number = self.find(name).ok()?.number;
         Some(Volume::new(&self.inner, number))

@@ -20,6 +20,16 @@ impl DroppedMessages {
     }
 }
 
+/// NBD connections that came one way.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct NbdConnections {
+    /// `unix` or `tcp`.
+    pub transport: String,
+    /// Those that have not chosen an export.
+    pub handshaking: u64,
+    pub established: u64,
+}
+
 /// What `status` tells of the server beside its pools.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -28,4 +38,5 @@ pub struct Server {
     pub messages_dropped: u64,
     /// Those of which there are some.
     pub dropped: Vec<DroppedMessages>,
+    pub nbd: Vec<NbdConnections>,
 }

@@ -12,9 +12,9 @@
 mod assets;
 pub mod guard;
 mod limits;
+mod seats;
 mod stream;
 
-use std::cell::Cell;
 use std::convert::Infallible;
 use std::rc::Rc;
 
@@ -34,6 +34,7 @@ use io::uring::UringEnv;
 use self::assets::Asset;
 use self::guard::{Guard, Refusal};
 use self::limits::{Served, Unread};
+use self::seats::{Seat, Seats, Stage};
 use self::stream::HttpStream;
 use super::control::Control;
 use super::metrics::{self, Facts};
@@ -55,8 +56,7 @@ pub struct Http {
     env: UringEnv,
     control: Control,
     guard: Rc<Guard>,
-    connections: Rc<Cell<usize>>,
-    connections_max: usize,
+    seats: Rc<Seats<Stream>>,
 }
 
 impl Http {
@@ -66,24 +66,24 @@ impl Http {
         guard: Rc<Guard>,
         connections_max: usize,
     ) -> Http {
-        let connections = Rc::default();
-        Http { env, control, guard, connections, connections_max }
+        Http { env, control, guard, seats: Seats::new(connections_max) }
     }
 
     /// Takes one connection over.
     pub(super) fn take(&self, stream: Stream) {
-        let count = self.connections.get();
-        if count >= self.connections_max {
+        let (own, stream) = (self.clone(), Rc::new(stream));
+        let Some((seat, somebody_left)) = self.seats.take(&stream) else {
             self.control.doings.http_busy();
             return stream.close();
+        };
+        if somebody_left {
+            self.control.doings.http_busy();
         }
-        self.connections.set(count + 1);
-        let (own, stream) = (self.clone(), Rc::new(stream));
         let served = Rc::new(Served::default());
         let weak = Rc::downgrade(&stream);
         self.env.spawn(limits::close_when_idle(self.env.clone(), weak, served.clone()));
         self.env.spawn(async move {
-            let service = service_fn(|request| own.counted(request, &served));
+            let service = service_fn(|request| own.counted(request, &served, &seat));
             let served = http1::Builder::new()
                 .max_buf_size(HEAD_BYTES_MAX)
                 .auto_date_header(false)
@@ -91,7 +91,6 @@ impl Http {
             // A client that breaks off, or speaks something else, has had its answer.
             let _ = served.await;
             stream.close();
-            own.connections.set(own.connections.get() - 1);
         });
     }
 
@@ -99,18 +98,21 @@ impl Http {
         &self,
         request: Request<Incoming>,
         served: &Served,
+        seat: &Seat<Stream>,
     ) -> Result<Reply, Infallible> {
         served.begin();
+        seat.is_at(Stage::Body);
         let head = request.method() == hyper::Method::HEAD;
-        let mut reply = self.reply(request).await;
+        let mut reply = self.reply(request, seat).await;
         if head {
             *reply.body_mut() = Full::default();
         }
         served.end();
+        seat.is_at(Stage::Idle);
         Ok(reply)
     }
 
-    async fn reply(&self, request: Request<Incoming>) -> Reply {
+    async fn reply(&self, request: Request<Incoming>, seat: &Seat<Stream>) -> Reply {
         let (head, body) = request.into_parts();
         let method = head.method.as_str();
         let known = Method::parse(method);
@@ -122,6 +124,7 @@ impl Http {
             Ok(body) => body,
             Err(unread) => return of_unread(unread),
         };
+        seat.is_at(Stage::Busy);
         let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
         if let Some(asset) = assets::find(head.uri.path()).filter(|_| known == Some(Method::Get)) {
             return page(asset);

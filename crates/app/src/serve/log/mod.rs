@@ -217,6 +217,12 @@ impl Log {
         }
     }
 
+    /// To whoever started the server: clients may come.
+    pub fn ready(&self) {
+        self.say("ready");
+        self.notify("READY=1");
+    }
+
     /// Tells the service manager (`READY=1`, `STOPPING=1`), if there is one.
     pub fn notify(&self, state: impl Into<String>) {
         if let Some(notify) = &self.0.notify {

@@ -18,6 +18,7 @@ pub struct Facts {
     http_refused: Counted,
     reloads: Counted,
     dropped: Vec<DroppedMessages>,
+    nbd_connections: Vec<(&'static str, export::Counted)>,
 }
 
 impl Facts {
@@ -30,6 +31,7 @@ impl Facts {
             http_refused: doings.http_refused.all(),
             reloads: doings.reloads.all(),
             dropped: doings.log.dropped(),
+            nbd_connections: doings.nbd_connections(),
         }
     }
 }
@@ -47,6 +49,16 @@ pub fn write(facts: &Facts, to: &mut Writer) -> fmt::Result {
     })?;
     to.gauge("nbd_clients", "NBD clients that are connected", |to| {
         to.gauge(&none, facts.nbd_clients as f64)
+    })?;
+    let help = "NBD connections, by how they came, and whether they have chosen an export";
+    to.gauge("nbd_places", help, |to| {
+        facts.nbd_connections.iter().try_for_each(|(way, counted)| {
+            let states = [("handshake", counted.handshaking), ("established", counted.established)];
+            states.iter().try_for_each(|(state, count)| {
+                let way = ("transport", (*way).to_owned());
+                to.gauge(&vec![way, ("state", (*state).to_owned())], *count as f64)
+            })
+        })
     })?;
     to.counter("nbd_connections", "NBD connections that were taken", |to| {
         to.counter(&none, facts.nbd_accepted as f64)
