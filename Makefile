@@ -40,6 +40,7 @@ fmt:
 	$(CARGO) fmt --all
 
 test: lint
+	scripts/deny.sh
 	$(CARGO) test --locked --release --workspace
 	$(CARGO) build --locked --release --package xtask
 	$(CARGO) test --locked --release --workspace --features sim/planted --test planted
@@ -56,6 +57,7 @@ test: lint
 	scripts/tests/filesystem.sh
 	scripts/tests/crash_kill.sh
 	scripts/tests/docs.sh
+	scripts/tests/isolation.sh
 	scripts/fuzz.sh 60
 
 bench: build
@@ -75,6 +77,12 @@ soak: build
 	scripts/tests/prometheus.sh
 	scripts/tests/spread.sh
 	scripts/tests/package.sh
+	scripts/tests/isolation.sh measure
+	scripts/bench.sh 1
+	scripts/demo.sh
+	scripts/coverage.sh 20
+	scripts/book.sh
+	PROFILE=release scripts/static.sh
 
 deb:
 	scripts/package.sh

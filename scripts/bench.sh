@@ -5,9 +5,9 @@
 #
 # 1 A volume on memory drives over NBD beside the ceiling of the transport (nbdkit memory),
 #   taking turns row by row; fio is the client of both.
-# 2 The engine alone, without transport (eval engine).
-# 3 Random overwrites of a volume that fills 80 % of the pool, three times (eval space).
-# 4 Metadata per block, and opening a large pool after a kill (eval recovery).
+# 2 The engine alone, without transport (steadyraid-eval engine).
+# 3 Random overwrites of a volume that fills 80 % of the pool, three times (steadyraid-eval space).
+# 4 Metadata per block, and opening a large pool after a kill (steadyraid-eval recovery).
 set -euo pipefail
 limit=1800
 # shellcheck source=scripts/lib.sh
@@ -78,8 +78,8 @@ column -t -R 2,3,4,5,6,7,8 -s $'\t' "$work/table.tsv"
 stop_server
 stop_ceiling
 step "The engine alone"
-"$built/eval" engine
+"$built/steadyraid-eval" engine
 step "Space"
-"$built/eval" space
+"$built/steadyraid-eval" space
 step "Recovery"
-"$built/eval" recovery
+"$built/steadyraid-eval" recovery

@@ -18,8 +18,9 @@ trap 'rm -rf "$work"' EXIT
 mkdir "$work/src"
 cp -r "$root"/docs/. "$root"/*.md "$work/src"
 mv "$work/src/book.toml" "$work"
-# All pages are in one directory there, and the sources are not.
+# All pages are in one directory there, and the sources are not; the table of contents is no page.
 sed -i -E 's#\]\(\.\./([A-Za-z-]+\.md)#](\1#g; s#\]\(docs/#](#g
+    s#\[([^]]*)\]\(SUMMARY\.md\)#\1#g
     s#\[([^]]*)\]\((\.\./)?(crates|scripts|packaging)/[^)]*\)#\1#g' "$work"/src/*.md
 mdbook build --dest-dir "$out" "$work"
 

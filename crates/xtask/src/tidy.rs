@@ -5,6 +5,7 @@
 mod allowed;
 mod crates;
 mod documents;
+mod makefile;
 mod output;
 mod pages;
 mod planted;
@@ -44,6 +45,7 @@ fn run() -> Result<Vec<Complaint>, String> {
     complaints.extend(documents::check_changelog(repo.text("CHANGELOG.md")));
     complaints.extend(documents::check_ban_lists(&repo.files));
     complaints.extend(pages::check(&repo.files));
+    complaints.extend(makefile::check(&repo.files));
     complaints.extend(crates::check(&workspace, repo.text("ARCHITECTURE.md")));
     complaints.extend(targets::check(&workspace, &repo.files));
     Ok(complaints)
