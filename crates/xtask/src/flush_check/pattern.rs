@@ -1,10 +1,12 @@
 //! What a written sector holds: which write it belongs to, filler, and a checksum over both.
 //!
 //! ```text
-//! 0      8          16       24            32               40       508
-//! magic  sequence   sector   first sector  number of        filler   CRC32C
+//! 0      8          16       24            32               40       504
+//! magic  sequence   sector   first sector  number of        filler   checksum
 //!                            of the write  sectors
 //! ```
+//! The checksum is none that a product uses. All bytes that end with their own CRC have the same
+//! CRC: it tells nothing about them.
 
 use std::fmt;
 
@@ -14,7 +16,7 @@ pub const SECTOR: usize = 512;
 pub const SECTORS_PER_PAGE: u64 = 8;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"flushchk");
-const CHECKSUM_AT: usize = 508;
+const CHECKSUM_AT: usize = 504;
 const FILLER_AT: usize = 40;
 
 /// One write request. Sequence numbers start at 1 and rise within a region.
@@ -63,8 +65,13 @@ pub fn fill(bytes: &mut [u8], stamp: Stamp, sector: u64) {
         state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
         word.copy_from_slice(&state.to_le_bytes());
     }
-    let checksum = crc32c::crc32c(&bytes[..CHECKSUM_AT]);
+    let checksum = checksum(&bytes[..CHECKSUM_AT]);
     bytes[CHECKSUM_AT..].copy_from_slice(&checksum.to_le_bytes());
+}
+
+fn checksum(bytes: &[u8]) -> u64 {
+    let words = bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word));
+    words.fold(0, |state, word| mix(state ^ word).wrapping_add(1))
 }
 
 /// What was found where `sector` should be.
@@ -77,11 +84,11 @@ pub fn read(bytes: &[u8], sector: u64) -> Found {
         let bytes = bytes[index * 8..].first_chunk().expect("five words fit a sector");
         u64::from_le_bytes(*bytes)
     };
-    let stored = bytes.last_chunk().expect("a sector has four bytes");
+    let stored = bytes.last_chunk().expect("a sector has eight bytes");
     let stamp = Stamp { sequence: word(1), first: word(3), count: word(4) };
     let intact = word(0) == MAGIC
         && word(2) == sector
-        && u32::from_le_bytes(*stored) == crc32c::crc32c(&bytes[..CHECKSUM_AT]);
+        && u64::from_le_bytes(*stored) == checksum(&bytes[..CHECKSUM_AT]);
     if intact { Found::Written(stamp) } else { Found::Garbage }
 }
 
@@ -111,5 +118,13 @@ mod tests {
             assert_eq!(read(&bytes, 101), Found::Garbage, "bit {bit}");
         }
         assert_eq!(read(&sector(101), 102), Found::Garbage);
+    }
+
+    /// Once a sector ended with its own CRC32C, and so all sectors had the same: no checksum of the
+    /// product could tell old data, or another place's, from what should be there.
+    #[test]
+    fn crcs_of_sectors_differ() {
+        let crcs = [100, 101, 102].map(|at| crc32c::crc32c(&sector(at)));
+        assert!(crcs[0] != crcs[1] && crcs[1] != crcs[2] && crcs[0] != crcs[2], "{crcs:x?}");
     }
 }
