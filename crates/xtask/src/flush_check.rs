@@ -9,6 +9,7 @@
 //! load ── events ──> history ──> model <── check ── verify reads the export
 //! ```
 
+mod clock;
 mod history;
 mod kill_loop;
 mod load;
@@ -16,6 +17,8 @@ mod model;
 mod options;
 mod pattern;
 mod random;
+mod server;
+mod storm;
 mod verify;
 
 use std::fs::File;
@@ -27,11 +30,14 @@ const USAGE: &str = "\
 usage: cargo xtask flush-check write     --socket PATH --export NAME --log FILE [OPTIONS]
        cargo xtask flush-check verify    --socket PATH --export NAME --log FILE
        cargo xtask flush-check kill-loop --socket PATH --export NAME [OPTIONS] -- SERVER...
+       cargo xtask flush-check storm     --binary PATH [STORM OPTIONS]
 
   write      writes and flushes until the time is over or the server is gone
   verify     reads back everything that `write` touched
   kill-loop  starts SERVER (which prints `ready` when it serves), writes, kills it with SIGKILL,
              starts it again, verifies; again and again
+  storm      makes pools of every scheme, and lets kills, rot, stale and lost drives, rebuilds
+             and scrubs come over them in random sequences; verifies
 
   --connections N   clients at the same time, each with its own region   [4]
   --region BYTES    size of a region                                     [16777216]
@@ -40,12 +46,27 @@ usage: cargo xtask flush-check write     --socket PATH --export NAME --log FILE 
   --seed N          what is random follows from this                     [1]
   --lose FILE       a drive to take away after the last kill; may be repeated
 
-The regions start at offset 0 and must never have been written before.";
+The regions start at offset 0 and must never have been written before.
+
+  --scheme NAME     one kind of pool, or all                             [all]
+  --runs N          pools of each                                        [1]
+  --seed N          of the first run; the next has the next              [1]
+  --steps N         lives of the server in a run, about                  [8]
+  --beyond          more drives become faulty than the pool bears: requests may fail then
+  --without WORDS   kinds of trouble to leave out, like rot,stale        [none]
+  --script WORDS    these words instead of a plan (storm/op.rs; a failed run prints them)
+  --folder PATH     where pools are made                                 [temporary]
+  --keep            the folder of a run that failed stays
+  --canary          proves that storms can fail, and nothing else";
 
 pub fn command(arguments: &[String]) -> Result<(), String> {
     let Some((verb, rest)) = arguments.split_first() else {
         return Err(USAGE.to_owned());
     };
+    if verb == "storm" {
+        let options = storm::Options::parse(rest).map_err(|why| format!("{why}\n\n{USAGE}"))?;
+        return storm::run(&options);
+    }
     let options = Options::parse(rest).map_err(|why| format!("{why}\n\n{USAGE}"))?;
     match verb.as_str() {
         "write" => write(&options),

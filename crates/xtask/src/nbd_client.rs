@@ -237,6 +237,17 @@ impl Client {
 
     /// Reads and waits. No other request may be unanswered.
     pub fn read(&mut self, offset: u64, data: &mut [u8]) -> io::Result<()> {
+        match self.try_read(offset, data)? {
+            0 => Ok(()),
+            error => Err(protocol(format!(
+                "read of {} bytes at {offset} failed with error {error}",
+                data.len()
+            ))),
+        }
+    }
+
+    /// The same; returns the NBD error number of a read that failed, 0 if it did not.
+    pub fn try_read(&mut self, offset: u64, data: &mut [u8]) -> io::Result<u32> {
         let length = u32::try_from(data.len()).expect("a request is at most 32 MiB");
         let cookie = self.request(0, CMD_READ, offset, length)?;
         self.push()?;
@@ -244,13 +255,21 @@ impl Client {
         if reply.cookie != cookie {
             return Err(protocol(format!("read {cookie} answered as {}", reply.cookie)));
         }
-        if reply.error != 0 {
-            return Err(protocol(format!(
-                "read of {length} bytes at {offset} failed with error {}",
-                reply.error
-            )));
+        if reply.error == 0 {
+            self.take(data)?;
         }
-        self.take(data)
+        Ok(reply.error)
+    }
+
+    /// Flushes and waits. No other request may be unanswered. Returns the NBD error number.
+    pub fn flush(&mut self) -> io::Result<u32> {
+        let cookie = self.send_flush()?;
+        self.push()?;
+        let reply = self.receive()?;
+        if reply.cookie != cookie {
+            return Err(protocol(format!("flush {cookie} answered as {}", reply.cookie)));
+        }
+        Ok(reply.error)
     }
 
     /// Says goodbye; the server closes the connection.

@@ -5,14 +5,15 @@
 //! simulator's business.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
-use super::load::{self, Plan, Totals, pause};
+use super::clock::pause;
+use super::load::{self, Plan, Totals};
 use super::model::Model;
 use super::options::Options;
 use super::random::Random;
+use super::server::{Opened, Server};
 use super::verify::{self, Report};
 
 const PROGRESS_EVERY: u64 = 20;
@@ -30,69 +31,20 @@ struct Tally {
     open_sectors: u64,
 }
 
-/// A running server. Dropping it kills it.
-struct Server {
-    process: Child,
-    /// Kept open: a server must be able to print.
-    stdout: Option<BufReader<ChildStdout>>,
-}
-
-impl Server {
-    fn start(command: &[String]) -> Result<Server, String> {
-        let (program, arguments) = command.split_first().ok_or("kill-loop needs -- SERVER")?;
-        let mut process = Command::new(program)
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|error| format!("{program}: {error}"))?;
-        let stdout = process.stdout.take().map(BufReader::new);
-        Ok(Server { process, stdout })
-    }
-
-    /// Right after the last one's death: waiting until the kernel has let go of its drives and
-    /// sockets is the server's business.
-    fn start_and_wait(command: &[String]) -> Result<Server, String> {
-        let mut server = Server::start(command)?;
-        if server.becomes_ready()? {
-            return Ok(server);
-        }
-        let status = server.process.wait().map_err(|error| error.to_string())?;
-        Err(format!("the server ended before it was ready: {status}"))
-    }
-
-    fn becomes_ready(&mut self) -> Result<bool, String> {
-        let stdout = self.stdout.as_mut().expect("it is piped");
-        let mut line = String::new();
-        while line.trim_end() != "ready" {
-            line.clear();
-            let length = stdout.read_line(&mut line).map_err(|error| error.to_string())?;
-            if length == 0 {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    /// SIGKILL, and wait until it is gone.
-    fn kill(mut self) -> Result<(), String> {
-        if let Some(status) = self.process.try_wait().map_err(|error| error.to_string())? {
-            return Err(format!("the server ended before it was killed: {status}"));
-        }
-        self.end();
-        Ok(())
-    }
-
-    fn end(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+/// Right after the last one's death: waiting until the kernel has let go of its drives and
+/// sockets is the server's business.
+fn start_and_wait(command: &[String]) -> Result<Server, String> {
+    let mut server = start(command)?;
+    match server.opened(Server::PATIENCE)? {
+        Opened::Ready => Ok(server),
+        Opened::Ended(status) => Err(format!("the server ended before it was ready: {status}")),
+        Opened::Hangs => Err("the server does not become ready".to_owned()),
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.end();
-    }
+fn start(command: &[String]) -> Result<Server, String> {
+    let (program, arguments) = command.split_first().ok_or("kill-loop needs -- SERVER")?;
+    Server::start(Command::new(program).args(arguments))
 }
 
 pub fn run(options: &Options) -> Result<(), String> {
@@ -100,7 +52,7 @@ pub fn run(options: &Options) -> Result<(), String> {
     let mut tally = Tally::default();
     let mut random = Random::new(options.seed);
     println!("kill-loop: seed {}, {} cycles", options.seed, options.cycles);
-    let mut server = Server::start_and_wait(&options.server)?;
+    let mut server = start_and_wait(&options.server)?;
     check(options, &mut model, &mut tally)?;
     for cycle in 1..=options.cycles {
         let reproduce = |why| format!("cycle {cycle}, seed {}: {why}", options.seed);
@@ -110,7 +62,7 @@ pub fn run(options: &Options) -> Result<(), String> {
         } else {
             kill_while_opening(options, &mut random, &mut tally).map_err(reproduce)?;
         }
-        server = Server::start_and_wait(&options.server).map_err(reproduce)?;
+        server = start_and_wait(&options.server).map_err(reproduce)?;
         check(options, &mut model, &mut tally).map_err(reproduce)?;
         if cycle % PROGRESS_EVERY == 0 {
             println!("  {cycle} cycles: {}", tally.totals);
@@ -153,7 +105,7 @@ fn kill_while_opening(
     tally: &mut Tally,
 ) -> Result<(), String> {
     while random.percent(20) {
-        let server = Server::start(&options.server)?;
+        let server = start(&options.server)?;
         pause(Duration::from_millis(random.below(OPENING_MILLIS_MAX)));
         server.kill()?;
         tally.kills_while_opening += 1;

@@ -7,8 +7,9 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use super::clock::{Elapsed, pause};
 use super::history::{Event, History};
 use super::model::{Model, Version};
 use super::options::Options;
@@ -135,24 +136,6 @@ pub fn run_while(
         totals.add(&part);
     }
     Ok(Session { history, totals })
-}
-
-struct Elapsed(Instant);
-
-impl Elapsed {
-    #[expect(clippy::disallowed_methods, reason = "a client, outside the engine's world")]
-    fn start() -> Elapsed {
-        Elapsed(Instant::now())
-    }
-
-    fn get(&self) -> Duration {
-        self.0.elapsed()
-    }
-}
-
-#[expect(clippy::disallowed_methods, reason = "a client, outside the engine's world")]
-pub fn pause(duration: Duration) {
-    std::thread::sleep(duration);
 }
 
 struct Writer<'a> {

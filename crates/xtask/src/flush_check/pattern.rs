@@ -38,7 +38,9 @@ impl Stamp {
 pub enum Found {
     Zero,
     Written(Stamp),
-    /// Neither zero nor one of our sectors, or one that belongs elsewhere.
+    /// One of our sectors that belongs elsewhere.
+    Elsewhere(u64, Stamp),
+    /// Neither zero nor one of our sectors.
     Garbage,
 }
 
@@ -47,6 +49,9 @@ impl fmt::Display for Found {
         match self {
             Found::Zero => write!(f, "zeroes"),
             Found::Written(stamp) => write!(f, "write {}", stamp.sequence),
+            Found::Elsewhere(sector, stamp) => {
+                write!(f, "sector {sector} of write {}", stamp.sequence)
+            }
             Found::Garbage => write!(f, "garbage"),
         }
     }
@@ -86,10 +91,12 @@ pub fn read(bytes: &[u8], sector: u64) -> Found {
     };
     let stored = bytes.last_chunk().expect("a sector has eight bytes");
     let stamp = Stamp { sequence: word(1), first: word(3), count: word(4) };
-    let intact = word(0) == MAGIC
-        && word(2) == sector
-        && u64::from_le_bytes(*stored) == checksum(&bytes[..CHECKSUM_AT]);
-    if intact { Found::Written(stamp) } else { Found::Garbage }
+    let intact = word(0) == MAGIC && u64::from_le_bytes(*stored) == checksum(&bytes[..CHECKSUM_AT]);
+    match word(2) {
+        _ if !intact => Found::Garbage,
+        place if place == sector => Found::Written(stamp),
+        place => Found::Elsewhere(place, stamp),
+    }
 }
 
 #[cfg(test)]
@@ -117,7 +124,7 @@ mod tests {
             bytes[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(read(&bytes, 101), Found::Garbage, "bit {bit}");
         }
-        assert_eq!(read(&sector(101), 102), Found::Garbage);
+        assert_eq!(read(&sector(101), 102), Found::Elsewhere(101, STAMP));
     }
 
     /// Once a sector ended with its own CRC32C, and so all sectors had the same: no checksum of the

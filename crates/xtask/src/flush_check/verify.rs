@@ -110,7 +110,7 @@ fn chunk(
         let found: Vec<Found> = sectors.map(|(at, bytes)| pattern::read(bytes, at)).collect();
         match model.check(page, &found) {
             Ok(page) => versions.extend(page),
-            Err(complaint) => report.complaints.push(complaint),
+            Err(complaint) => report.complaints.push(complaint.to_string()),
         }
         for sector in page..page + SECTORS_PER_PAGE {
             report.sectors += 1;

@@ -1,0 +1,248 @@
+//! What the clients of one volume sent, and what they were promised.
+//!
+//! Clients write anywhere in the volume, so that they meet in stripes; two requests that are
+//! under way never overlap, so the order of writes to a sector is that of their sequence numbers.
+//! A flush covers what was answered before it was sent. What a client was answered is exactly
+//! what it reads, until a crash: then [`Ledger::fold`] tells the [`Model`], which knows what is
+//! allowed after one.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::super::history::{Event, History};
+use super::super::model::{Kind, Model, Version, Wrong};
+use super::super::pattern::{self, Found, SECTOR, Stamp};
+
+/// A write that was sent in this life of the server.
+struct Sent {
+    stamp: Stamp,
+    zero: bool,
+    fua: bool,
+    connection: usize,
+    answer: Answer,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    None,
+    /// When.
+    Done(u64),
+    /// It may be there or not, as if it had not been answered.
+    Error,
+}
+
+/// What a read must return now.
+#[derive(Clone, Copy)]
+enum Latest {
+    /// What the model allows.
+    Model,
+    Version(Version),
+    /// A write failed: it may be there or not.
+    Either,
+}
+
+/// Why a sector of a write that a crash cut short may be neither old nor new.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Excuse {
+    /// A drive was lost in the same moment.
+    LostWithCrash,
+    /// A drive had rotten before, and nobody had put that right yet.
+    RottenBefore,
+}
+
+/// When a flush was sent.
+#[derive(Clone, Copy)]
+pub struct Moment(u64);
+
+pub struct Ledger {
+    pub model: Model,
+    pub sectors: u64,
+    next_sequence: u64,
+    clock: u64,
+    sent: Vec<Sent>,
+    /// When the newest flush of each connection that was answered had been sent.
+    flushed: Vec<u64>,
+    latest: Vec<Latest>,
+    busy: Vec<Range<u64>>,
+    excused: BTreeMap<u64, Excuse>,
+    /// Flushes cover the writes of all connections.
+    pub shared_flush: bool,
+}
+
+/// Sequence numbers differ between volumes, so that one's data is garbage in another.
+pub const VOLUMES_MAX: u64 = 8;
+
+impl Ledger {
+    pub fn new(sectors: u64, volume: u64, connections: usize) -> Ledger {
+        assert!(volume < VOLUMES_MAX);
+        Ledger {
+            model: Model::new(1, sectors),
+            sectors,
+            next_sequence: VOLUMES_MAX + volume,
+            clock: 0,
+            sent: Vec::new(),
+            flushed: vec![0; connections],
+            latest: vec![Latest::Model; index(sectors)],
+            busy: Vec::new(),
+            excused: BTreeMap::new(),
+            shared_flush: true,
+        }
+    }
+
+    fn tick(&mut self) -> u64 {
+        self.clock += 1;
+        self.clock
+    }
+
+    /// Takes a range for a request, unless another one has a part of it.
+    pub fn claim(&mut self, range: Range<u64>) -> bool {
+        let overlaps = |other: &Range<u64>| other.start < range.end && range.start < other.end;
+        if range.end > self.sectors || self.busy.iter().any(overlaps) {
+            return false;
+        }
+        self.busy.push(range);
+        true
+    }
+
+    pub fn release(&mut self, range: &Range<u64>) {
+        let position = self.busy.iter().position(|other| other == range);
+        self.busy.swap_remove(position.expect("it was claimed"));
+    }
+
+    /// A write of a claimed range, noted before it is sent: it may be there after a crash even
+    /// if it is never answered. Returns its place in the ledger as well.
+    pub fn write(
+        &mut self,
+        range: &Range<u64>,
+        connection: usize,
+        zero: bool,
+        fua: bool,
+    ) -> (usize, Stamp) {
+        let sequence = self.next_sequence;
+        self.next_sequence += VOLUMES_MAX;
+        let stamp = Stamp { sequence, first: range.start, count: range.end - range.start };
+        self.sent.push(Sent { stamp, zero, fua, connection, answer: Answer::None });
+        (self.sent.len() - 1, stamp)
+    }
+
+    /// Writes since the model was told.
+    #[cfg(test)]
+    pub fn sent(&self) -> usize {
+        self.sent.len()
+    }
+
+    pub fn answered(&mut self, place: usize, error: u32) {
+        let now = self.tick();
+        let sent = &mut self.sent[place];
+        let (range, version) = (sent.stamp.sectors(), version_of(sent));
+        let latest = match error {
+            0 => Latest::Version(version),
+            _ => Latest::Either,
+        };
+        sent.answer = if error == 0 { Answer::Done(now) } else { Answer::Error };
+        for sector in range.clone() {
+            self.latest[index(sector)] = latest;
+        }
+        self.release(&range);
+    }
+
+    pub fn flush_sent(&mut self) -> Moment {
+        Moment(self.tick())
+    }
+
+    pub fn flush_answered(&mut self, connection: usize, sent: Moment) {
+        let newest = &mut self.flushed[connection];
+        *newest = (*newest).max(sent.0);
+    }
+
+    /// What was read where `first` is: as it was answered, or allowed?
+    pub fn check_read(&self, first: u64, bytes: &[u8]) -> Result<(), Wrong> {
+        for (sector, bytes) in (first..).zip(bytes.chunks(SECTOR)) {
+            let found = pattern::read(bytes, sector);
+            match self.check_sector(sector, found) {
+                Err(wrong) if !self.excused.contains_key(&sector) => return Err(wrong),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn check_sector(&self, sector: u64, found: Found) -> Result<(), Wrong> {
+        match self.latest[index(sector)] {
+            Latest::Model => self.model.check_sector(sector, found).map(drop),
+            Latest::Either if matches!(found, Found::Zero | Found::Written(_)) => Ok(()),
+            Latest::Version(version) if version.shows_as(found) => Ok(()),
+            Latest::Version(version) => {
+                let kind = match found {
+                    Found::Zero | Found::Written(_) => Kind::Misread,
+                    Found::Elsewhere(..) | Found::Garbage => Kind::Garbage,
+                };
+                let text = format!("{found} was read, after {version} was answered");
+                Err(Wrong { sector, kind, text })
+            }
+            Latest::Either => {
+                let text = format!("{found} was read after a write that failed");
+                Err(Wrong { sector, kind: Kind::Garbage, text })
+            }
+        }
+    }
+
+    fn is_durable(&self, sent: &Sent) -> bool {
+        let Answer::Done(when) = sent.answer else { return false };
+        let covers = |connection: usize, flush: u64| {
+            when < flush && (self.shared_flush || connection == sent.connection)
+        };
+        sent.fua || self.flushed.iter().enumerate().any(|(at, flush)| covers(at, *flush))
+    }
+
+    /// Tells the model what was sent so far. Returns the writes that were not answered.
+    pub fn fold(&mut self) -> Vec<Stamp> {
+        let mut history =
+            History { connections: 1, region_sectors: self.sectors, events: Vec::new() };
+        let mut under_way = Vec::new();
+        for sent in &self.sent {
+            let Sent { stamp, zero, .. } = *sent;
+            history.events.push((0, Event::Write { stamp, zero }));
+            if self.is_durable(sent) {
+                history.events.push((0, Event::Durable { sequence: stamp.sequence }));
+                for sector in stamp.sectors() {
+                    self.excused.remove(&sector);
+                }
+            }
+            if sent.answer == Answer::None {
+                under_way.push(stamp);
+            }
+        }
+        self.model.apply(&history);
+        self.sent.clear();
+        self.busy.clear();
+        self.latest.fill(Latest::Model);
+        under_way
+    }
+
+    /// These sectors may hold anything, until they are durably written again.
+    pub fn excuse(&mut self, stamp: Stamp, excuse: Excuse) {
+        for sector in stamp.sectors() {
+            self.excused.insert(sector, excuse);
+        }
+    }
+
+    pub fn excused(&self, sector: u64) -> Option<Excuse> {
+        self.excused.get(&sector).copied()
+    }
+
+    /// What was found is what is there, and nothing is excused any more.
+    pub fn settle(&mut self, found: &[Option<Version>]) {
+        assert!(self.sent.is_empty(), "the model was told");
+        self.model.settle_found(0, found);
+        self.excused.clear();
+    }
+}
+
+fn version_of(sent: &Sent) -> Version {
+    Version { sequence: sent.stamp.sequence, zero: sent.zero }
+}
+
+fn index(sector: u64) -> usize {
+    usize::try_from(sector).expect("volumes fit memory")
+}
