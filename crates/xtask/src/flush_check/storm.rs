@@ -206,7 +206,7 @@ fn weather(
 
 /// Prints one line, also of a step that fails.
 fn step(world: &mut World, name: &str, ops: &[Op], done: &mut Vec<Op>) -> Result<(), Failure> {
-    let before = done.len();
+    let (before, since) = (done.len(), Elapsed::start());
     let mut outcome = Ok(());
     for op in ops {
         done.push(*op);
@@ -215,7 +215,8 @@ fn step(world: &mut World, name: &str, ops: &[Op], done: &mut Vec<Op>) -> Result
             break;
         }
     }
-    println!("  {name:>2}  {}  [{}]", op::words(&done[before..]), world.slots);
+    let seconds = since.get().as_secs_f32();
+    println!("  {name:>2}  {}  [{}] {seconds:.1} s", op::words(&done[before..]), world.slots);
     outcome
 }
 

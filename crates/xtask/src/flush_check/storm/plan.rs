@@ -98,8 +98,8 @@ impl Planner {
                 self.load(5, 200);
             }
             48..62 => {
-                let drive = self.random.below(self.drives.len() as u64);
-                self.ops.push(Op::Slow(usize::try_from(drive).expect("an index")));
+                let Some(drive) = self.one(|drive| drive.condition == Whole) else { return };
+                self.ops.push(Op::Slow(drive));
                 self.load(60, 250);
             }
             62..70 => self.copy(),
