@@ -69,6 +69,9 @@ pub struct Ledger {
     pub shared_flush: bool,
 }
 
+/// Chunks lie on different drives.
+const CHUNK_SECTORS: u64 = 128;
+
 /// Sequence numbers differ between volumes, so that one's data is garbage in another.
 pub const VOLUMES_MAX: u64 = 8;
 
@@ -220,9 +223,14 @@ impl Ledger {
         under_way
     }
 
-    /// These sectors may hold anything, until they are durably written again.
-    pub fn excuse(&mut self, stamp: Stamp, excuse: Excuse) {
-        for sector in stamp.sectors() {
+    /// What these writes left in the sectors of more than one chunk may be anything, until it is
+    /// durably written again. Of one chunk either the old or the new bytes follow from the rest.
+    pub fn excuse(&mut self, cut_short: &[Stamp], excuse: Excuse) {
+        let chunks = |stamp: &&Stamp| {
+            let last = stamp.first + stamp.count - 1;
+            stamp.first / CHUNK_SECTORS != last / CHUNK_SECTORS
+        };
+        for sector in cut_short.iter().filter(chunks).flat_map(Stamp::sectors) {
             self.excused.insert(sector, excuse);
         }
     }
@@ -245,4 +253,68 @@ fn version_of(sent: &Sent) -> Version {
 
 fn index(sector: u64) -> usize {
     usize::try_from(sector).expect("volumes fit memory")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The stamp of a write that was sent, and its place in the ledger.
+    fn send(ledger: &mut Ledger, range: Range<u64>, connection: usize) -> (usize, Stamp) {
+        assert!(ledger.claim(range.clone()));
+        ledger.write(&range, connection, false, false)
+    }
+
+    fn flush(ledger: &mut Ledger, connection: usize) {
+        let moment = ledger.flush_sent();
+        ledger.flush_answered(connection, moment);
+    }
+
+    #[test]
+    fn requests_under_way_never_overlap() {
+        let mut ledger = Ledger::new(64, 0, 1);
+        let (place, _) = send(&mut ledger, 8..16, 0);
+        assert!(!ledger.claim(15..17) && !ledger.claim(0..9) && !ledger.claim(60..65));
+        assert!(ledger.claim(16..20));
+        ledger.answered(place, 0);
+        assert!(ledger.claim(8..16));
+    }
+
+    #[test]
+    fn a_flush_covers_what_was_answered_before_it_was_sent() {
+        for shared in [true, false] {
+            let mut ledger = Ledger::new(64, 0, 2);
+            ledger.shared_flush = shared;
+            let places = [0, 1, 2].map(|at| send(&mut ledger, at * 8..at * 8 + 8, 1).0);
+            ledger.answered(places[0], 0);
+            ledger.answered(places[1], 5);
+            flush(&mut ledger, 0);
+            ledger.answered(places[2], 0);
+            ledger.fold();
+            let flushed = [0, 8, 16].map(|sector| ledger.model.is_flushed(sector));
+            assert_eq!(flushed, [shared, false, false], "of another connection: {shared}");
+        }
+    }
+
+    #[test]
+    fn what_was_not_answered_is_cut_short() {
+        let mut ledger = Ledger::new(64, 3, 1);
+        let answered = send(&mut ledger, 0..8, 0).0;
+        let failed = send(&mut ledger, 8..16, 0).0;
+        let (_, unanswered) = send(&mut ledger, 16..24, 0);
+        ledger.answered(answered, 0);
+        ledger.answered(failed, 28);
+        assert_eq!(ledger.fold(), [unanswered]);
+        assert!(ledger.fold().is_empty(), "the model was told once");
+        assert_eq!(unanswered.sequence % VOLUMES_MAX, 3, "other volumes have other numbers");
+    }
+
+    #[test]
+    fn writes_of_one_chunk_are_not_excused() {
+        let mut ledger = Ledger::new(512, 0, 1);
+        let stamp = |first, count| Stamp { sequence: 8, first, count };
+        ledger.excuse(&[stamp(0, 128), stamp(250, 7)], Excuse::LostWithCrash);
+        let excused = |sector| ledger.excused(sector).is_some();
+        assert!(!excused(0) && !excused(127) && excused(250) && excused(256) && !excused(257));
+    }
 }

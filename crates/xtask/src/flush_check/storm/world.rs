@@ -31,8 +31,6 @@ pub(super) const DRIVE_SIZE: &str = "64M";
 const SERVER_PATIENCE: Duration = Duration::from_secs(60);
 /// A killed server's files and sockets may outlive it by more than a server waits for.
 const ATTEMPTS_MAX: u32 = 10;
-/// A write of more than one of these touches more than one drive of an in-place array.
-const CHUNK_SECTORS: u64 = 128;
 
 /// What happened in a storm.
 #[derive(Clone, Copy, Debug, Default)]
@@ -377,12 +375,8 @@ impl World {
         if !self.scheme.in_place {
             return;
         }
-        let wide = |stamp: &&Stamp| {
-            stamp.first / CHUNK_SECTORS != (stamp.first + stamp.count - 1) / CHUNK_SECTORS
-        };
         for (target, cut_short) in self.targets.iter().zip(&self.cut_short) {
-            let mut ledger = target.ledger();
-            cut_short.iter().filter(wide).for_each(|stamp| ledger.excuse(*stamp, excuse));
+            target.ledger().excuse(cut_short, excuse);
         }
     }
 
