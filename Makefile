@@ -34,13 +34,12 @@ demo: build
 lint: setup
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
-	$(CARGO) run --locked --quiet --package xtask -- tidy
+	$(CARGO) run --locked --release --quiet --package xtask -- tidy
 
 fmt:
 	$(CARGO) fmt --all
 
 test: lint
-	scripts/deny.sh
 	$(CARGO) test --locked --release --workspace
 	$(CARGO) build --locked --release --package xtask
 	$(CARGO) test --locked --release --workspace --features sim/planted --test planted
@@ -77,6 +76,7 @@ soak: build
 	scripts/tests/prometheus.sh
 	scripts/tests/spread.sh
 	scripts/tests/package.sh
+	scripts/deny.sh
 	scripts/tests/isolation.sh measure
 	scripts/bench.sh 1
 	scripts/demo.sh
