@@ -22,6 +22,7 @@ trait Object {
     fn write(&self, offset: u64, data: Buf, durability: Durability) -> Boxed<'_, ()>;
     fn flush(&self) -> Boxed<'_, ()>;
     fn discard(&self, offset: u64, len: u64) -> Boxed<'_, ()>;
+    fn discard_granularity(&self) -> Option<u32>;
 }
 
 impl<D: Drive> Object for D {
@@ -47,6 +48,10 @@ impl<D: Drive> Object for D {
 
     fn discard(&self, offset: u64, len: u64) -> Boxed<'_, ()> {
         Box::pin(Drive::discard(self, offset, len))
+    }
+
+    fn discard_granularity(&self) -> Option<u32> {
+        Drive::discard_granularity(self)
     }
 }
 
@@ -97,6 +102,10 @@ impl Drive for AnyDrive {
     fn discard(&self, offset: u64, len: u64) -> impl Future<Output = Result<(), DriveError>> {
         self.drive.discard(offset, len)
     }
+
+    fn discard_granularity(&self) -> Option<u32> {
+        self.drive.discard_granularity()
+    }
 }
 
 /// Makes a drive of an enum whose variants each hold one.
@@ -125,6 +134,10 @@ macro_rules! drive_of_kinds {
 
             async fn discard(&self, at: u64, len: u64) -> Result<(), DriveError> {
                 match self { $($name::$kind(drive) => drive.discard(at, len).await),+ }
+            }
+
+            fn discard_granularity(&self) -> Option<u32> {
+                match self { $($name::$kind(drive) => drive.discard_granularity()),+ }
             }
         }
     };

@@ -54,8 +54,14 @@ pub trait Drive: Clone + 'static {
     fn flush(&self) -> impl Future<Output = Result<(), DriveError>>;
 
     /// Tells the drive that the range holds nothing. Reads of it are undefined afterwards.
-    /// A drive that can't do this succeeds and does nothing.
+    /// A drive that can't do this succeeds and does nothing: [`Drive::discard_granularity`] tells.
     fn discard(&self, offset: u64, len: u64) -> impl Future<Output = Result<(), DriveError>>;
+
+    /// The unit, in bytes, in which the drive frees what is discarded; `None` if it has no discard.
+    /// Some only find out when they are first told: the answer may become `None`.
+    fn discard_granularity(&self) -> Option<u32> {
+        Some(self.geometry().align)
+    }
 
     /// The byte of the device where this begins, if it is a part of one: so that people are told
     /// where something is.

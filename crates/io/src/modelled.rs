@@ -229,4 +229,8 @@ impl<E: Env, D: Drive> Drive for Modelled<E, D> {
         let request = (Operation::Discard, offset, len, Durability::Cached);
         self.timed(request, self.drive.discard(offset, len)).await
     }
+
+    fn discard_granularity(&self) -> Option<u32> {
+        self.drive.discard_granularity()
+    }
 }

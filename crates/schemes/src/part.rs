@@ -320,6 +320,10 @@ impl<D: Drive> Drive for Part<D> {
         self.answer(what, discard).await
     }
 
+    fn discard_granularity(&self) -> Option<u32> {
+        self.slot.drive().and_then(|drive| drive.discard_granularity())
+    }
+
     fn begins_at(&self) -> u64 {
         self.slot.begins_at() + self.extent.offset
     }

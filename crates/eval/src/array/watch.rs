@@ -129,4 +129,8 @@ impl<D: Drive> Drive for Watched<D> {
     async fn discard(&self, offset: u64, len: u64) -> Result<(), DriveError> {
         self.timed(Operation::Discard, offset, self.drive.discard(offset, len)).await
     }
+
+    fn discard_granularity(&self) -> Option<u32> {
+        self.drive.discard_granularity()
+    }
 }

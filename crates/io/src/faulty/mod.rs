@@ -210,6 +210,10 @@ impl<E: Env, D: Drive> Drive for Faulty<E, D> {
         self.leave(visit, &verdict).await?;
         result
     }
+
+    fn discard_granularity(&self) -> Option<u32> {
+        self.drive.discard_granularity()
+    }
 }
 
 #[cfg(test)]

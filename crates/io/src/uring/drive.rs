@@ -1,6 +1,5 @@
 //! A block device or regular file as a drive.
 
-use std::cell::Cell;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -19,8 +18,6 @@ struct Inner {
     ring: Ring,
     file: Rc<OwnedFd>,
     opened: open::Opened,
-    /// Cleared by the first refusal, so that a drive without discard is asked once.
-    discards: Cell<bool>,
 }
 
 /// A handle on an open block device or file; the last one to go closes it and gives up the
@@ -40,8 +37,14 @@ impl UringDrive {
     ) -> Result<UringDrive, OpenError> {
         let (file, opened) = open::open(path.as_ref(), access)?;
         let file = Rc::new(OwnedFd::from(file));
-        let inner = Inner { ring: env.ring().clone(), file, opened, discards: Cell::new(true) };
+        let inner = Inner { ring: env.ring().clone(), file, opened };
         Ok(UringDrive { inner: Rc::new(inner) })
+    }
+
+    /// Discards as with a kernel before 6.12, whose ring has no command for it: for tests.
+    pub fn without_discard_command(self) -> UringDrive {
+        self.inner.opened.discarder.forget_command();
+        self
     }
 
     pub fn path(&self) -> &Path {
@@ -101,20 +104,6 @@ impl UringDrive {
             Ok(_) => Err(DriveErrorKind::Short),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
             Err(error) => Err(kind(&error)),
-        }
-    }
-
-    async fn punch_hole(&self, offset: u64, len: u64) -> Result<(), DriveErrorKind> {
-        let inner = &*self.inner;
-        if len == 0 || !inner.discards.get() {
-            return Ok(());
-        }
-        match inner.ring.punch_hole(&inner.file, offset, len).await {
-            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
-                inner.discards.set(false);
-                Ok(())
-            }
-            result => result.map_err(|error| kind(&error)),
         }
     }
 }
@@ -181,7 +170,12 @@ impl Drive for UringDrive {
     async fn discard(&self, offset: u64, len: u64) -> Result<(), DriveError> {
         let operation = Operation::Discard;
         check_range(self.geometry(), operation, offset, len)?;
-        let result = self.punch_hole(offset, len).await;
-        result.map_err(|kind| DriveError { operation, offset, len, kind })
+        let Inner { ring, file, opened } = &*self.inner;
+        let result = opened.discarder.discard(ring, file, (offset, len)).await;
+        result.map_err(|error| DriveError { operation, offset, len, kind: kind(&error) })
+    }
+
+    fn discard_granularity(&self) -> Option<u32> {
+        self.inner.opened.discarder.granularity()
     }
 }

@@ -75,10 +75,31 @@ pub(super) fn is_write_protected(file: &File) -> bool {
 
 /// Whether the disk behind a device number spins; a guess of "no" where nobody knows.
 pub(super) fn is_rotational(device: libc::dev_t) -> bool {
+    queue_limit(device, "rotational") == Some(1)
+}
+
+/// What the queue of a block device says of discards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct DiscardLimits {
+    /// Bytes of one discard at most; 0: the device has none.
+    pub(super) max_bytes: u64,
+    /// Space is freed in units of so many bytes.
+    pub(super) granularity: u32,
+}
+
+/// `None` if there is no such queue, or no /sys.
+pub(super) fn discard_limits(device: libc::dev_t) -> Option<DiscardLimits> {
+    let granularity = queue_limit(device, "discard_granularity").unwrap_or(0);
+    let granularity = u32::try_from(granularity).unwrap_or(u32::MAX);
+    Some(DiscardLimits { max_bytes: queue_limit(device, "discard_max_bytes")?, granularity })
+}
+
+/// A number that the kernel tells of a device's queue.
+fn queue_limit(device: libc::dev_t, name: &str) -> Option<u64> {
     let (major, minor) = (libc::major(device), libc::minor(device));
     // The queue of a partition is its disk's, one directory up.
-    ["queue", "../queue"].iter().any(|queue| {
-        let path = format!("/sys/dev/block/{major}:{minor}/{queue}/rotational");
-        fs::read_to_string(path).is_ok_and(|text| text.trim() == "1")
+    ["queue", "../queue"].iter().find_map(|queue| {
+        let path = format!("/sys/dev/block/{major}:{minor}/{queue}/{name}");
+        fs::read_to_string(path).ok()?.trim().parse().ok()
     })
 }

@@ -2,10 +2,12 @@
 //!
 //! * `ring` operations in flight, `ops` the operations, `setup` making the ring;
 //! * `timers`, `bell` (wake-ups from other threads);
-//! * `drive` files and block devices, `open` finding out what a path is, `real` every kind of
-//!   drive under one type.
+//! * `drive` files and block devices, `open` finding out what a path is, `discard` how it is told
+//!   what is free, `real` every kind of drive under one type;
+//! * `worker` a thread for what can only be waited for.
 
 mod bell;
+mod discard;
 mod drive;
 mod geometry;
 mod message;
@@ -15,6 +17,7 @@ mod real;
 mod ring;
 mod setup;
 mod timers;
+mod worker;
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;

@@ -6,6 +6,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use super::discard::Discarder;
 use super::geometry;
 use crate::drive::Geometry;
 
@@ -52,6 +53,7 @@ pub(super) struct Opened {
     pub(super) direct: bool,
     /// And not a device.
     pub(super) is_file: bool,
+    pub(super) discarder: Discarder,
 }
 
 pub(super) fn open(path: &Path, access: Access) -> Result<(File, Opened), OpenError> {
@@ -137,8 +139,12 @@ fn describe(
         align,
         rotational: geometry::is_rotational(device),
     };
-    let (memory_align, is_file) = (alignment.memory as usize, !block);
-    Ok(Opened { path: path.into(), geometry, memory_align, direct, is_file })
+    let discarder = match block {
+        true => Discarder::of_device(device, align),
+        false => Discarder::of_file(u32::try_from(metadata.blksize()).unwrap_or(align)),
+    };
+    let (path, memory_align) = (path.into(), alignment.memory as usize);
+    Ok(Opened { path, geometry, memory_align, direct, is_file: !block, discarder })
 }
 
 /// Makes a regular file of `size` bytes that are really there, to be used as a drive.

@@ -16,6 +16,9 @@ use crate::buf::{Buf, BufMut};
 /// and is a multiple of every alignment. Callers loop anyway.
 const TRANSFER_MAX: usize = 1 << 30;
 
+/// The kernel's `_IO(0x12, 0)`.
+const BLOCK_URING_CMD_DISCARD: u32 = 0x1200;
+
 type File = Rc<OwnedFd>;
 
 fn fd(file: &File) -> types::Fd {
@@ -75,11 +78,22 @@ impl Ring {
         outcome(unsafe { self.start(file, entry, Held::Nothing) }.await.0).map(drop)
     }
 
-    /// Frees the space of a range of a file or block device; the size stays.
+    /// Frees the space of a range of a file; the size stays.
     pub(crate) async fn punch_hole(&self, file: &File, offset: u64, len: u64) -> io::Result<()> {
         let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
         let entry = opcode::Fallocate::new(fd(file), len).offset(offset).mode(mode).build();
         // SAFETY: no memory is involved.
+        outcome(unsafe { self.start(file, entry, Held::Nothing) }.await.0).map(drop)
+    }
+
+    /// Tells a block device that a range holds nothing. Linux 6.12 or newer.
+    pub(crate) async fn discard(&self, file: &File, offset: u64, len: u64) -> io::Result<()> {
+        let mut command = [0; 16];
+        #[expect(clippy::disallowed_methods, reason = "the kernel reads in the machine's order")]
+        command[..8].copy_from_slice(&len.to_ne_bytes());
+        let entry = opcode::UringCmd16::new(fd(file), BLOCK_URING_CMD_DISCARD);
+        let entry = entry.addr(Some(offset)).cmd(command).build();
+        // SAFETY: no memory is involved: what looks like addresses are an offset and a length.
         outcome(unsafe { self.start(file, entry, Held::Nothing) }.await.0).map(drop)
     }
 

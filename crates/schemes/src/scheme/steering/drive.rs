@@ -341,6 +341,10 @@ impl<E: Env> Drive for Steered<E> {
     async fn discard(&self, _offset: u64, _len: u64) -> Result<(), DriveError> {
         Ok(())
     }
+
+    fn discard_granularity(&self) -> Option<u32> {
+        None
+    }
 }
 
 /// A world whose drives are those of an array that is steered.

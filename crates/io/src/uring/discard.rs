@@ -1,0 +1,142 @@
+//! How a file or block device is told that a range holds nothing.
+//!
+//! ```text
+//!  file          fallocate(PUNCH_HOLE)
+//!  block device  the ring's discard command (Linux 6.12) ─refused─> ioctl(BLKDISCARD), on a thread
+//! ```
+//! Punching a hole into a block device is no discard: the kernel makes WRITE ZEROES of it, which
+//! many devices that know DISCARD do not know, and which does not say that nothing is there.
+//!
+//! What a device can is read from the limits of its queue, and the first refusal is remembered: a
+//! drive without discard is asked once.
+
+use std::cell::{Cell, OnceCell};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::rc::Rc;
+
+use super::geometry;
+use super::ring::Ring;
+use super::worker::Worker;
+
+/// `BLKDISCARD`, which is in the `libc` crate for no target: the kernel's `_IO(0x12, 119)`.
+const BLKDISCARD: libc::Ioctl = 0x1277;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    PunchHole,
+    Command,
+    Ioctl,
+    Unsupported,
+}
+
+pub(super) struct Discarder {
+    way: Cell<Way>,
+    /// Bytes of the unit in which space is freed.
+    granularity: u32,
+    /// Made when it is needed.
+    worker: OnceCell<Worker>,
+}
+
+impl Discarder {
+    /// Of a regular file whose filesystem gives space in units of so many bytes.
+    pub(super) fn of_file(unit: u32) -> Discarder {
+        Discarder::new(Way::PunchHole, unit)
+    }
+
+    /// Of a block device whose sectors have so many bytes.
+    pub(super) fn of_device(device: libc::dev_t, sector: u32) -> Discarder {
+        // A device whose queue can't be looked at (no /sys) is asked.
+        let limits = geometry::discard_limits(device);
+        let way = match limits {
+            Some(limits) if limits.max_bytes == 0 => Way::Unsupported,
+            _ => Way::Command,
+        };
+        Discarder::new(way, limits.map_or(sector, |limits| limits.granularity.max(sector)))
+    }
+
+    fn new(way: Way, granularity: u32) -> Discarder {
+        Discarder { way: Cell::new(way), granularity, worker: OnceCell::new() }
+    }
+
+    pub(super) fn granularity(&self) -> Option<u32> {
+        (self.way.get() != Way::Unsupported).then_some(self.granularity)
+    }
+
+    /// As with a kernel whose ring has no such command.
+    pub(super) fn forget_command(&self) {
+        if self.way.get() == Way::Command {
+            self.way.set(Way::Ioctl);
+        }
+    }
+
+    pub(super) async fn discard(
+        &self,
+        ring: &Ring,
+        file: &Rc<OwnedFd>,
+        (offset, len): (u64, u64),
+    ) -> io::Result<()> {
+        if len == 0 {
+            return Ok(());
+        }
+        loop {
+            let way = self.way.get();
+            let result = match way {
+                Way::Unsupported => return Ok(()),
+                Way::PunchHole => ring.punch_hole(file, offset, len).await,
+                Way::Command => ring.discard(file, offset, len).await,
+                Way::Ioctl => self.by_ioctl(file, offset, len).await,
+            };
+            let next = match result.as_ref().err().and_then(io::Error::raw_os_error) {
+                // A kernel without the command answers one of these, as a device without discard.
+                Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ENOTTY) if way == Way::Command => {
+                    Way::Ioctl
+                }
+                Some(libc::EOPNOTSUPP | libc::ENOTTY) => Way::Unsupported,
+                _ => return result,
+            };
+            self.way.set(next);
+        }
+    }
+
+    /// It waits for the device, and there is no form of it that does not.
+    async fn by_ioctl(&self, file: &OwnedFd, offset: u64, len: u64) -> io::Result<()> {
+        // The thread has a descriptor of its own for as long as it takes: ours may be closed.
+        let file = file.try_clone()?;
+        let call = move || {
+            let range = [offset, len];
+            // SAFETY: the kernel reads two numbers of 64 bits, which are there until it returns.
+            match unsafe { libc::ioctl(file.as_raw_fd(), BLKDISCARD, range.as_ptr()) } {
+                0 => Ok(()),
+                _ => Err(io::Error::last_os_error()),
+            }
+        };
+        self.worker.get_or_init(Worker::default).run(call).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::uring::UringEnv;
+
+    /// Neither way of a device is one of a file: it says so to each, and is asked no more.
+    #[test]
+    fn a_refusal_is_remembered() {
+        let env = UringEnv::new().unwrap();
+        let file = std::env::temp_dir().join(format!("discarded-{}", std::process::id()));
+        let open = std::fs::File::create(&file).unwrap();
+        open.set_len(65536).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        let open = Rc::new(OwnedFd::from(open));
+        for way in [Way::Command, Way::Ioctl] {
+            let discarder = Discarder::new(way, 512);
+            assert_eq!(discarder.granularity(), Some(512));
+            env.block_on(async {
+                discarder.discard(env.ring(), &open, (0, 4096)).await.unwrap();
+                assert_eq!(discarder.granularity(), None, "{way:?}");
+                discarder.discard(env.ring(), &open, (0, 4096)).await.unwrap();
+            });
+        }
+    }
+}
