@@ -11,7 +11,8 @@ use crate::error::Failure;
 use crate::size::Size;
 
 pub const IN_USE: &str = "in use by another process";
-const NAME_RULE: &str = "a name has 1 to 63 letters, digits, '.', '_' or '-'";
+const NAME_RULE: &str =
+    "a name has 1 to 63 letters, digits, '.', '_' or '-', and is not '.' or '..'";
 
 /// `create` was refused, or `volume create` for the shape it asked for.
 pub fn create(object: impl Display, error: &CreateError) -> Failure {

@@ -36,5 +36,8 @@ pub fn main() -> ExitCode {
         let _ = writeln!(std::io::stderr(), "{failure}");
         failure.exit()
     });
-    exit.into()
+    match render::all_printed() {
+        true => exit.into(),
+        false => exit.worst(exit::Exit::Failed).into(),
+    }
 }

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use format::{MemberState, Superblock, Uuid, valid_name};
+use format::{MemberState, Superblock, Uuid, valid_new_name};
 use io::sync::{Permit, Turn};
 use io::{Buf, Drive, Durability, Env, join_all};
 use layout::StripeShape;
@@ -119,7 +119,7 @@ impl<E: Env> Clone for Array<E> {
 
 /// The array that drives of these sizes make.
 pub fn plan(sizes: &[u64], spec: &CreateSpec) -> Result<Grid, ArrayError> {
-    if !valid_name(&spec.name) {
+    if !valid_new_name(&spec.name) {
         return Err(ArrayError::Name(spec.name.clone()));
     }
     let CreateSpec { redundancy, width, chunk, .. } = *spec;

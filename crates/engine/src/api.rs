@@ -88,7 +88,7 @@ pub struct CreatePlan {
 
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
-    #[error("pool name '{0}': use 1 to 63 letters, digits, '.', '_' or '-'")]
+    #[error("pool name '{0}': use 1 to 63 letters, digits, '.', '_' or '-', not '.' or '..'")]
     Name(String),
     #[error("{0}")]
     Layout(#[from] LayoutError),
@@ -179,7 +179,7 @@ pub enum OpenError {
 /// Why a verb on volumes was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum VolumeError {
-    #[error("volume name '{0}': use 1 to 63 letters, digits, '.', '_' or '-'")]
+    #[error("volume name '{0}': use 1 to 63 letters, digits, '.', '_' or '-', not '.' or '..'")]
     Name(String),
     #[error("volume {0} exists already")]
     Exists(String),

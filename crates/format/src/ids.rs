@@ -22,6 +22,12 @@ pub fn valid_name(name: &str) -> bool {
     (1..=NAME_MAX).contains(&name.len()) && name.bytes().all(plain)
 }
 
+/// What something new may be called: not like a directory, to whoever makes a path of it. Older
+/// software let pools and volumes have these names, so they are read.
+pub fn valid_new_name(name: &str) -> bool {
+    valid_name(name) && !matches!(name, "." | "..")
+}
+
 /// Sixteen random bytes that name a pool or a drive.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Uuid(pub [u8; 16]);

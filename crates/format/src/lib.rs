@@ -42,7 +42,7 @@ pub use features::{
 };
 pub use ids::{
     ClassId, Flbn, MAX_BLOCK_PAGES, MAX_BLOCK_SECTORS, NAME_MAX, PAGE, Place, SECTOR, SectorRange,
-    StripeId, Uuid, VolumeId, valid_name,
+    StripeId, Uuid, VolumeId, valid_name, valid_new_name,
 };
 pub use journal::{
     BlockBuilder, JOURNAL_ALIGN, JOURNAL_BLOCK_MAX, JOURNAL_HEADER_LEN, JournalHeader,

@@ -21,7 +21,7 @@ use classical::rebuild::note_restoring;
 use classical::{Array, Lacks, label};
 use format::{
     CheckpointRoot, Extent, Features, INCOMPAT_SET, LABEL_AREA, Member as Listed, MemberState,
-    Superblock, Uuid, end_area, valid_name,
+    Superblock, Uuid, end_area, valid_new_name,
 };
 use io::{Drive, Env};
 
@@ -55,7 +55,7 @@ impl<D: Drive> Set<D> {
         drives: &[D],
         spec: &SetSpec,
     ) -> Result<Set<D>, StoreError> {
-        if !valid_name(&spec.name) {
+        if !valid_new_name(&spec.name) {
             return Err(classical::ArrayError::Name(spec.name.clone()).into());
         }
         let sizes: Vec<u64> = drives.iter().map(|drive| drive.geometry().size).collect();

@@ -8,8 +8,18 @@ pub mod table;
 pub mod view;
 
 use std::io::{ErrorKind, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::Failure;
+
+/// Something could not be written to standard output: whoever asked for it does not have it.
+static UNWRITTEN: AtomicBool = AtomicBool::new(false);
+
+/// Whether all that was printed could be, as far as anybody wanted to read it.
+#[cfg(not(any(test, fuzzing)))]
+pub fn all_printed() -> bool {
+    !UNWRITTEN.load(Ordering::Relaxed)
+}
 
 /// Writes to standard output. A reader that has gone away (`| head`) is no error.
 pub fn print(text: &str) {
@@ -30,6 +40,7 @@ pub fn print_on(text: &str) -> bool {
     if let Err(error) = &result
         && error.kind() != ErrorKind::BrokenPipe
     {
+        UNWRITTEN.store(true, Ordering::Relaxed);
         let _ = writeln!(std::io::stderr(), "error: standard output: {error}");
     }
     result.is_ok()

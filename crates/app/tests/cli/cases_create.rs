@@ -56,6 +56,14 @@ pub const CASES: &[Case] = &[
         ..CASE
     },
     Case {
+        name: "pool-named-like-a-directory",
+        why: "Whoever makes a path of the name would be elsewhere.",
+        command: &["create", "..", "d0", "d1", "d2", "d3"],
+        exit: 2,
+        says: "pool '..': a name has",
+        ..CASE
+    },
+    Case {
         name: "drive-too-small",
         why: "Journal, checkpoints and some zones must fit.",
         world: || {

@@ -191,6 +191,15 @@ pub const CASES: &[Case] = &[
         ..CASE
     },
     Case {
+        name: "volume-named-like-a-directory",
+        why: "The same of pools.",
+        world: pool,
+        command: &["volume", "create", "tank/.", "1G", "--drives", "."],
+        exit: 2,
+        says: "'tank/.': a name has",
+        ..CASE
+    },
+    Case {
         name: "volume-without-pool",
         why: "A volume is named with its pool.",
         world: pool,

@@ -1,6 +1,7 @@
 //! `status`.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::pipe;
 
 use serde_json::Value;
 
@@ -127,4 +128,22 @@ fn top_shows_what_happened_between_two_looks() {
     assert!(failed.is_some() && failed < sat_out, "the newest first: {said}");
     server.stop();
     scratch.run(&["top", "--once"]).expect(3).says("no server is running here");
+}
+
+/// A script would take the half that it has for the answer. Who reads no further has what it
+/// wanted.
+#[test]
+fn an_answer_that_can_not_be_written_is_none() {
+    let scratch = Scratch::with_pool();
+    for command in
+        [&["status", "--drives", "."][..], &["inspect", "d0"], &["list", "--drives", "."]]
+    {
+        let full = File::options().write(true).open("/dev/full").expect("it is there");
+        let done = scratch.run_into(full, command).expect(3);
+        done.says("error: standard output: No space left on device");
+    }
+    let (reader, writer) = pipe().expect("a pipe");
+    drop(reader);
+    let writer = File::from(std::os::fd::OwnedFd::from(writer));
+    scratch.run_into(writer, &["status", "--drives", "."]).expect(0);
 }

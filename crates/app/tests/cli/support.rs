@@ -162,6 +162,13 @@ impl Scratch {
         run(self.command(&[&[self.binary()], arguments].concat()))
     }
 
+    /// The same with something else as standard output.
+    pub fn run_into(&self, out: File, arguments: &[&str]) -> Done {
+        let mut command = self.command(&[&[self.binary()], arguments].concat());
+        command.stdout(out);
+        run(command)
+    }
+
     /// Starts `serve` and waits until it says that it is ready.
     pub fn serve(&self, arguments: &[&str]) -> Server {
         Server::start(self.server(arguments))

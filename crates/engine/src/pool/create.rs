@@ -5,7 +5,7 @@ use std::rc::Rc;
 use format::{
     CheckpointRoot, ClassId, Extent, Features, INCOMPAT_LISTS, INCOMPAT_SUMS, JOURNAL_ALIGN,
     Member, MemberState, SCHEME_FUSION, SCHEME_FUSION_ND, SLOT_LEN, SUMS_ENTRIES, Superblock, Uuid,
-    end_area, label_offsets, valid_name,
+    end_area, label_offsets, valid_new_name,
 };
 use io::{Buf, Drive, Durability, Env, Geometry, join_all};
 use layout::{DRIVES_MIN, LayoutError, StripeShape};
@@ -160,7 +160,7 @@ fn decide(drives: &[(String, Geometry)], spec: &CreateSpec) -> Result<Decision, 
 }
 
 fn check_spec(drives: usize, spec: &CreateSpec) -> Result<StripeShape, CreateError> {
-    if !valid_name(&spec.name) {
+    if !valid_new_name(&spec.name) {
         return Err(CreateError::Name(spec.name.clone()));
     }
     if !(1..=2).contains(&spec.parity) {

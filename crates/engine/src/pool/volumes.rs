@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use format::{INCOMPAT_LIMITS, Record, Superblock, VolumeId, valid_name};
+use format::{INCOMPAT_LIMITS, Record, Superblock, VolumeId, valid_new_name};
 use io::tally::{Tally, UnderWay};
 use io::{Buf, Env, Operation};
 use layout::StripeShape;
@@ -93,7 +93,7 @@ impl<E: Env> Pool<E> {
         let shard = self.shard();
         shard.check_usable()?;
         let _turn = self.inner.turn.lock().await;
-        if !valid_name(name) {
+        if !valid_new_name(name) {
             return Err(VolumeError::Name(name.to_owned()));
         }
         if self.find(name).is_some() {

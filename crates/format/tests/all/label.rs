@@ -150,8 +150,12 @@ fn names() {
     for good in ["a", "A-z.0_9", &"n".repeat(63)] {
         assert!(valid_name(good), "{good}");
     }
+    for old in [".", ".."] {
+        assert!(valid_name(old) && !valid_new_name(old), "{old}");
+    }
+    assert!(valid_new_name("...") && valid_new_name(".a"));
     for bad in ["", "a b", "a/b", "\u{e4}", "a\0", &"n".repeat(64)] {
-        assert!(!valid_name(bad), "{bad}");
+        assert!(!valid_name(bad) && !valid_new_name(bad), "{bad}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! Making, resizing and deleting volumes. Each is one durable writing of the table.
 
-use format::{Uuid, valid_name};
+use format::{Uuid, valid_new_name};
 use io::tally::Tally;
 use io::{Buf, Env};
 
@@ -56,7 +56,7 @@ impl<E: Env, S: Store> Volumes<E, S> {
     }
 
     pub async fn create(&self, name: &str, size: u64) -> Result<(), VolumeError> {
-        if !valid_name(name) {
+        if !valid_new_name(name) {
             return Err(VolumeError::Name(name.to_owned()));
         }
         self.check_size(size)?;
