@@ -119,8 +119,9 @@ pub trait Exports: Clone + 'static {
 
     /// The name of the only one, if there is one only.
     fn only(&self) -> Option<String> {
-        let mut list = self.list();
-        if list.len() == 1 { list.pop().map(|listing| listing.name) } else { None }
+        // A list is made only where it is short.
+        let mut list = if self.count() == 1 { self.list() } else { Vec::new() };
+        list.pop().map(|listing| listing.name)
     }
 
     /// What the list says of one.

@@ -52,6 +52,11 @@ impl Catalogue {
         self.pools().into_iter().find(|pool| pool.name() == name || pool.uuid() == name)
     }
 
+    /// By name: exports have that, never the UUID.
+    fn named(&self, name: &str) -> Option<Pool> {
+        self.pools().into_iter().find(|pool| pool.name() == name)
+    }
+
     /// Those that could not be opened. Of several pools of one name these are called by their UUID:
     /// events and metrics know pools by name.
     pub fn unopened(&self) -> Vec<view::Pool> {
@@ -82,24 +87,15 @@ impl Exports for Catalogue {
         self.pools.borrow().iter().map(Pool::exports_count).sum()
     }
 
-    fn only(&self) -> Option<String> {
-        // A list is made only where it is short.
-        let mut list = if self.count() == 1 { self.list() } else { Vec::new() };
-        list.pop().map(|listing| listing.name)
-    }
-
     fn describe(&self, name: &str) -> Option<String> {
         let (pool, _) = name.split_once('/')?;
-        let pools = self.pools();
-        let pool = pools.iter().find(|candidate| candidate.name() == pool)?;
-        let found = of_pool(pool).into_iter().find(|listing| listing.name == name);
+        let found = of_pool(&self.named(pool)?).into_iter().find(|listing| listing.name == name);
         found.map(|listing| listing.description)
     }
 
     fn open(&self, name: &str) -> Option<Exported> {
         let (pool, volume) = name.split_once('/')?;
-        let pool = self.pools().into_iter().find(|candidate| candidate.name() == pool)?;
-        Some(match pool.volume(volume)? {
+        Some(match self.named(pool)?.volume(volume)? {
             any::Volume::Fusion(volume) => Exported::Fusion(Fusion(volume)),
             any::Volume::Other(volume) => Exported::Other(Other(volume)),
         })
