@@ -270,7 +270,7 @@ fn payloads_in_flight_stay_within_the_budget() {
             pause(&env, Nanos::from_secs(1)).await;
             // One of each client fits, and none of its others has been begun.
             assert_eq!(server.bytes_in_flight(), 3 * (20 << 20));
-            // Whoever doesn't take its replies holds up nobody else, and is let go of some day.
+            // Whoever doesn't take its replies holds up nobody else, and is disconnected some day.
             drop(client);
         });
         futures_util::future::join_all(reading).await;

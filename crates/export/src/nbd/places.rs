@@ -99,6 +99,11 @@ impl Places {
         Counted { handshaking, established: side.established.get() }
     }
 
+    /// Connections that have chosen an export, whichever way they came.
+    pub fn established(&self) -> usize {
+        self.unix.established.get() + self.tcp.established.get()
+    }
+
     /// All places of those who are served are taken.
     pub fn is_full(&self, transport: Transport) -> bool {
         self.side(transport).established.get() >= self.established_max

@@ -14,7 +14,7 @@ use rustls::ServerConfig;
 use super::handshake::{Agreement, Encryption, Handshake, Step};
 use super::inbox::Inbox;
 use super::link::{Closed, Link};
-use super::places::{Counted, Peer, Place, Places, Transport};
+use super::places::{Counted, Peer, Place, Transport};
 use super::proto::{ProtocolError, options};
 use super::session::Session;
 use super::window::{Crowd, Lanes, Window};
@@ -46,7 +46,6 @@ pub struct Shared {
     pub limits: Limits,
     /// What the volumes work on.
     pub lanes: Lanes,
-    places: Rc<Places>,
     crowd: Rc<Crowd>,
     /// Those whose end is not over yet, too.
     connections: Cell<usize>,
@@ -64,7 +63,7 @@ impl Shared {
 
     /// There is more than one client.
     pub fn is_crowded(&self) -> bool {
-        self.crowd.clients.get() > 1
+        self.crowd.places.established() > 1
     }
 }
 
@@ -85,8 +84,7 @@ impl<E: Env, X: Exports> Server<E, X> {
         let shared = Shared {
             limits,
             lanes: Lanes::new(&limits),
-            places: Rc::new(Places::new(&limits)),
-            crowd: Rc::default(),
+            crowd: Rc::new(Crowd::new(&limits)),
             connections: Cell::new(0),
             stopping: Cell::new(false),
             stopped: Event::new(),
@@ -101,7 +99,7 @@ impl<E: Env, X: Exports> Server<E, X> {
 
     /// Connections that came this way.
     pub fn counted(&self, transport: Transport) -> Counted {
-        self.shared.places.counted(transport)
+        self.shared.crowd.places.counted(transport)
     }
 
     /// Payload bytes of requests that are not answered yet.
@@ -147,7 +145,7 @@ impl<E: Env, X: Exports> Server<E, X> {
         peer: Peer,
     ) -> Result<(), ConnectionError> {
         let shared = &self.shared;
-        if shared.stopping() || shared.places.is_full(peer.transport) {
+        if shared.stopping() || shared.crowd.places.is_full(peer.transport) {
             stream.close();
             return Err(match shared.stopping() {
                 true => ConnectionError::ShuttingDown,
@@ -156,7 +154,7 @@ impl<E: Env, X: Exports> Server<E, X> {
         }
         shared.connections.set(self.connections() + 1);
         let link = Rc::new(Link::new(stream, Window::new(&shared.limits, &shared.crowd)));
-        let place = shared.places.enter(peer, link.clone());
+        let place = shared.crowd.places.enter(peer, link.clone());
         let watch = watch(self.env.clone(), shared.clone(), link.clone(), self.exports.clone());
         self.env.spawn(watch);
         let outcome = self.converse(&link, tls, &place).await;
@@ -181,13 +179,9 @@ impl<E: Env, X: Exports> Server<E, X> {
         if !place.establish() {
             return Err(ConnectionError::TooMany(self.shared.limits.connections));
         }
-        let clients = &self.shared.crowd.clients;
-        clients.set(clients.get() + 1);
         let (env, shared) = (self.env.clone(), self.shared.clone());
         let session = Session::new(env, shared, link.clone(), agreement);
-        let outcome = session.run(inbox.widened()).await;
-        clients.set(clients.get() - 1);
-        outcome
+        session.run(inbox.widened()).await
     }
 
     /// `None` if the client left without choosing an export.

@@ -15,15 +15,20 @@ use std::rc::Rc;
 
 use io::sync::{Event, Permit, Semaphore};
 
+use super::places::Places;
 use crate::limits::{CLIENT_BYTES, Limits, SMALL_BYTES_MAX};
 
 /// What the windows of all connections know of each other.
-#[derive(Default)]
 pub struct Crowd {
-    /// Connections that have chosen an export.
-    pub clients: Cell<usize>,
+    pub places: Rc<Places>,
     /// Payload bytes of requests that are not answered yet.
     pub bytes: Cell<u64>,
+}
+
+impl Crowd {
+    pub fn new(limits: &Limits) -> Crowd {
+        Crowd { places: Rc::new(Places::new(limits)), bytes: Cell::new(0) }
+    }
 }
 
 pub struct Window {
@@ -63,7 +68,7 @@ impl Window {
     }
 
     fn has_room(&self, bytes: u64) -> bool {
-        let part = CLIENT_BYTES / self.crowd.clients.get().max(1) as u64;
+        let part = CLIENT_BYTES / self.crowd.places.established().max(1) as u64;
         let fits = self.bytes.get() + bytes <= self.bytes_max.min(part);
         // The longest request has to be admitted some time: with no other. One without payload
         // takes no bytes.
