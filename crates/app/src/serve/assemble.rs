@@ -1,7 +1,6 @@
 //! From drives to open pools. A pool that can't be opened doesn't keep others from being
 //! served.
 
-use io::Drive;
 use io::uring::UringEnv;
 
 use super::Options;
@@ -43,7 +42,7 @@ pub(crate) async fn pools(
             ));
     }
     for group in &groups {
-        match pool(env, &pools, group, options, wrapper, log).await {
+        match pool(env, &pools, group, options, wrapper).await {
             Ok(pool) => pools.push(pool),
             Err(refusal) => refused.push(*refusal),
         }
@@ -63,10 +62,9 @@ pub(crate) async fn pool(
     group: &Group,
     options: &Options,
     wrapper: &Wrapper,
-    log: &Log,
 ) -> Result<Pool, Box<Refused>> {
     let opened = match name_is_free(served, &group.name) {
-        Ok(()) => open(env, group, options, wrapper, log).await,
+        Ok(()) => open(env, group, options, wrapper).await,
         Err(failure) => Err(failure),
     };
     opened.map_err(|failure| {
@@ -93,16 +91,8 @@ async fn open(
     group: &Group,
     options: &Options,
     wrapper: &Wrapper,
-    log: &Log,
 ) -> Outcome<Pool> {
-    let claimed = pools::claim(env, group).await?;
-    for (name, drive) in group.drives.iter().zip(&claimed) {
-        if drive.discard_granularity().is_none() && !drive.geometry().rotational {
-            let what = "takes no discards: what is freed in its pool is not told to it";
-            log.warn_of(Kind::Server, &Failure::new(name, what));
-        }
-    }
-    let claimed = claimed.into_iter();
+    let claimed = pools::claim(env, group).await?.into_iter();
     let wrapped = group.drives.iter().zip(claimed).map(|(name, drive)| wrapper.named(name, drive));
     let drives = wrapped.collect::<Outcome<_>>()?;
     let otherwise = if group.wants_detection() { Mode::On } else { Mode::Watch };

@@ -146,7 +146,7 @@ async fn serve(
     let door = Doorkeeper::new(access);
     let sockets = Sockets::bind(env, &options).await?;
     let alerts = Rc::new(Alerts::start(&options.alerts, &options.origin, log)?);
-    let wrapper = Wrapper::new(env, options.test_faults);
+    let wrapper = Wrapper::new(env, options.test_faults, log);
     let assembled = assemble::pools(env, &options, &wrapper, log).await?;
 
     let catalogue = Catalogue::default();

@@ -124,7 +124,7 @@ impl Reload {
         for group in groups {
             if self.catalogue.pool(&group.pool.to_string()).is_none() {
                 let served = self.catalogue.pools();
-                match assemble::pool(env, &served, group, options, wrapper, &self.log).await {
+                match assemble::pool(env, &served, group, options, wrapper).await {
                     Ok(pool) => self.take(pool),
                     Err(refused) => self.refuse(*refused),
                 }

@@ -10,6 +10,7 @@ use io::modelled::Lateness;
 use io::uring::{FileWatch, RealDrive, UringEnv};
 use io::{AnyDrive, Drive, Faults, Faulty, Modelled};
 
+use super::log::{Kind, Log};
 use crate::drives::modelled::{ModelSpec, seed_name};
 use crate::drives::name::DriveName;
 use crate::error::{Failure, Outcome};
@@ -19,6 +20,7 @@ use crate::error::{Failure, Outcome};
 pub struct Wrapper {
     env: UringEnv,
     with_faults: bool,
+    log: Log,
     wrapped: Rc<RefCell<Wrapped>>,
 }
 
@@ -32,12 +34,16 @@ struct Wrapped {
 }
 
 impl Wrapper {
-    pub fn new(env: &UringEnv, with_faults: bool) -> Wrapper {
-        Wrapper { env: env.clone(), with_faults, wrapped: Rc::default() }
+    pub fn new(env: &UringEnv, with_faults: bool, log: &Log) -> Wrapper {
+        Wrapper { env: env.clone(), with_faults, log: log.clone(), wrapped: Rc::default() }
     }
 
     /// The drive that was opened under this name, as it is served.
     pub fn named(&self, name: &DriveName, drive: RealDrive) -> Outcome<RealDrive> {
+        if drive.discard_granularity().is_none() && !drive.geometry().rotational {
+            let what = "takes no discards: what is freed in its pool is not told to it";
+            self.log.warn_of(Kind::Server, &Failure::new(name, what));
+        }
         let watch = match &drive {
             RealDrive::File(file) => file.watch(),
             _ => None,
