@@ -9,7 +9,6 @@
 //! load ── events ──> history ──> model <── check ── verify reads the export
 //! ```
 
-mod clock;
 mod history;
 mod kill_loop;
 mod load;

@@ -1,5 +1,6 @@
 //! Repository checks and chores. `cargo xtask` lists them.
 
+mod clock;
 mod flush_check;
 mod nbd_client;
 mod neighbours;

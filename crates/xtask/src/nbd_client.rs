@@ -249,25 +249,32 @@ impl Client {
     /// The same; returns the NBD error number of a read that failed, 0 if it did not.
     pub fn try_read(&mut self, offset: u64, data: &mut [u8]) -> io::Result<u32> {
         let length = u32::try_from(data.len()).expect("a request is at most 32 MiB");
-        let cookie = self.request(0, CMD_READ, offset, length)?;
-        self.push()?;
-        let reply = self.receive()?;
-        if reply.cookie != cookie {
-            return Err(protocol(format!("read {cookie} answered as {}", reply.cookie)));
-        }
-        if reply.error == 0 {
+        let cookie = self.send_read(offset, length)?;
+        let error = self.answer_to("read", cookie)?;
+        if error == 0 {
             self.take(data)?;
         }
-        Ok(reply.error)
+        Ok(error)
+    }
+
+    /// Writes and waits. No other request may be unanswered. Returns the NBD error number.
+    pub fn write(&mut self, offset: u64, data: &[u8], fua: bool) -> io::Result<u32> {
+        let cookie = self.send_write(offset, data, fua)?;
+        self.answer_to("write", cookie)
     }
 
     /// Flushes and waits. No other request may be unanswered. Returns the NBD error number.
     pub fn flush(&mut self) -> io::Result<u32> {
         let cookie = self.send_flush()?;
+        self.answer_to("flush", cookie)
+    }
+
+    /// Waits for the answer to the only request. Returns the NBD error number.
+    fn answer_to(&mut self, what: &str, cookie: u64) -> io::Result<u32> {
         self.push()?;
         let reply = self.receive()?;
         if reply.cookie != cookie {
-            return Err(protocol(format!("flush {cookie} answered as {}", reply.cookie)));
+            return Err(protocol(format!("{what} {cookie} answered as {}", reply.cookie)));
         }
         Ok(reply.error)
     }

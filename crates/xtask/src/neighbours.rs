@@ -10,10 +10,11 @@ mod table;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use self::bad::Kind;
 use self::table::{Row, Samples};
+use crate::clock::Elapsed;
 use crate::nbd_client::Client;
 
 const USAGE: &str = "\
@@ -27,7 +28,7 @@ usage: cargo xtask neighbours check|measure --socket PATH --good EXPORT --bad EX
 const REQUEST_BYTES: usize = 4096;
 /// Where it does: small enough to be written at first.
 const REGION_BYTES: u64 = 8 << 20;
-/// How long the good client waits for an answer. The server lets go of a client that stops after
+/// How long the good client waits for an answer. The server disconnects a client that stops after
 /// twice as long at least, so who waits for that one fails.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -124,10 +125,8 @@ impl Good {
     }
 
     fn write(&mut self, offset: u64, data: &[u8]) -> Result<(), String> {
-        let client = &mut self.client;
-        let sent = client.send_write(offset, data, false).and_then(|_| client.push());
-        let reply = sent.and_then(|()| client.receive());
-        match reply.map_err(|error| format!("the good client's write: {error}"))?.error {
+        let error = self.client.write(offset, data, false);
+        match error.map_err(|error| format!("the good client's write: {error}"))? {
             0 => Ok(()),
             error => Err(format!("the good client's write failed with error {error}")),
         }
@@ -142,18 +141,15 @@ impl Good {
             .map_err(|error| format!("the good client's read: {error}"))
     }
 
-    #[expect(clippy::disallowed_methods, reason = "it measures real time")]
     fn reads_for(&mut self, span: Duration) -> Result<Samples, String> {
-        let end = Instant::now() + span;
+        let since = Elapsed::start();
         let mut samples = Samples::default();
-        loop {
-            let begin = Instant::now();
-            if begin >= end {
-                return Ok(samples);
-            }
+        while since.get() < span {
+            let asked = Elapsed::start();
             self.read()?;
-            samples.add(begin.elapsed());
+            samples.add(asked.get());
         }
+        Ok(samples)
     }
 }
 

@@ -8,13 +8,13 @@ use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
-use super::clock::pause;
 use super::load::{self, Plan, Totals};
 use super::model::Model;
 use super::options::Options;
 use super::random::Random;
 use super::server::{Opened, Server};
 use super::verify::{self, Report};
+use crate::clock::pause;
 
 const PROGRESS_EVERY: u64 = 20;
 /// A kill comes this long after the first write at the latest.
@@ -31,7 +31,7 @@ struct Tally {
     open_sectors: u64,
 }
 
-/// Right after the last one's death: waiting until the kernel has let go of its drives and
+/// Right after the last one's death: waiting until the kernel has released its drives and
 /// sockets is the server's business.
 fn start_and_wait(command: &[String]) -> Result<Server, String> {
     let mut server = start(command)?;

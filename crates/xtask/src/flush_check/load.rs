@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use super::clock::{Elapsed, pause};
 use super::history::{Event, History};
 use super::model::{Model, Version};
 use super::options::Options;
 use super::pattern::{self, SECTOR, SECTORS_PER_PAGE, Stamp};
 use super::random::Random;
+use crate::clock::{Elapsed, pause};
 use crate::nbd_client::{Client, is_lost};
 
 const BATCH_MAX: u64 = 24;

@@ -5,7 +5,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-use super::clock::{Elapsed, poll};
+use crate::clock::{Elapsed, poll};
 
 /// What became of a server that was waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

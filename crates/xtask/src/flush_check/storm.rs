@@ -28,8 +28,8 @@ mod world;
 use std::fs;
 use std::path::PathBuf;
 
-use super::clock::Elapsed;
 use super::random::mix;
+use crate::clock::Elapsed;
 use failure::{Failure, Problem};
 use op::Op;
 use schemes::Scheme;

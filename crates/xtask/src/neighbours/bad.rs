@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::clock::pause;
 use crate::nbd_client::Client;
 
 /// What one says when it is at it.
@@ -95,11 +96,6 @@ fn say_begun() -> Result<()> {
     std::io::stdout().flush()
 }
 
-#[expect(clippy::disallowed_methods, reason = "a process that has nothing else to do")]
-fn pause(span: Duration) {
-    std::thread::sleep(span);
-}
-
 fn burn() -> Result<()> {
     say_begun()?;
     loop {
@@ -184,12 +180,10 @@ fn send_read() -> Send {
 /// As many requests as that at once, one for each that is answered.
 fn flood(socket: &Path, export: &str, depth: usize, bytes: u64, send: &Send) -> Result<()> {
     let mut client = Client::connect(socket, export)?;
-    let write = send_write();
     // So that reads find something.
+    let something = vec![7; MIB as usize];
     for offset in (0..REGION_BYTES).step_by(MIB as usize) {
-        write(&mut client, offset, MIB)?;
-        client.push()?;
-        client.receive()?;
+        client.write(offset, &something, false)?;
     }
     say_begun()?;
     let mut offsets = (0..REGION_BYTES).step_by(bytes as usize).cycle().step_by(7);

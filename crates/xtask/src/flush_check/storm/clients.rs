@@ -324,13 +324,10 @@ pub fn write(
     assert!(target.ledger().claim(range.clone()), "nobody else is at work");
     let (place, stamp) = target.ledger().write(range, connection, false, fua);
     let offset = stamp.first * SECTOR as u64;
-    let answer = client
-        .send_write(offset, &contents(stamp), fua)
-        .and_then(|_| client.push())
-        .and_then(|()| client.receive());
-    let reply = answer.map_err(|error| trouble(&target.export, &error))?;
-    target.ledger().answered(place, reply.error);
-    match reply.error {
+    let answer = client.write(offset, &contents(stamp), fua);
+    let error = answer.map_err(|error| trouble(&target.export, &error))?;
+    target.ledger().answered(place, error);
+    match error {
         0 => Ok(()),
         error => {
             let text = format!("{}: a write failed with error {error}", target.export);

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::super::clock::poll;
 use super::failure::{Failure, Problem};
+use crate::clock::poll;
 
 /// What any command may take, and what a pool may take to be whole again.
 pub const PATIENCE: Duration = Duration::from_secs(60);

@@ -144,13 +144,13 @@ impl Session {
 mod tests {
     use std::time::Duration;
 
-    use super::super::super::clock::poll;
     use super::super::super::model::Kind;
     use super::super::super::pattern::{self, Found, SECTOR, Stamp};
     use super::super::check::{self, Report};
     use super::super::clients::{self, Load, Target};
     use super::super::ledger::{Excuse, Ledger};
     use super::*;
+    use crate::clock::poll;
 
     const SECTORS: u64 = 4096;
     const CONNECTIONS: usize = 3;

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::super::clock::pause;
 use super::super::pattern::Stamp;
 use super::super::random::mix;
 use super::super::server::{Opened, Server};
@@ -19,6 +18,7 @@ use super::schemes::Scheme;
 use super::slots::Condition::{Lost, Suspect};
 use super::slots::{Image, Slots};
 use super::tool::Tool;
+use crate::clock::pause;
 
 /// Sectors of the volumes. Two, because some schemes keep volumes apart.
 const VOLUMES: [(&str, u64); 2] = [("tank/v1", 16 << 11), ("tank/v2", 8 << 11)];
@@ -27,8 +27,6 @@ const CONNECTIONS: usize = 3;
 /// The harness itself is one more.
 const OWN: usize = CONNECTIONS;
 pub(super) const DRIVE_SIZE: &str = "64M";
-/// Opening, and a clean stop.
-const SERVER_PATIENCE: Duration = Duration::from_secs(60);
 /// A killed server's files and sockets may outlive it by more than a server waits for.
 const ATTEMPTS_MAX: u32 = 10;
 
@@ -382,7 +380,7 @@ impl World {
 
     fn stop(&mut self) -> Result<(), Failure> {
         let server = self.served()?.server.take().expect("it is served");
-        let stopped = server.stop(SERVER_PATIENCE).map_err(Failure::harness)?;
+        let stopped = server.stop(Server::PATIENCE).map_err(Failure::harness)?;
         let Some(status) = stopped else {
             let text = format!("the server does not stop: {}", self.tool.last_words());
             return Err(Failure::new(Problem::Hangs, text));
@@ -406,9 +404,9 @@ impl World {
         loop {
             let mut command = self.unserved()?.tool.serve()?;
             let mut server = Server::start(&mut command).map_err(Failure::harness)?;
-            match server.opened(SERVER_PATIENCE).map_err(Failure::harness)? {
+            match server.opened(Server::PATIENCE).map_err(Failure::harness)? {
                 Opened::Ready => self.server = Some(server),
-                // The kernel has not let go yet of what the killed server had.
+                // The kernel has not released yet what the killed server had.
                 Opened::Ended(_) if self.is_claimed() && attempts < ATTEMPTS_MAX => {
                     attempts += 1;
                     self.counts.late_starts += 1;
