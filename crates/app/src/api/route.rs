@@ -293,6 +293,8 @@ fn in_query(query: &str) -> Result<Map<String, Value>, Wrong> {
         let text = percent_decode_str(text).decode_utf8();
         let text = text.map_err(|_| bad(format!("'{name}' is not UTF-8")))?;
         let value = match NAMES.contains(&name) {
+            // No path could say it: a part of a path that is empty is no part.
+            true if text.is_empty() => return Err(bad(format!("'{name}' is empty"))),
             true => Value::String(text.into_owned()),
             false => serde_json::from_str(&text)
                 .map_err(|error| bad(format!("'{name}' is no JSON value: {error}")))?,

@@ -78,13 +78,14 @@ fn every_request_is_read_as_it_was_called() {
 
 #[test]
 fn calls_that_nobody_should_make_are_refused() {
-    let cases: [(&str, &str, &str, &str); 12] = [
+    let cases: [(&str, &str, &str, &str); 13] = [
         ("GET", "/", "", "nothing is here"),
         ("GET", "/api/v2/pools", "", "nothing is here"),
         ("GET", "/api/v1/pools/", "", "nothing is here"),
         ("POST", "/api/v1/pools", "", "takes GET, not POST"),
         ("BREW", "/metrics", "", "takes GET, not BREW"),
         ("GET", "/api/v1/pools?extra=1", "", "unknown field `extra`"),
+        ("GET", "/api/v1/pools?pool", "", "'pool' is empty"),
         ("GET", "/api/v1/events?after=%7B", "", "'after' is no JSON value"),
         ("GET", "/api/v1/events?wait_millis=1&wait_millis=2", "", "there twice"),
         ("GET", "/api/v1/pools/%ff", "", "not UTF-8"),
