@@ -1,7 +1,7 @@
 //! An array: made, opened, flushed, closed. Reads, writes and recovery are in files of their own.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use format::{MemberState, Superblock, Uuid, valid_new_name};
@@ -9,6 +9,7 @@ use io::sync::{Permit, Turn};
 use io::{Buf, Drive, Durability, Env, join_all};
 use layout::StripeShape;
 
+use crate::checksum_store::OpenSums;
 use crate::grid::{Grid, GridError, Redundancy};
 use crate::intents::{Intents, Page};
 use crate::kept::Kept;
@@ -94,6 +95,16 @@ pub(crate) struct Inner<E: Env> {
     pub align: u64,
     /// `None`: the array has none.
     pub sums: Option<Sums>,
+    /// What recovery has not looked at yet.
+    pub open_sums: RefCell<OpenSums>,
+    pub last_records: RefCell<BTreeMap<usize, u32>>,
+    /// Writes with records before this one were over, and their checksums in the log.
+    pub records_over: Cell<u64>,
+    /// Drives that rotted or are out of date, as the checksum log showed: of what nothing vouches
+    /// for, others are believed.
+    pub suspects: RefCell<BTreeSet<usize>>,
+    /// Drives whose partial-parity log may lack records of writes that were under way.
+    pub unrecorded: RefCell<BTreeSet<usize>>,
     /// Who writes sums.
     pub sums_turn: Turn,
     pub mending: Mending,
@@ -180,6 +191,49 @@ fn refuse_lost<D: Drive>(grid: &Grid, members: &[Member<D>]) -> Result<(), Array
     Ok(())
 }
 
+/// Drives in their places.
+struct Placed<D> {
+    places: Vec<Option<D>>,
+    /// Those whose label is the one before the newest.
+    behind: Vec<usize>,
+}
+
+/// Who is where, as the newest label has it.
+fn place<D: Drive>(
+    label: &Superblock,
+    grid: &Grid,
+    found: Vec<(Superblock, D)>,
+) -> Result<Placed<D>, ArrayError> {
+    let mut places: Vec<Option<D>> = (0..grid.drives).map(|_| None).collect();
+    let mut behind = Vec::new();
+    for (own, drive) in found {
+        if own.pool != label.pool {
+            return Err(ArrayError::OtherPool { name: drive.name() });
+        }
+        let index = usize::from(own.index);
+        let Some((place, listed)) = places.get_mut(index).zip(label.members.get(index)) else {
+            continue;
+        };
+        // One that another has replaced is a stranger, and no copy of that.
+        if listed.drive != own.drive {
+            continue;
+        }
+        if let Some(other) = place {
+            return Err(ArrayError::Duplicate { first: other.name(), second: drive.name() });
+        }
+        // One that others have written off, that has shrunk, or that lacks a whole label which
+        // they have (an image of long ago), does not hold what it should. The first label of a
+        // drive counts if others name it: it has just taken another's place.
+        let whole = drive.geometry().size >= listed.size;
+        let recent = own.generation == 0 || own.generation + 1 >= label.generation;
+        if whole && recent && listed.state == MemberState::Active {
+            behind.extend((own.generation < label.generation).then_some(index));
+            *place = Some(drive);
+        }
+    }
+    Ok(Placed { places, behind })
+}
+
 impl<E: Env> Array<E> {
     /// Opens an array. Where a crash may have left its drives different they are made to agree
     /// stripe by stripe, before the first request of each or by [`Array::resync`].
@@ -199,30 +253,10 @@ impl<E: Env> Array<E> {
         let newest = ours.max_by_key(|(label, _)| label.generation).ok_or(ArrayError::NoLabel)?;
         let label = newest.0.clone();
         let grid = label::grid_of(&label).ok_or(ArrayError::NoLabel)?;
-        let mut places: Vec<Option<E::Drive>> = (0..grid.drives).map(|_| None).collect();
-        for (own, drive) in found {
-            if own.pool != label.pool {
-                return Err(ArrayError::OtherPool { name: drive.name() });
-            }
-            let index = usize::from(own.index);
-            let Some((place, listed)) = places.get_mut(index).zip(label.members.get(index)) else {
-                continue;
-            };
-            // One that another has replaced is a stranger, and no copy of that.
-            if listed.drive != own.drive {
-                continue;
-            }
-            if let Some(other) = place {
-                return Err(ArrayError::Duplicate { first: other.name(), second: drive.name() });
-            }
-            // One that others have written off, or that has shrunk, does not hold what it should.
-            let whole = drive.geometry().size >= listed.size;
-            if whole && listed.state == MemberState::Active {
-                *place = Some(drive);
-            }
-        }
+        let Placed { places, behind } = place(&label, &grid, found)?;
         let aligns = places.iter().flatten().map(|drive| drive.geometry().align);
-        let sums = label::has_sums(&label).then(|| Sums::new(&grid));
+        let sums =
+            label::has_sums(&label).then(|| Sums::new(&grid, label::log_ring(&label, &grid)));
         let unit = if sums.is_some() { PAGE } else { 512 };
         let align = u64::from(aligns.max().unwrap_or(512)).max(unit);
         let members: Vec<_> = places.into_iter().map(Member::new).collect();
@@ -243,6 +277,11 @@ impl<E: Env> Array<E> {
             away: options.away,
             align,
             sums,
+            open_sums: RefCell::default(),
+            last_records: RefCell::default(),
+            records_over: Cell::new(0),
+            suspects: RefCell::default(),
+            unrecorded: RefCell::default(),
             sums_turn: Turn::new(),
             mending: Mending::default(),
             stripes: RefCell::default(),
@@ -251,6 +290,12 @@ impl<E: Env> Array<E> {
             owed: RefCell::default(),
         };
         let array = Array { inner: Rc::new(inner) };
+        // A crash may have left the newest label on some: if the next one is cut short, too, those
+        // that have neither must not seem out of date.
+        for index in behind {
+            let label = array.inner.label.borrow().clone();
+            label::write_to(&label, &array.inner.members, index).await;
+        }
         array.inner.recover().await?;
         Ok(array)
     }
@@ -285,18 +330,19 @@ impl<E: Env> Array<E> {
         self.inner.members[drive].sit_out(out);
     }
 
-    /// Everything answered before survives power loss from now on.
+    /// Everything answered before survives power loss from now on, and its checksums with it.
     pub async fn flush(&self) -> Result<(), ArrayError> {
         let inner = &self.inner;
         let number = inner.intents.flush_begun();
-        join_all(inner.members.iter().map(|member| member.flush())).await;
+        inner.flush_members(inner.log_end()).await?;
         inner.record_losses().await?;
         inner.intents.flushed(number, inner.env.now());
-        if inner.intents.is_stale(inner.env.now()) {
-            inner.store_rested_sums(inner.env.now()).await?;
-            inner.write_intents().await?;
-        }
         Ok(())
+    }
+
+    /// Regions that the drives call marked: a crash means to look at them.
+    pub fn marks(&self) -> u64 {
+        self.inner.intents.marks()
     }
 
     /// Flushes, and says on the drives that they agree. No request may be on its way.
@@ -304,8 +350,34 @@ impl<E: Env> Array<E> {
         self.flush().await?;
         let inner = &self.inner;
         inner.store_all_sums().await?;
+        inner.tell_settled().await?;
         let rested = inner.env.now() + crate::limits::INTENT_REST;
-        inner.write_intents_as_of(rested).await
+        inner.write_intents_as_of(rested).await?;
+        if inner.sums.is_some() && inner.intents.marks() == 0 {
+            label::set_log_counts(&mut inner.label.borrow_mut(), false);
+            inner.write_label().await;
+            inner.record_losses().await?;
+        }
+        Ok(())
+    }
+
+    /// Takes marks back of regions that are at rest, flushes what nobody flushes when the array is
+    /// idle, moves the tail of the checksum log. False: there is nothing to do.
+    pub async fn rest(&self) -> Result<bool, ArrayError> {
+        let (inner, now) = (&self.inner, self.inner.env.now());
+        if inner.intents.is_idle(now) && inner.intents.is_dirty() {
+            self.flush().await?;
+        }
+        if inner.intents.is_idle(now) {
+            inner.tell_settled().await?;
+        }
+        if inner.intents.is_stale(now) {
+            let before = inner.intents.marks();
+            inner.store_rested_sums(now).await?;
+            inner.write_intents().await?;
+            return Ok(inner.intents.marks() < before);
+        }
+        inner.relieve_log().await
     }
 }
 

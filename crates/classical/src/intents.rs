@@ -7,8 +7,8 @@
 //!   64  a bit for each region
 //! ```
 //! A bit is durable on all drives before the first write of its region begins and is taken back
-//! some time after the last was made durable. A crash then costs a look at the regions that are
-//! marked, not at the whole array.
+//! some time after the last was made durable, or when nothing is written anywhere. A crash then
+//! costs a look at the regions that are marked, not at the whole array.
 
 use std::cell::{Cell, RefCell};
 
@@ -16,7 +16,7 @@ use format::Uuid;
 use io::Nanos;
 use io::sync::Turn;
 
-use crate::limits::{INTENT_REST, PAGE, REGION_STRIPES_MIN, REGIONS_MAX};
+use crate::limits::{INTENT_IDLE, INTENT_REST, PAGE, REGION_STRIPES_MIN, REGIONS_MAX};
 
 const MAGIC: &[u8; 8] = b"STDYINTN";
 const HEADER: usize = 64;
@@ -83,13 +83,6 @@ struct Region {
     owed: bool,
 }
 
-impl Region {
-    /// Clean for so long that its mark is not worth keeping.
-    fn is_rested(&self, now: Nanos) -> bool {
-        self.clean_since.is_some_and(|since| since + INTENT_REST <= now)
-    }
-}
-
 pub struct Intents {
     regions: RefCell<Vec<Region>>,
     region_stripes: u64,
@@ -102,6 +95,9 @@ pub struct Intents {
     recent: RefCell<[Vec<bool>; 2]>,
     /// Flushes begun, to tell what each has made durable.
     flushes: Cell<u64>,
+    /// Writes on their way, and when the last one ended.
+    writes: Cell<u64>,
+    last_end: Cell<Nanos>,
     pub turn: Turn,
 }
 
@@ -118,6 +114,8 @@ impl Intents {
             under_way: Cell::new(false),
             recent: RefCell::new([vec![false; count], vec![false; count]]),
             flushes: Cell::new(0),
+            writes: Cell::new(0),
+            last_end: Cell::new(Nanos::ZERO),
             turn: Turn::new(),
         }
     }
@@ -129,6 +127,7 @@ impl Intents {
     /// A write of the stripe begins. True: the drives know already that it may differ; until they
     /// do, nothing may be written.
     pub fn begin(&self, stripe: u64) -> bool {
+        self.writes.set(self.writes.get() + 1);
         let region = &mut self.regions.borrow_mut()[self.region(stripe)];
         region.writes += 1;
         region.clean_since = None;
@@ -152,7 +151,9 @@ impl Intents {
         region.dirtied = Some(self.flushes.get());
     }
 
-    pub fn end(&self, stripe: u64) {
+    pub fn end(&self, stripe: u64, now: Nanos) {
+        self.writes.set(self.writes.get() - 1);
+        self.last_end.set(now);
         let region = &mut self.regions.borrow_mut()[self.region(stripe)];
         region.writes -= 1;
         region.dirtied = Some(self.flushes.get());
@@ -174,15 +175,37 @@ impl Intents {
         }
     }
 
+    /// Nothing has been written for a while.
+    pub fn is_idle(&self, now: Nanos) -> bool {
+        self.writes.get() == 0 && self.last_end.get() + INTENT_IDLE <= now
+    }
+
+    /// Something was written that no flush has begun after.
+    pub fn is_dirty(&self) -> bool {
+        self.regions.borrow().iter().any(|region| region.dirtied.is_some() && !region.owed)
+    }
+
+    /// Regions that the drives call marked.
+    pub fn marks(&self) -> u64 {
+        self.regions.borrow().iter().filter(|region| region.marked).count() as u64
+    }
+
+    /// Clean for so long that its mark is not worth keeping, or since everything is at rest.
+    fn is_rested(&self, region: &Region, now: Nanos) -> bool {
+        let rest = if self.is_idle(now) { Nanos::ZERO } else { INTENT_REST };
+        region.clean_since.is_some_and(|since| since + rest <= now)
+    }
+
     /// There are marks that could be taken back.
     pub fn is_stale(&self, now: Nanos) -> bool {
-        self.regions.borrow().iter().any(|region| region.marked && region.is_rested(now))
+        let regions = self.regions.borrow();
+        regions.iter().any(|region| region.marked && self.is_rested(region, now))
     }
 
     /// Regions whose marks could be taken back.
     pub fn rested(&self, now: Nanos) -> Vec<u64> {
         let regions = self.regions.borrow();
-        let rested = |(_, region): &(usize, &Region)| region.marked && region.is_rested(now);
+        let rested = |(_, region): &(usize, &Region)| region.marked && self.is_rested(region, now);
         regions.iter().enumerate().filter(rested).map(|(at, _)| at as u64).collect()
     }
 
@@ -216,7 +239,7 @@ impl Intents {
             .iter_mut()
             .enumerate()
             .map(|(at, region)| {
-                let stays = region.marked && !(region.is_rested(now) && may(at as u64));
+                let stays = region.marked && !(self.is_rested(region, now) && may(at as u64));
                 let wanted = region.writes > 0 || region.owed || stays;
                 region.marked &= wanted;
                 wanted
@@ -285,14 +308,16 @@ mod tests {
     #[test]
     fn a_mark_is_taken_back_when_all_is_durable_and_rested() {
         let intents = Intents::new(1000, 1);
+        // Something goes on elsewhere: the array is not idle.
+        intents.begin(900);
         assert!(!intents.begin(5), "nothing is marked at first");
         let (_, bits) = intents.next_page(&POOL, (1, 0), Nanos(0), |_| true);
         assert!(bits[0] && !bits[1]);
         intents.written(&bits);
         assert!(intents.begin(6), "the same region");
-        intents.end(5);
+        intents.end(5, Nanos(5));
         let first = intents.flush_begun();
-        intents.end(6);
+        intents.end(6, Nanos(5));
         intents.flushed(first, Nanos(10));
         assert!(!intents.is_stale(Nanos(10) + INTENT_REST), "one ended after the flush began");
         let second = intents.flush_begun();
@@ -303,5 +328,23 @@ mod tests {
         assert!(!bits[0]);
         // Before that page is on the drives: the mark there does not count any more.
         assert!(!intents.begin(5));
+    }
+
+    #[test]
+    fn all_marks_are_taken_back_soon_when_nothing_is_written() {
+        let intents = Intents::new(1000, 1);
+        intents.begin(5);
+        let (_, bits) = intents.next_page(&POOL, (1, 0), Nanos(0), |_| true);
+        intents.written(&bits);
+        assert!(!intents.is_idle(Nanos(0) + INTENT_IDLE), "a write is on its way");
+        intents.end(5, Nanos(7));
+        assert!(intents.is_dirty() && !intents.is_stale(Nanos(7) + INTENT_IDLE), "no flush since");
+        intents.flushed(intents.flush_begun(), Nanos(8));
+        assert!(!intents.is_dirty() && !intents.is_stale(Nanos(6) + INTENT_IDLE));
+        assert!(intents.is_stale(Nanos(7) + INTENT_IDLE));
+        assert_eq!(intents.marks(), 1);
+        let now = Nanos(7) + INTENT_IDLE;
+        assert!(!intents.next_page(&POOL, (1, 0), now, |_| true).1[0]);
+        assert_eq!(intents.marks(), 0);
     }
 }

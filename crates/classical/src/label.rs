@@ -2,19 +2,20 @@
 //! describes how its four copies are kept; here they are written and read alike.
 
 use format::{
-    CheckpointRoot, Extent, Features, INCOMPAT_ARRAY_SUMS, INCOMPAT_GROUPS, INCOMPAT_SPARE,
-    LABEL_AREA, LABEL_LEN, Member as Listed, MemberState, SCHEME_MIRRORS, SCHEME_PARITY_DRIVE,
-    SCHEME_PARITY1, SCHEME_PARITY2, SCHEME_STRIPES, SPARE_INDEX, Superblock, Uuid, end_area,
-    label_offsets, newest,
+    CheckpointRoot, Extent, Features, INCOMPAT_ARRAY_SUMS, INCOMPAT_CHECKSUM_LOG, INCOMPAT_GROUPS,
+    INCOMPAT_SPARE, LABEL_AREA, LABEL_LEN, Member as Listed, MemberState, SCHEME_MIRRORS,
+    SCHEME_PARITY_DRIVE, SCHEME_PARITY1, SCHEME_PARITY2, SCHEME_STRIPES, SPARE_INDEX, Superblock,
+    Uuid, end_area, label_offsets, newest,
 };
 use io::{Buf, Drive, DriveError, Durability, join_all};
 
 use crate::array::CreateSpec;
+use crate::checksum_log::ring::Ring;
 use crate::grid::{Grid, Redundancy};
-use crate::limits::PAGE;
+use crate::limits::{LOG_COPIES_MAX, PAGE};
 use crate::member::Member;
 use crate::sums::Area;
-use crate::{intents, log};
+use crate::{checksum_log, intents, log};
 
 /// How a drive is divided.
 pub struct Division {
@@ -35,6 +36,8 @@ pub fn divide(smallest: u64, shape: &Grid, checksums: bool) -> Division {
     // Room for the sums of more rows than there will be.
     let most = Grid { rows: rows(0).min(u32::MAX.into()), ..*shape };
     let sums = if checksums { Area::of(&most).bytes() } else { 0 };
+    // And of the checksum log, which begins behind them.
+    let sums = if checksums { sums + checksum_log::bytes_for(most.rows * chunk) } else { 0 };
     let intents = Extent { len: intents.len + sums, ..intents };
     let data = Extent { offset: begin(sums), len: rows(sums).min(most.rows) * chunk };
     Division { log, intents, data }
@@ -43,6 +46,25 @@ pub fn divide(smallest: u64, shape: &Grid, checksums: bool) -> Division {
 /// Whether the array has sums.
 pub fn has_sums(label: &Superblock) -> bool {
     label.features.incompat & INCOMPAT_ARRAY_SUMS != 0
+}
+
+/// Says whether software without a checksum log has to leave the array alone.
+pub fn set_log_counts(label: &mut Superblock, counts: bool) {
+    label.features.incompat &= !INCOMPAT_CHECKSUM_LOG;
+    label.features.incompat |= if counts && has_sums(label) { INCOMPAT_CHECKSUM_LOG } else { 0 };
+}
+
+/// In the first label area: for small drives, and arrays made by software without a checksum log.
+pub const LOG_IN_LABELS: Extent = Extent { offset: 640 << 10, len: 384 << 10 };
+
+/// Where the checksum log lies.
+pub fn log_ring(label: &Superblock, grid: &Grid) -> Ring {
+    let copies = Area::of(grid).copies.min(LOG_COPIES_MAX);
+    let before = intents::BYTES + Area::of(grid).bytes();
+    let room = label.meta.len.saturating_sub(before);
+    let own = Ring::new(grid, copies, label.meta.offset + before, room);
+    let Extent { offset, len } = LOG_IN_LABELS;
+    own.or_else(|| Ring::new(grid, copies, offset, len)).expect("the label area has room")
 }
 
 fn scheme_number(redundancy: Redundancy) -> u16 {
@@ -164,7 +186,7 @@ pub async fn write_spare<D: Drive>(
     drive: &D,
 ) -> Result<(), DriveError> {
     let size = drive.geometry().size;
-    let incompat = pool.features.incompat | INCOMPAT_SPARE;
+    let incompat = pool.features.incompat & !INCOMPAT_CHECKSUM_LOG | INCOMPAT_SPARE;
     let label = Superblock {
         drive: identity,
         index: SPARE_INDEX,
@@ -205,17 +227,28 @@ pub async fn write<D: Drive>(label: &Superblock, members: &[Member<D>]) {
 
 /// The same, but for the drive in one place.
 pub async fn write_but<D: Drive>(label: &Superblock, members: &[Member<D>], but: Option<usize>) {
+    let restoring = |index: usize| label.members[index].state == MemberState::Restoring;
+    let there = (0..members.len()).filter(|&index| Some(index) != but).filter(|&index| {
+        let filled = restoring(index) && members[index].rebuilt().is_some();
+        !members[index].is_lost() || filled
+    });
+    let there: Vec<usize> = there.collect();
     for copies in [[0, 2], [1, 3]] {
-        let one = |(index, copy): (usize, u8)| {
-            let own = for_drive(label, index);
-            let at = label_offsets(own.drive_size)[usize::from(copy)];
-            members[index].write(at, Buf::from_slice(&own.encode(copy)), Durability::Durable)
-        };
-        let restoring = |index: usize| label.members[index].state == MemberState::Restoring;
-        let there = (0..members.len()).filter(|&index| Some(index) != but).filter(|&index| {
-            let filled = restoring(index) && members[index].rebuilt().is_some();
-            !members[index].is_lost() || filled
-        });
-        join_all(there.flat_map(|index| copies.map(|copy| one((index, copy))))).await;
+        let each = there.iter().flat_map(|index| copies.map(|copy| (*index, copy)));
+        join_all(each.map(|(index, copy)| write_copy(label, members, index, copy))).await;
     }
+}
+
+/// Writes it to one drive.
+pub async fn write_to<D: Drive>(label: &Superblock, members: &[Member<D>], index: usize) {
+    for copies in [[0, 2], [1, 3]] {
+        join_all(copies.map(|copy| write_copy(label, members, index, copy))).await;
+    }
+}
+
+async fn write_copy<D: Drive>(label: &Superblock, members: &[Member<D>], index: usize, copy: u8) {
+    let own = for_drive(label, index);
+    let at = label_offsets(own.drive_size)[usize::from(copy)];
+    // One that can't take it is lost.
+    let _ = members[index].write(at, Buf::from_slice(&own.encode(copy)), Durability::Durable).await;
 }

@@ -17,6 +17,8 @@
 
 pub mod array;
 mod audit;
+pub mod checksum_log;
+mod checksum_store;
 pub mod grid;
 pub mod hostile;
 mod intents;
@@ -37,6 +39,7 @@ mod scrub;
 mod sum_area;
 pub mod sums;
 mod tolerant;
+mod verdict;
 mod write;
 
 pub use array::{Array, ArrayError, CreateSpec, OpenOptions, WriteHole};

@@ -14,6 +14,10 @@ pub const REGION_STRIPES_MIN: u64 = 16;
 /// Intents are taken back so long after the last write of their region was flushed: a region that
 /// is written again and again costs no write of intents.
 pub const INTENT_REST: Nanos = Nanos::from_secs(5);
+/// Nothing has been written for so long: the array is flushed by itself, and all intents are taken
+/// back at once. As long, since the next write pays for its mark again: longer than the pauses of
+/// a client at work.
+pub const INTENT_IDLE: Nanos = INTENT_REST;
 /// Stripes looked at together after a crash: enough to keep a group of drives busy.
 pub const RESYNC_AT_ONCE: usize = 8;
 /// Rows rebuilt at a time, their stripes locked: enough to keep the new drive writing while the
@@ -38,3 +42,14 @@ pub const LOST_KNOWN_MAX: usize = 4096;
 pub const SCRUB_AT_ONCE: u64 = 8;
 /// Pages of sums of a drive looked at in one step of a scrub.
 pub const SCRUB_SUMS_AT_ONCE: u64 = 256;
+/// Drives that have a copy of a page of the checksum log, at most: of wider mirrors so many lost
+/// together with a crash are not thought of.
+pub const LOG_COPIES_MAX: usize = 16;
+/// Entries of the checksum log whose data may be on its way or in the drives' caches (128 MiB of
+/// pages); more wait for a flush. Opening looks at as many pages after a crash.
+pub const LOG_WINDOW_MAX: usize = 32768;
+/// Bytes of the checksum log read at a time from each drive when an array is opened: long reads.
+pub const LOG_READ: u64 = 1 << 20;
+/// Entries of the checksum log that are committed without a flush: 32 small writes to two drives.
+/// What was written since then and rots nobody can tell from what was written.
+pub const LOG_UNCOMMITTED_MAX: u64 = 64;

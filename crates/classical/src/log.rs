@@ -4,18 +4,27 @@
 //!  slot        0  magic "STDYPPL1" | crc32c of the rest and the bytes (4) | pieces (4)
 //!             16  pool uuid (16)
 //!             32  epoch (8) | sequence (8) | stripe (8)
-//!             56  hull: start (4), end (4) | 0 (8)
+//!             56  hull: start (4), end (4) | page sums (4) | 1: they are in the log (4)
 //!             72  per piece: chunk (4), start (4), end (4)
+//!                 per page: member of the stripe (2), page of its chunk (2), checksum before (4)
+//!                 and after (4)
 //!           4096  partial parity over the hull, or nothing if all of the hull was written
 //! ```
 //! A record is durable on the drive of every parity member before the write that it tells of
 //! begins, and its slot is taken until that write is durable. Afterwards it may stay: told again
 //! of a finished write, recovery changes nothing, as long as it is the last of its stripe. So a
-//! stripe's next record takes the place of the one before, and a write that needs no partial
-//! parity leaves an empty record where there is one to supersede.
+//! stripe's next record leaves the last one alone, which counts if the next is torn, and takes the
+//! place of the one before that; and a write that needs no partial parity leaves an empty record
+//! where there is one to supersede.
+//!
+//! Of an array with checksums every write has a record, which tells the checksums of the pages that
+//! it is about to change, before and after: so recovery knows what it finds. It tells those, too,
+//! of pages of the stripe that were written before and that the checksum log does not have; a
+//! record of another stripe is overwritten when it has them. Where they are too many they are in
+//! the checksum log before the write begins.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use format::Uuid;
 use io::sync::{Permit, Semaphore};
@@ -27,6 +36,17 @@ const MAGIC: &[u8; 8] = b"STDYPPL1";
 const AT_CRC: usize = 8;
 const AT_PIECES: usize = 72;
 const PIECE: usize = 12;
+const PAGE_SUM: usize = 12;
+
+/// Checksums of a page of a stripe's chunk, before and after a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageSum {
+    pub member: usize,
+    /// The page's first byte in the chunk.
+    pub start: u64,
+    pub old: u32,
+    pub new: u32,
+}
 
 /// What a write was about to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +57,16 @@ pub struct Record {
     pub start: u64,
     pub end: u64,
     pub pieces: Vec<Piece>,
+    pub sums: Vec<PageSum>,
+    /// They were too many: the checksum log has them.
+    pub sums_logged: bool,
+}
+
+impl Record {
+    /// How many page sums there is room for beside so many pieces.
+    pub fn room(pieces: usize) -> usize {
+        (PAGE as usize - AT_PIECES - pieces * PIECE) / PAGE_SUM
+    }
 }
 
 /// Bytes of a slot.
@@ -49,7 +79,8 @@ pub fn bytes(chunk: u64) -> u64 {
 }
 
 pub fn encode(pool: &Uuid, record: &Record, partial: &[u8]) -> Vec<u8> {
-    assert!(AT_PIECES + record.pieces.len() * PIECE <= PAGE as usize, "a page holds the pieces");
+    let room = Record::room(record.pieces.len());
+    assert!(record.sums.len() <= room, "a page holds the pieces and the sums");
     let mut slot = vec![0; PAGE as usize + partial.len()];
     slot[..8].copy_from_slice(MAGIC);
     let mut put = |at: usize, bytes: &[u8]| slot[at..at + bytes.len()].copy_from_slice(bytes);
@@ -60,16 +91,31 @@ pub fn encode(pool: &Uuid, record: &Record, partial: &[u8]) -> Vec<u8> {
     put(48, &record.stripe.to_le_bytes());
     put(56, &(record.start as u32).to_le_bytes());
     put(60, &(record.end as u32).to_le_bytes());
+    put(64, &(record.sums.len() as u32).to_le_bytes());
+    put(68, &u32::from(record.sums_logged).to_le_bytes());
     for (at, piece) in record.pieces.iter().enumerate() {
         let at = AT_PIECES + at * PIECE;
         put(at, &(piece.position as u32).to_le_bytes());
         put(at + 4, &(piece.start as u32).to_le_bytes());
         put(at + 8, &(piece.end as u32).to_le_bytes());
     }
+    let at_sums = AT_PIECES + record.pieces.len() * PIECE;
+    for (at, sum) in record.sums.iter().enumerate() {
+        let at = at_sums + at * PAGE_SUM;
+        put(at, &(sum.member as u16).to_le_bytes());
+        put(at + 2, &((sum.start / PAGE) as u16).to_le_bytes());
+        put(at + 4, &sum.old.to_le_bytes());
+        put(at + 8, &sum.new.to_le_bytes());
+    }
     put(PAGE as usize, partial);
     let crc = crc32c::crc32c(&slot[AT_CRC + 4..]);
     slot[AT_CRC..AT_CRC + 4].copy_from_slice(&crc.to_le_bytes());
     slot
+}
+
+/// Whether a slot was never used.
+pub fn is_empty(slot: &[u8]) -> bool {
+    slot.iter().take(PAGE as usize).all(|byte| *byte == 0)
 }
 
 /// The record of a slot and its partial parity, if it is whole, of this pool and makes sense.
@@ -80,8 +126,10 @@ pub fn decode(pool: &Uuid, slot: &[u8], chunk: u64) -> Option<(Record, Vec<u8>)>
         return None;
     }
     let (start, end) = (u64::from(u32_at(56)?), u64::from(u32_at(60)?));
-    let count = u32_at(12)? as usize;
-    if start >= end || end > chunk || AT_PIECES + count * PIECE > PAGE as usize {
+    let (count, sums) = (u32_at(12)? as usize, u32_at(64)? as usize);
+    let header = AT_PIECES.checked_add(count.checked_mul(PIECE)?)?;
+    let header = header.checked_add(sums.checked_mul(PAGE_SUM)?)?;
+    if start >= end || end > chunk || header > PAGE as usize {
         return None;
     }
     // With partial parity or without: only the right length has the right checksum.
@@ -96,6 +144,13 @@ pub fn decode(pool: &Uuid, slot: &[u8], chunk: u64) -> Option<(Record, Vec<u8>)>
         Some(Piece { position, start: u32_at(at + 4)?.into(), end: u32_at(at + 8)?.into() })
     };
     let pieces: Option<Vec<Piece>> = (0..count).map(piece).collect();
+    let sum = |at: usize| {
+        let at = AT_PIECES + count * PIECE + at * PAGE_SUM;
+        let place = u32_at(at)?;
+        let (member, start) = ((place & 0xffff) as usize, u64::from(place >> 16) * PAGE);
+        Some(PageSum { member, start, old: u32_at(at + 4)?, new: u32_at(at + 8)? })
+    };
+    let sums: Option<Vec<PageSum>> = (0..sums).map(sum).collect();
     let record = Record {
         epoch: u64_at(32)?,
         sequence: u64_at(40)?,
@@ -103,6 +158,8 @@ pub fn decode(pool: &Uuid, slot: &[u8], chunk: u64) -> Option<(Record, Vec<u8>)>
         start,
         end,
         pieces: pieces?,
+        sums: sums?,
+        sums_logged: u32_at(68)? != 0,
     };
     Some((record, slot[PAGE as usize..whole].to_vec()))
 }
@@ -112,20 +169,59 @@ struct Ring {
     room: Semaphore,
     /// Longest unused first.
     free: RefCell<VecDeque<usize>>,
-    /// Whose record recovery would find in each slot.
-    stripes: RefCell<[Option<u64>; LOG_SLOTS]>,
+    /// The record that recovery would find in each slot.
+    held: RefCell<[Option<Held>; LOG_SLOTS]>,
+}
+
+/// A record in a slot.
+#[derive(Clone, Copy)]
+struct Held {
+    stripe: u64,
+    sequence: u64,
+    /// Behind which entry of the checksum log its sums end.
+    end: u64,
+}
+
+/// The slot for a stripe's next record among those that are free, the longest unused first; and up
+/// to where the checksum log has to be committed before it is overwritten.
+///
+/// The last record of the stripe stays until the next one is durable: that may be torn. A record
+/// before the last of a stripe goes first, or it would come to light when the last one goes.
+fn choose(free: &VecDeque<usize>, held: &[Option<Held>; LOG_SLOTS], stripe: u64) -> (usize, u64) {
+    let of = |slot: usize| held[slot];
+    let is_last = |own: &Held| {
+        let mut all = held.iter().flatten();
+        !all.any(|other| other.stripe == own.stripe && other.sequence > own.sequence)
+    };
+    let has_others =
+        |own: &Held| held.iter().flatten().filter(|other| other.stripe == own.stripe).count() > 1;
+    let superseded = |slot: &usize| of(*slot).is_some_and(|own| !is_last(&own));
+    let own = |slot: &usize| of(*slot).is_some_and(|held| held.stripe == stripe);
+    let older = free.iter().position(|slot| own(slot) && superseded(slot));
+    let usual = free.iter().position(|slot| {
+        superseded(slot) || of(*slot).is_none_or(|held| held.stripe != stripe && !has_others(&held))
+    });
+    let at = older.or(usual).unwrap_or(0);
+    let needed = of(free[at]).filter(is_last).map_or(0, |held| held.end);
+    (at, needed)
 }
 
 /// The logs of all drives.
 pub struct Log {
     rings: Vec<Ring>,
     sequence: Cell<u64>,
+    /// Writes that are not over, by the sequence of their record.
+    in_flight: RefCell<BTreeSet<u64>>,
+    /// Of each drive the last record that is durable there, and what the checksum log knows of it.
+    last: RefCell<Vec<(u64, u64)>>,
 }
 
 /// A slot that is taken.
 pub struct Taken {
     pub drive: usize,
     pub slot: usize,
+    /// The record that it holds is needed until the checksum log is committed up to here.
+    pub needed_until: u64,
     _permit: Permit,
 }
 
@@ -134,30 +230,68 @@ impl Log {
         let ring = |_| Ring {
             room: Semaphore::new(LOG_SLOTS),
             free: RefCell::new((0..LOG_SLOTS).collect()),
-            stripes: RefCell::new([None; LOG_SLOTS]),
+            held: RefCell::new([None; LOG_SLOTS]),
         };
-        Log { rings: (0..drives).map(ring).collect(), sequence: Cell::new(1) }
+        let rings = (0..drives).map(ring).collect();
+        Log {
+            rings,
+            sequence: Cell::new(1),
+            in_flight: RefCell::default(),
+            last: RefCell::new(vec![(0, 0); drives]),
+        }
     }
 
+    /// A write begins; to be told to [`Log::over`].
     pub fn next_sequence(&self) -> u64 {
-        self.sequence.replace(self.sequence.get() + 1)
+        let sequence = self.sequence.replace(self.sequence.get() + 1);
+        self.in_flight.borrow_mut().insert(sequence);
+        sequence
     }
 
-    /// A slot on a drive for a record of the stripe: the one that tells of it already, so that none
-    /// is older than the last. Who takes slots of several drives takes them in the drives' order.
+    /// The write with this record is durable, or was given up.
+    pub fn over(&self, sequence: u64) {
+        self.in_flight.borrow_mut().remove(&sequence);
+    }
+
+    /// Writes with earlier records are over.
+    pub fn all_over_before(&self) -> u64 {
+        self.in_flight.borrow().first().copied().unwrap_or(self.sequence.get())
+    }
+
+    /// A slot on a drive for the next record of the stripe. Who takes slots of several drives takes
+    /// them in the drives' order.
     pub async fn take(&self, drive: usize, stripe: u64) -> Taken {
         let ring = &self.rings[drive];
         let permit = ring.room.acquire(1).await;
         let mut free = ring.free.borrow_mut();
-        let stripes = ring.stripes.borrow();
-        let own = free.iter().position(|&slot| stripes[slot] == Some(stripe));
-        let slot = free.remove(own.unwrap_or(0)).expect("a permit is a slot");
-        Taken { drive, slot, _permit: permit }
+        let (at, needed_until) = choose(&free, &ring.held.borrow(), stripe);
+        let slot = free.remove(at).expect("a permit is a slot");
+        Taken { drive, slot, needed_until, _permit: permit }
     }
 
     /// The record is durable; until then what was there before may still be found.
-    pub fn written(&self, taken: &Taken, stripe: u64) {
-        self.rings[taken.drive].stripes.borrow_mut()[taken.slot] = Some(stripe);
+    pub fn written(&self, taken: &Taken, stripe: u64, sequence: u64) {
+        let held = Held { stripe, sequence, end: 0 };
+        self.rings[taken.drive].held.borrow_mut()[taken.slot] = Some(held);
+        let last = &mut self.last.borrow_mut()[taken.drive].0;
+        *last = sequence.max(*last);
+    }
+
+    /// Drives with newer records than they had when this was asked before, and the last of each.
+    pub fn news(&self) -> Vec<(usize, u64)> {
+        let mut last = self.last.borrow_mut();
+        let news = last.iter_mut().enumerate().filter(|(_, (last, told))| last > told);
+        let tell = |(drive, (last, told)): (usize, &mut (u64, u64))| {
+            *told = *last;
+            (drive, *last)
+        };
+        news.map(tell).collect()
+    }
+
+    /// Its write's sums end before this entry of the checksum log.
+    pub fn logged(&self, taken: &Taken, end: u64) {
+        let mut held = self.rings[taken.drive].held.borrow_mut();
+        held[taken.slot].iter_mut().for_each(|own| own.end = end);
     }
 
     /// The write is durable, or was given up before it began.
@@ -167,7 +301,10 @@ impl Log {
 
     /// There is a record of this stripe on one of these drives, which recovery would find.
     pub fn tells_of(&self, stripe: u64, drives: &[usize]) -> bool {
-        let tells = |&drive: &usize| self.rings[drive].stripes.borrow().contains(&Some(stripe));
+        let tells = |&drive: &usize| {
+            let held = self.rings[drive].held.borrow();
+            held.iter().flatten().any(|own| own.stripe == stripe)
+        };
         drives.iter().any(tells)
     }
 }
@@ -185,7 +322,10 @@ mod tests {
             Piece { position: 1, start: 4096, end: 8192 },
             Piece { position: 2, start: 0, end: 4096 },
         ];
-        Record { epoch: 4, sequence: 77, stripe: 5, start: 0, end: 8192, pieces }
+        let sum = |member: usize| PageSum { member, start: 4096 * member as u64, old: 7, new: 9 };
+        let sums = (0..300).map(sum).collect();
+        let (epoch, sequence, stripe, start, end) = (4, 77, 5, 0, 8192);
+        Record { epoch, sequence, stripe, start, end, pieces, sums, sums_logged: true }
     }
 
     #[test]
@@ -218,17 +358,33 @@ mod tests {
             let mut taken = Vec::new();
             for stripe in 0..LOG_SLOTS as u64 {
                 taken.push(log.take(1, stripe).await);
-                log.written(&taken[stripe as usize], stripe);
+                log.written(&taken[stripe as usize], stripe, stripe);
             }
             assert!(log.tells_of(5, &[0, 1]) && !log.tells_of(5, &[0]));
             let mut one_more = Box::pin(log.take(1, 1000));
             assert!(one_more.as_mut().now_or_never().is_none());
             drop(one_more);
-            // The longest unused is next, but a stripe gets its own again.
-            let slots: Vec<usize> = taken[..3].iter().map(|taken| taken.slot).collect();
-            taken.drain(..3).for_each(|taken| log.release(taken));
-            assert_eq!(log.take(1, 2).await.slot, slots[2]);
-            assert_eq!(log.take(1, 1000).await.slot, slots[0]);
+            let slots: Vec<usize> = taken[..4].iter().map(|taken| taken.slot).collect();
+            taken.drain(..4).for_each(|taken| log.release(taken));
+            // The longest unused is next, but the last record of a stripe stays for its next one.
+            let next = log.take(1, 0).await;
+            assert_eq!(next.slot, slots[1]);
+            log.written(&next, 0, 2000);
+            log.logged(&next, 77);
+            log.release(next);
+            // Then the one before the last goes, for its own next one or for any other.
+            let third = log.take(1, 0).await;
+            assert_eq!((third.slot, third.needed_until), (slots[0], 0));
+            log.release(third);
+            // Of other stripes the longest unused; the last of a stripe when it is alone there.
+            let mut next = Vec::new();
+            for stripe in 1000..1004 {
+                let taken = log.take(1, stripe).await;
+                next.push((taken.slot, taken.needed_until));
+                log.written(&taken, stripe, 3000);
+                std::mem::forget(taken);
+            }
+            assert_eq!(next, [(slots[2], 0), (slots[3], 0), (slots[0], 0), (slots[1], 77)]);
         });
     }
 }

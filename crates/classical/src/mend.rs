@@ -224,16 +224,8 @@ impl<E: Env> Inner<E> {
         member: usize,
         (start, end): (u64, u64),
     ) -> Result<Buf, Unread> {
-        if self.is_lost(stripe, member) {
-            return Err(Unread::Absent);
-        }
         let (from, to) = (start / self.align * self.align, end.next_multiple_of(self.align));
-        let (drive, offset) = self.address(stripe, member, from);
-        let bytes =
-            drive.read(offset, to - from).await.map_err(|error| match error.is_refusal() {
-                true => Unread::Refused,
-                false => Unread::Absent,
-            })?;
+        let bytes = self.read_raw(stripe, member, (from, to)).await?;
         if let Some(sums) = &self.sums {
             let (drive, first) = self.page_of(stripe, member, from);
             if !sums.all_pass(drive, first, &bytes) {
@@ -241,6 +233,23 @@ impl<E: Env> Inner<E> {
             }
         }
         Ok(bytes.slice((start - from) as usize..(end - from) as usize))
+    }
+
+    /// Units of a member as its drive gives them, whatever their checksums say.
+    pub async fn read_raw(
+        &self,
+        stripe: u64,
+        member: usize,
+        (from, to): (u64, u64),
+    ) -> Result<Buf, Unread> {
+        if self.is_lost(stripe, member) {
+            return Err(Unread::Absent);
+        }
+        let (drive, offset) = self.address(stripe, member, from);
+        drive.read(offset, to - from).await.map_err(|error| match error.is_refusal() {
+            true => Unread::Refused,
+            false => Unread::Absent,
+        })
     }
 
     /// Bytes of a member of a locked stripe, from its drive or from the others, mended if need be.
@@ -434,7 +443,7 @@ impl<E: Env> Inner<E> {
         if done {
             if self.sum(stripe, member, start) == UNKNOWN {
                 // It was not lost: nothing has to be durable.
-                self.learn(stripe, member, start, page);
+                self.know(stripe, member, start, page);
             }
         } else {
             let _ = self.record_losses().await;

@@ -190,7 +190,7 @@ pub fn after_crash(
 }
 
 /// The hull, cut where a piece begins or ends.
-fn segments(hull: &Range<u64>, pieces: &[Piece]) -> Vec<Range<u64>> {
+pub fn segments(hull: &Range<u64>, pieces: &[Piece]) -> Vec<Range<u64>> {
     let mut cuts = vec![hull.start, hull.end];
     cuts.extend(pieces.iter().flat_map(|piece| [piece.start, piece.end]));
     cuts.sort_unstable();

@@ -213,6 +213,9 @@ impl<E: Env> Array<E> {
         if begin < end {
             let stripe = |row| inner.stripe_of(place, row);
             let locks = join_all((begin..end).map(|row| inner.lock(stripe(row)))).await;
+            // What a crash left is put right first: checksums alone don't tell what it is.
+            let settled = join_all((begin..end).map(|row| inner.settle(stripe(row)))).await;
+            settled.into_iter().collect::<Result<(), _>>()?;
             let rows = (begin..end).map(|row| inner.solve_stripe(stripe(row), place));
             let rows = join_all(rows).await.into_iter().collect::<Result<Vec<Buf>, _>>()?;
             inner.write_rows(place, begin, &rows).await?;
@@ -302,9 +305,10 @@ impl<E: Env> Inner<E> {
     async fn solve_stripe(&self, stripe: u64, place: usize) -> Result<Buf, ArrayError> {
         let own = (0..self.grid.width).find(|&at| self.grid.place(stripe, at).0 == place);
         let member = own.expect("every drive of the group has a chunk of its stripes");
+        let _room = self.reserve_log((self.grid.chunk / PAGE) as usize).await?;
         if let Some(bytes) = self.round(stripe, member, (0, self.grid.chunk)).await {
-            let told = self.learn(stripe, member, 0, &bytes);
-            assert!(told.is_empty(), "what is lost does not pass");
+            let logged = self.know(stripe, member, 0, &bytes);
+            assert!(!logged.urgent, "what is lost does not pass");
             return Ok(bytes);
         }
         let rows = self.mended(stripe, 0..self.grid.chunk).await;
@@ -313,7 +317,7 @@ impl<E: Env> Inner<E> {
             match &row.solved[member] {
                 Some(page) => {
                     whole[row.start as usize..][..PAGE as usize].copy_from_slice(page);
-                    self.learn(stripe, member, row.start, page);
+                    self.know(stripe, member, row.start, page);
                 }
                 None if self.sums.is_none() || row.absent() > self.grid.tolerance() => {
                     return Err(self.unreadable(stripe));
@@ -331,8 +335,10 @@ impl<E: Env> Inner<E> {
         let member = &self.members[place];
         // What it has of others' sums, and pages of its own that came to be lost.
         if let Some(sums) = &self.sums {
+            self.commit(self.log_end()).await?;
             sums.set_hosted_dirty(place);
             self.store_all_sums().await?;
+            self.copy_log_to(place).await?;
         }
         // Nor has it heard of marks that were made before it came.
         self.write_intents().await?;

@@ -1,51 +1,86 @@
 //! After a crash: the drives are made to agree where they may differ.
 //!
 //! ```text
-//!  intents: marked regions          log: the last whole record of each stripe, of this epoch
-//!        │                               │
-//!  all drives of the group there    one is lost, and the stripe has a record
-//!   └─ parity from the data          └─ lost chunk from the partial parity, parity from all
-//!      (mirrors: from the first)
+//!  intents: marked regions     checksum area and log     log: the last whole record of each stripe
+//!        │                               │                        │
+//!        └── page by page of every member: what it is, what it may be ── verdict
+//!              forward, back      a row as its checksums say, after or before the last write
+//!              mixed              parity from the data, what is missing from the partial parity
+//!              copies             the newest that equals a checksum, else what most say
 //! ```
-//! Stripes with a record come at opening, before the epoch is raised, which voids the records. The
-//! others of marked regions are owed (`owed`). A crash before the marks are taken back does it all
-//! again, to the same end.
+//! Stripes with a record, and those with checksums that are not settled, come at opening, before
+//! the epoch is raised, which voids the records. The others of marked regions are owed (`owed`). A
+//! crash before the marks are taken back does it all again, to the same end.
 
-use std::collections::BTreeMap;
-use std::ops::Range;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use io::{Buf, Durability, Env, join_all};
-use layout::StripeShape;
 
-use crate::array::{Array, ArrayError, Inner};
-use crate::grid::{Piece, Redundancy};
+use crate::array::{Array, ArrayError, Inner, WriteHole};
+use crate::checksum_log::Logged;
 use crate::intents::{self, Intents, Page};
+use crate::label::set_log_counts;
 use crate::limits::{LOG_SLOTS, PAGE, RESYNC_AT_ONCE};
-use crate::log::{Record, decode, slot_bytes};
+use crate::log::{PageSum, Record, decode, is_empty, slot_bytes};
 use crate::mend::Unread;
 use crate::owed::Owed;
-use crate::partial::after_crash;
-use crate::row::ZEROES;
-use crate::row::without;
-use crate::sums::{LOST, VOID, is_lost};
+use crate::sums::{is_known, passes};
+use crate::verdict::{self, Copy, Known, Right, Told};
 
 /// A record, and the partial parity that each drive's copy of it holds.
-struct Told {
+pub struct Recorded {
     record: Record,
     partial: BTreeMap<usize, Vec<u8>>,
 }
 
+impl Recorded {
+    fn touches(&self, position: usize, is_parity: bool, start: u64) -> bool {
+        let Record { start: from, end: to, pieces, .. } = &self.record;
+        let meets = |from: u64, to: u64| from < start + PAGE && start < to;
+        let own = |piece: &crate::grid::Piece| {
+            piece.position == position && meets(piece.start, piece.end)
+        };
+        if is_parity { meets(*from, *to) } else { pieces.iter().any(own) }
+    }
+
+    fn sum_of(&self, member: usize, start: u64) -> Option<&PageSum> {
+        self.record.sums.iter().find(|sum| (sum.member, sum.start) == (member, start))
+    }
+}
+
+/// What the pages of a row should be, and which of them may have been on their way.
+struct Verdict {
+    right: Vec<Right>,
+    touched: Vec<bool>,
+}
+
+/// What the drives' logs tell.
+#[derive(Default)]
+struct Records {
+    /// Of each stripe the last record that is on the drives of all its parity that is there: of one
+    /// that is not the write never began.
+    last: BTreeMap<u64, Recorded>,
+    /// Drives of which a record may be missing: these are lost, rotten or out of date.
+    doubtful: BTreeSet<usize>,
+}
+
 impl<E: Env> Array<E> {
-    /// Makes some of the stripes agree that a crash may have left different. False: all do.
+    /// Makes some of the stripes agree that a crash may have left different; when all do, takes
+    /// back marks of regions that are at rest. False: there is nothing to do.
     pub async fn resync(&self) -> Result<bool, ArrayError> {
         let some = self.inner.owed.borrow().some(RESYNC_AT_ONCE);
+        if some.is_empty() {
+            return self.rest().await;
+        }
         let each = some.iter().map(async |&stripe| {
             let _lock = self.inner.lock(stripe).await;
             self.inner.settle(stripe).await
         });
         join_all(each).await.into_iter().collect::<Result<Vec<()>, _>>()?;
-        Ok(!some.is_empty())
+        // Else the next write would have to, for thousands of pages.
+        self.inner.commit(self.inner.log_end()).await?;
+        Ok(true)
     }
 
     /// Stripes that are still to be looked at, and all there are.
@@ -56,13 +91,21 @@ impl<E: Env> Array<E> {
 
 impl<E: Env> Inner<E> {
     pub async fn recover(&self) -> Result<(), ArrayError> {
-        let marked = self.marked_regions().await;
+        let page = self.newest_intents().await?;
+        self.intents.sequence.set(page.sequence + 1);
+        self.load_kept(&page).await;
+        let marked: Vec<u64> =
+            (0..page.bits.len() as u64).filter(|region| page.bits[*region as usize]).collect();
         self.load_sums().await;
-        self.doubt_sums(&marked);
-        let told = self.read_log().await;
-        let stripes: Vec<u64> = told.keys().copied().collect();
+        self.load_checksum_log(page.opening, &marked).await;
+        let mut records = self.read_log(&page.bits).await;
+        self.unrecorded.replace(std::mem::take(&mut records.doubtful));
+        self.believe_newest(&records);
+        let mut stripes: BTreeSet<u64> = records.last.keys().copied().collect();
+        stripes.extend(self.open_stripes());
+        let stripes: Vec<u64> = stripes.into_iter().collect();
         for some in stripes.chunks(RESYNC_AT_ONCE) {
-            let each = some.iter().map(|stripe| self.agree(*stripe, told.get(stripe)));
+            let each = some.iter().map(|stripe| self.agree(*stripe, records.last.get(stripe)));
             join_all(each).await.into_iter().collect::<Result<Vec<()>, _>>()?;
         }
         marked.iter().for_each(|&region| self.intents.owe(region));
@@ -73,76 +116,156 @@ impl<E: Env> Inner<E> {
         // Drives that were not there, or could not take what they should hold, are written off;
         // what was read from a cache must not be lost after it was trusted.
         join_all(self.members.iter().map(|member| member.flush())).await;
-        self.label.borrow_mut().epoch += 1;
+        // The checksums of what was made to agree are durable before the records are void, and in
+        // this opening's name before any page of intents is.
+        self.begin_log().await?;
+        {
+            let mut label = self.label.borrow_mut();
+            label.epoch += 1;
+            set_log_counts(&mut label, true);
+        }
         self.write_label().await;
         self.record_losses().await?;
+        // Two pages: of a drive's image of before, one is missed that all the others have whole.
+        self.write_intents().await?;
         self.write_intents().await
     }
 
-    /// Of the newest page of intents. Without any page everything is marked.
-    async fn marked_regions(&self) -> Vec<u64> {
+    /// The newest page of intents. Without any page everything is marked. A drive whose newest page
+    /// is older than the one before that has missed a whole one: it is out of date, and lost. One
+    /// without any where others have some has rotted.
+    async fn newest_intents(&self) -> Result<Page, ArrayError> {
         let (pool, at) = {
             let label = self.label.borrow();
             (label.pool, label.meta.offset)
         };
         let stripes = self.grid.stripes();
-        let each = intents::region_stripes(stripes);
-        let regions = stripes.div_ceil(each) as usize;
-        let mut newest: Option<Page> = None;
-        for member in self.members.iter().filter(|member| !member.is_lost()) {
+        let regions = stripes.div_ceil(intents::region_stripes(stripes)) as usize;
+        let mut pages: Vec<(usize, Page)> = Vec::new();
+        for (drive, member) in self.members.iter().enumerate().filter(|(_, own)| !own.is_lost()) {
+            let mut newest: Option<Page> = None;
             for place in [0, 1].map(Intents::place) {
                 let Ok(page) = member.read(at + place, PAGE).await else { continue };
                 let Some(found) = intents::decode(&pool, &page, regions) else { continue };
-                if newest.as_ref().is_none_or(|newest| newest.sequence < found.sequence) {
-                    newest = Some(found);
-                }
+                newest = newest.filter(|own| own.sequence > found.sequence).or(Some(found));
+            }
+            match newest {
+                Some(page) => pages.push((drive, page)),
+                None => drop(self.suspects.borrow_mut().insert(drive)),
             }
         }
-        let all = || Page { sequence: 0, opening: 0, kept: 0, bits: vec![true; regions] };
-        let page = newest.unwrap_or_else(all);
-        self.intents.sequence.set(page.sequence + 1);
-        self.load_kept(&page).await;
-        (0..regions as u64).filter(|region| page.bits[*region as usize]).collect()
+        if pages.is_empty() {
+            self.suspects.borrow_mut().clear();
+        }
+        let all = Page { sequence: 0, opening: 0, kept: 0, bits: vec![true; regions] };
+        let newest = pages.iter().map(|(_, page)| page).max_by_key(|page| page.sequence);
+        let newest = newest.cloned().unwrap_or(all);
+        for (drive, page) in &pages {
+            if page.sequence + 1 < newest.sequence {
+                self.members[*drive].lose();
+            }
+        }
+        // A crash may have left the newest on some: if the next one is cut short, too, those that
+        // have neither must not seem out of date.
+        let behind = self.members.iter().enumerate().filter(|(drive, member)| {
+            let has = |(own, page): &(usize, Page)| own == drive && *page == newest;
+            !member.is_lost() && !pages.iter().any(has)
+        });
+        let (bytes, at) = (intents::encode(&pool, &newest), at + Intents::place(newest.sequence));
+        let again = behind
+            .filter(|_| !pages.is_empty())
+            .map(|(_, member)| member.write(at, Buf::from_slice(&bytes), Durability::Durable));
+        join_all(again).await;
+        self.too_many_lost().map_or(Ok(newest), Err)
     }
 
-    /// For each stripe the last record that is on the drives of all its parity that is there: of
-    /// one that is not the write never began.
-    async fn read_log(&self) -> BTreeMap<u64, Told> {
+    /// Of stripes in regions that are marked: in others nothing was under way.
+    async fn read_log(&self, marked: &[bool]) -> Records {
         let (pool, epoch, at) = {
             let label = self.label.borrow();
             (label.pool, label.epoch, label.journal.offset)
         };
         let chunk = self.grid.chunk;
-        let mut found: BTreeMap<(u64, u64), Told> = BTreeMap::new();
+        // Who lacks pages of the checksum log may lack records as well.
+        let doubtful = self.suspects.borrow().clone();
+        let mut records = Records { doubtful, ..Records::default() };
         if self.grid.parity() == 0 {
-            return BTreeMap::new();
+            return records;
         }
+        let mut found = BTreeMap::<_, Recorded>::new();
         for (drive, member) in self.members.iter().enumerate() {
+            let mut newest = 0;
             for slot in 0..LOG_SLOTS as u64 {
                 let place = at + slot * slot_bytes(chunk);
-                let Ok(bytes) = member.read(place, slot_bytes(chunk)).await else { continue };
-                let Some((record, partial)) = decode(&pool, &bytes, chunk) else { continue };
+                let read = member.read(place, slot_bytes(chunk)).await.ok();
+                let whole = read.as_ref().and_then(|bytes| decode(&pool, bytes, chunk));
+                if whole.is_none() && !read.is_some_and(|bytes| is_empty(&bytes)) {
+                    records.doubtful.insert(drive);
+                }
+                let Some((record, partial)) = whole.filter(|(record, _)| record.epoch == epoch)
+                else {
+                    continue;
+                };
+                newest = newest.max(record.sequence);
                 let aligned = |byte: u64| byte.is_multiple_of(self.align);
                 let whole = self.sums.is_none() || aligned(record.start) && aligned(record.end);
-                if record.epoch != epoch || record.stripe >= self.grid.stripes() || !whole {
+                let known = record.stripe < self.grid.stripes();
+                if !known || !whole || !marked[self.intents.region(record.stripe)] {
                     continue;
                 }
-                let key = (record.stripe, record.sequence);
-                let told = found.entry(key);
-                let told = told.or_insert_with(|| Told { record, partial: BTreeMap::new() });
+                let told = found.entry((record.stripe, record.sequence));
+                let told = told.or_insert_with(|| Recorded { record, partial: BTreeMap::new() });
                 told.partial.insert(drive, partial);
             }
+            if newest < self.last_record_of(drive) {
+                records.doubtful.insert(drive);
+            }
         }
-        let whole = |told: &Told| {
+        let whole = |told: &Recorded| {
             let parities = (self.grid.data()..self.grid.width)
-                .map(|member| self.grid.place(told.record.stripe, member).0)
-                .filter(|&drive| !self.members[drive].is_lost());
-            let mut parities = parities.peekable();
-            parities.peek().is_some() && parities.all(|drive| told.partial.contains_key(&drive))
+                .map(|member| self.grid.place(told.record.stripe, member));
+            // What such a drive does not tell it may have told.
+            let mut tell = parities.filter(|&(drive, row)| {
+                !self.members[drive].is_lost_at(row) && !records.doubtful.contains(&drive)
+            });
+            tell.all(|(drive, _)| told.partial.contains_key(&drive))
         };
         // In the order of their sequences: the last of a stripe stays.
         let kept = found.into_iter().filter(|(_, told)| whole(told));
-        kept.map(|((stripe, _), told)| (stripe, told)).collect()
+        records.last = kept.map(|((stripe, _), told)| (stripe, told)).collect();
+        records
+    }
+
+    /// Writes of stripes with parity are over when their stripe has no record of them, and would
+    /// have: of these the newest checksum counts.
+    fn believe_newest(&self, records: &Records) {
+        let Some(sums) = &self.sums else { return };
+        if self.grid.parity() == 0 || self.write_hole == WriteHole::Open {
+            return;
+        }
+        self.open_sums.borrow_mut().retain(|&(drive, page), checksums| {
+            let stripe = self.stripe_of_page(drive, page);
+            let told = records.last.get(&stripe);
+            let open = told.map_or(!self.is_recorded(stripe), |told| !self.is_over(told));
+            if let Some(newest) = checksums.last().filter(|_| !open) {
+                sums.replace(drive, page, &[*newest]);
+            }
+            open
+        });
+    }
+
+    /// The log knows the checksums that the write left.
+    fn is_over(&self, told: &Recorded) -> bool {
+        told.record.sequence < self.records_over.get()
+    }
+
+    fn stripe_of_page(&self, drive: usize, page: u64) -> u64 {
+        self.stripe_of(drive, page / (self.grid.chunk / PAGE))
+    }
+
+    fn open_stripes(&self) -> Vec<u64> {
+        let open = self.open_sums.borrow();
+        open.keys().map(|&(drive, page)| self.stripe_of_page(drive, page)).collect()
     }
 
     pub fn is_owed(&self, stripe: u64) -> bool {
@@ -150,8 +273,13 @@ impl<E: Env> Inner<E> {
     }
 
     pub fn pay(&self, stripe: u64) {
-        if self.owed.borrow().pay(stripe) {
+        let owed = self.owed.borrow().clone();
+        if owed.pay(stripe) {
             self.intents.paid(stripe);
+        }
+        if owed.left() == 0 {
+            let sums = self.sums.iter();
+            sums.for_each(|sums| sums.log.state.borrow_mut().doubts_nothing());
         }
     }
 
@@ -165,249 +293,204 @@ impl<E: Env> Inner<E> {
         Ok(())
     }
 
-    async fn agree(&self, stripe: u64, told: Option<&Told>) -> Result<(), ArrayError> {
-        match (self.grid.redundancy, self.shape()) {
-            (Redundancy::Mirror, _) => {
-                self.parts(|range, alone| self.copies_again(stripe, range, alone)).await
+    async fn agree(&self, stripe: u64, told: Option<&Recorded>) -> Result<(), ArrayError> {
+        let see = |member| self.see_raw(stripe, member);
+        let members = join_all((0..self.grid.width).map(see)).await;
+        let pages = self.grid.width * (self.grid.chunk / PAGE) as usize;
+        let _room = self.reserve_log(pages).await?;
+        let mut logged = Logged::default();
+        for (at, start) in (0..self.grid.chunk).step_by(PAGE as usize).enumerate() {
+            let seen: Vec<&Result<Buf, Unread>> = members.iter().map(|own| &own[at]).collect();
+            let verdict = self.judge(stripe, start, &seen, told)?;
+            logged.join(self.put_right(stripe, start, &seen, verdict).await);
+        }
+        match logged.urgent {
+            true => self.commit(logged.end()).await,
+            false => Ok(()),
+        }
+    }
+
+    /// What a member's drive gives of its chunk, page by page, whatever its checksums say.
+    async fn see_raw(&self, stripe: u64, member: usize) -> Vec<Result<Buf, Unread>> {
+        let pages = (0..self.grid.chunk).step_by(PAGE as usize);
+        match self.read_raw(stripe, member, (0, self.grid.chunk)).await {
+            Ok(bytes) => {
+                pages.map(|at| Ok(bytes.slice(at as usize..(at + PAGE) as usize))).collect()
             }
-            (_, Some(shape)) => {
-                self.parts(|range, alone| self.parity_again(stripe, shape, told, range, alone))
-                    .await
-            }
-            (_, None) => {
-                self.learn_again(stripe).await;
-                Ok(())
+            Err(Unread::Absent) => pages.map(|_| Err(Unread::Absent)).collect(),
+            Err(_) => {
+                join_all(pages.map(|at| self.read_raw(stripe, member, (at, at + PAGE)))).await
             }
         }
     }
 
-    /// Page by page, if a drive does not give a part of its chunk.
-    async fn parts<F>(&self, over: impl Fn(Range<u64>, bool) -> F) -> Result<(), ArrayError>
-    where
-        F: Future<Output = Result<bool, ArrayError>>,
-    {
-        let chunk = self.grid.chunk;
-        if over(0..chunk, false).await? {
-            return Ok(());
-        }
-        for start in (0..chunk).step_by(PAGE as usize) {
-            over(start..start + PAGE, true).await?;
-        }
-        Ok(())
-    }
-
-    /// Whichever copy is first is as good as any: it is the old or the new bytes. False: some can't
-    /// be read, and were not looked at `alone`.
-    async fn copies_again(
-        &self,
-        stripe: u64,
-        range: Range<u64>,
-        alone: bool,
-    ) -> Result<bool, ArrayError> {
-        let read = |copy| self.read_member(stripe, copy, (range.start, range.end));
-        let copies = join_all((0..self.grid.width).map(read)).await;
-        let is_bad = |copy: &Result<Buf, Unread>| matches!(copy, Err(e) if *e != Unread::Absent);
-        if !alone && copies.iter().any(is_bad) {
-            return Ok(false);
-        }
-        let Some(first) = copies.iter().find_map(|copy| copy.clone().ok()) else {
-            let gone = copies.iter().map(|copy| copy.as_ref().err().copied()).collect();
-            return self.give_up(stripe, range.start, gone).await;
-        };
-        let mut told = Vec::new();
-        for (copy, held) in copies.iter().enumerate() {
-            match held {
-                Ok(held) if held[..] == first[..] => {}
-                Ok(_) => {
-                    let (drive, offset) = self.address(stripe, copy, range.start);
-                    let _ = drive.write(offset, first.clone(), Durability::Durable).await;
-                }
-                Err(Unread::Absent) => {}
-                Err(bad) => {
-                    self.rewrite(stripe, copy, range.start, &first, *bad).await;
-                }
-            }
-            told.extend(self.learn(stripe, copy, range.start, &first));
-        }
-        self.store_sums(&told).await?;
-        Ok(true)
-    }
-
-    /// A page that nothing gives, with these members missing: it is lost, alone. Without sums
-    /// nothing could say so.
-    async fn give_up(
+    /// What the pages of a row should be.
+    fn judge(
         &self,
         stripe: u64,
         start: u64,
-        missing: Vec<Option<Unread>>,
-    ) -> Result<bool, ArrayError> {
-        let absent = missing.iter().filter(|why| **why == Some(Unread::Absent)).count();
-        if self.sums.is_none() || absent > self.grid.tolerance() {
-            return Err(self.unreadable(stripe));
-        }
-        let mut told = Vec::new();
-        for (member, why) in missing.into_iter().enumerate() {
-            let Some(why) = why else { continue };
-            told.extend(self.note_lost(stripe, member, start, LOST));
-            self.tell_lost(stripe, member, start, why);
-        }
-        self.store_sums(&told).await?;
-        Ok(true)
-    }
-
-    async fn parity_again(
-        &self,
-        stripe: u64,
-        shape: StripeShape,
-        told: Option<&Told>,
-        range: Range<u64>,
-        alone: bool,
-    ) -> Result<bool, ArrayError> {
-        let mut gone = self.lost_members(stripe);
-        'again: loop {
-            for doubt in in_doubt(shape, told, &gone, &range) {
-                let read = (0..self.grid.width).map(|member| {
-                    self.read_member(stripe, member, (doubt.range.start, doubt.range.end))
-                });
-                let members = join_all(read).await;
-                let is_bad = |m: &Result<Buf, Unread>| matches!(m, Err(e) if *e != Unread::Absent);
-                let lost = |member| self.has_lost(stripe, member, &doubt.range);
-                if !alone && (members.iter().any(is_bad) || (0..self.grid.width).any(lost)) {
-                    return Ok(false);
-                }
-                let void = |member| self.sum(stripe, member, doubt.range.start) == VOID;
-                let missing: Vec<usize> = (0..members.len())
-                    .filter(|&member| members[member].is_err() && !void(member))
-                    .collect();
-                if missing.len() > shape.parity() {
-                    let why = members.iter().map(|m| m.as_ref().err().copied()).collect();
-                    return match alone {
-                        true => self.give_up(stripe, range.start, why).await,
-                        false => Err(self.unreadable(stripe)),
-                    };
-                }
-                // A drive that failed meanwhile changes what has to be looked at.
-                if !missing.iter().all(|member| gone.contains(member)) {
-                    gone = missing;
-                    continue 'again;
-                }
-                self.part_again(stripe, shape, told, &doubt, &members).await?;
+        seen: &[&Result<Buf, Unread>],
+        told: Option<&Recorded>,
+    ) -> Result<Verdict, ArrayError> {
+        let views: Vec<Option<&[u8]>> = seen.iter().map(|seen| seen.as_deref().ok()).collect();
+        if verdict::is_mirror(&self.grid) {
+            let mut copies = Vec::with_capacity(views.len());
+            for (copy, seen) in views.iter().enumerate() {
+                let may_be = self.may_be(stripe, copy, start);
+                copies.push(Copy { seen: *seen, may_be, suspect: self.is_suspect(stripe, copy) });
             }
-            return Ok(true);
+            let right = verdict::copies(&copies);
+            let all_gone = seen.iter().all(|seen| seen.is_err());
+            let width = self.grid.width;
+            return match right.page.is_none() && all_gone && self.sums.is_none() {
+                true => Err(self.unreadable(stripe)),
+                false => Ok(Verdict { right: vec![right; width], touched: vec![true; width] }),
+            };
         }
-    }
-
-    /// Parity follows from the data, or from what was logged; then what is missing from both.
-    async fn part_again(
-        &self,
-        stripe: u64,
-        shape: StripeShape,
-        told: Option<&Told>,
-        doubt: &Doubt,
-        members: &[Result<Buf, Unread>],
-    ) -> Result<(), ArrayError> {
-        let Doubt { range, pieces, told_from } = doubt;
-        let len = (range.end - range.start) as usize;
-        let logged: Vec<Option<&[u8]>> = (shape.data()..shape.width())
+        let row: Vec<Known<'_>> = (0..self.grid.width)
+            .map(|member| self.known(stripe, member, start, views[member], told))
+            .collect();
+        let touched = row.iter().map(|known| known.touched).collect();
+        let partial: Vec<Option<&[u8]>> = (self.grid.data()..self.grid.width)
             .map(|member| {
                 let drive = self.grid.place(stripe, member).0;
-                let bytes = told?.partial.get(&drive)?;
-                let from = (range.start - (*told_from)?) as usize;
-                // None was logged: all of the hull was being written.
-                bytes.get(from..from + len)
+                told?.partial.get(&drive).map(|bytes| &bytes[..]).filter(|bytes| !bytes.is_empty())
             })
             .collect();
-        let sum = |member| self.sum(stripe, member, range.start);
-        let mut views: Vec<Option<&[u8]>> = members.iter().map(|m| m.as_deref().ok()).collect();
-        let void = views.iter_mut().enumerate().filter(|(member, _)| sum(*member) == VOID);
-        void.for_each(|(_, page)| *page = Some(&ZEROES[..len]));
-        let parities = after_crash(shape, range, pieces, &views, &logged);
-        let mut full: Vec<Option<&[u8]>> = views[..shape.data()].to_vec();
-        full.extend(parities.iter().map(Option::as_deref));
-        let missing: Vec<usize> = (0..full.len()).filter(|&at| full[at].is_none()).collect();
-        let solved = without(shape, &full, &missing);
-        let missed = |member: usize| {
-            let found = solved.iter().find(|(at, _)| *at == member);
-            &found.expect("it was missing").1[..]
+        let suspects = self.suspects.borrow();
+        let told = told.map(|Recorded { record, partial: from }| Told {
+            pieces: &record.pieces,
+            hull: (record.start, record.end),
+            partial: &partial,
+            last: from.keys().all(|drive| !suspects.contains(drive)),
+        });
+        if let Some(right) = verdict::row(&self.grid, &row, start, told) {
+            return Ok(Verdict { right, touched });
+        }
+        let is_absent = |seen: &&&Result<Buf, Unread>| matches!(seen, Err(Unread::Absent));
+        let absent = seen.iter().filter(is_absent).count();
+        match self.sums.is_none() || absent > self.grid.tolerance() {
+            true => Err(self.unreadable(stripe)),
+            false => Ok(Verdict { right: verdict::given_up(&row), touched }),
+        }
+    }
+
+    fn is_suspect(&self, stripe: u64, member: usize) -> bool {
+        self.suspects.borrow().contains(&self.grid.place(stripe, member).0)
+    }
+
+    /// Checksums that a page may have, the newest first.
+    fn may_be(&self, stripe: u64, member: usize, start: u64) -> Vec<u32> {
+        let key = self.page_of(stripe, member, start);
+        let open = self.open_sums.borrow();
+        let open = open.get(&key).into_iter().flatten().rev().copied();
+        open.chain([self.sum(stripe, member, start)]).collect()
+    }
+
+    fn known<'a>(
+        &self,
+        stripe: u64,
+        member: usize,
+        start: u64,
+        seen: Option<&'a [u8]>,
+        told: Option<&Recorded>,
+    ) -> Known<'a> {
+        let may_be = self.may_be(stripe, member, start);
+        let (new, old) = (may_be[0], may_be.get(1).copied().unwrap_or(may_be[0]));
+        let is_parity = member >= self.grid.data();
+        let touched = !is_parity && !self.is_recorded(stripe);
+        let suspect = self.is_suspect(stripe, member);
+        let Some(told) = told.filter(|told| !self.is_over(told)) else {
+            return Known { seen, old, new, touched, recorded: false, suspect };
         };
-        let mut told = Vec::new();
-        for (member, read) in members.iter().enumerate() {
-            let right = full[member].unwrap_or_else(|| missed(member));
-            let lost = is_lost(sum(member));
-            match read {
-                // What it should hold does not follow from what was made to agree without it.
-                Err(bad) if lost => self.tell_lost(stripe, member, range.start, *bad),
-                Ok(_) if lost => {}
-                Err(Unread::Absent) => {}
-                Err(bad) => {
-                    self.rewrite(stripe, member, range.start, &Buf::from_slice(right), *bad).await;
-                }
-                Ok(held) if held[..] == *right => {}
-                Ok(_) => {
-                    let (drive, offset) = self.address(stripe, member, range.start);
-                    let _ = drive.write(offset, Buf::from_slice(right), Durability::Durable).await;
-                }
+        let recorded = told.touches(member, is_parity, start);
+        let touched = touched || recorded;
+        match told.sum_of(member, start) {
+            Some(sum) => Known { seen, old: sum.old, new: sum.new, touched, recorded, suspect },
+            None if recorded && !told.record.sums_logged => {
+                Known { seen, old: new, new, touched, recorded, suspect }
             }
-            if !lost {
-                told.extend(self.learn(stripe, member, range.start, right));
-            }
-        }
-        self.store_sums(&told).await
-    }
-
-    /// Without redundancy whatever is there counts.
-    async fn learn_again(&self, stripe: u64) {
-        for row in self.look(stripe, 0..self.grid.chunk).await {
-            for (member, seen) in row.seen.iter().enumerate() {
-                if let Ok(page) = seen {
-                    self.learn(stripe, member, row.start, page);
-                }
-            }
+            None => Known { seen, old, new, touched, recorded, suspect },
         }
     }
-}
 
-/// What of a stripe the crash may have left half written: a range, and the pieces of it.
-struct Doubt {
-    range: Range<u64>,
-    pieces: Vec<Piece>,
-    /// What was logged covers it, and begins here.
-    told_from: Option<u64>,
-}
+    /// If a write of the stripe had been under way, its record would be there, and the last.
+    fn is_recorded(&self, stripe: u64) -> bool {
+        let doubtful = self.unrecorded.borrow();
+        let tells = |member| {
+            let (drive, row) = self.grid.place(stripe, member);
+            !doubtful.contains(&drive) && !self.members[drive].is_lost_at(row)
+        };
+        let closed = self.write_hole == WriteHole::Closed;
+        closed && (self.grid.data()..self.grid.width).any(tells)
+    }
 
-fn in_doubt(
-    shape: StripeShape,
-    told: Option<&Told>,
-    gone: &[usize],
-    range: &Range<u64>,
-) -> Vec<Doubt> {
-    // With a data chunk lost only a record tells what it was. Without one it was being written, or
-    // nothing was: it is what P says, and Q is made to say the same.
-    let as_p_says = |range: Range<u64>| {
-        let all = |position| Piece { position, start: range.start, end: range.end };
-        let pieces = (0..shape.data()).map(all).collect();
-        Doubt { range, pieces, told_from: None }
-    };
-    let gone_data = gone.iter().any(|&member| member < shape.data());
-    match told {
-        Some(Told { record, .. }) if gone_data => {
-            let start = record.start.clamp(range.start, range.end);
-            let end = record.end.clamp(start, range.end);
-            let clip = |piece: &Piece| Piece {
-                start: piece.start.clamp(start, end),
-                end: piece.end.clamp(start, end),
-                ..*piece
-            };
-            let pieces = record.pieces.iter().map(clip).filter(|piece| piece.start < piece.end);
-            let within = Doubt {
-                range: start..end,
-                pieces: pieces.collect(),
-                told_from: Some(record.start),
-            };
-            let parts = [as_p_says(range.start..start), within, as_p_says(end..range.end)];
-            parts.into_iter().filter(|part| !part.range.is_empty()).collect()
+    /// Writes what differs, and knows its checksums.
+    async fn put_right(
+        &self,
+        stripe: u64,
+        start: u64,
+        seen: &[&Result<Buf, Unread>],
+        Verdict { right, touched }: Verdict,
+    ) -> Logged {
+        let mut logged = Logged::default();
+        for (member, Right { page, sum }) in right.into_iter().enumerate() {
+            let before = self.sum(stripe, member, start);
+            self.close_sum(stripe, member, start);
+            match (&page, seen[member]) {
+                (Some(page), Ok(held)) if held[..] == page[..] => {}
+                (Some(_), Err(Unread::Absent)) => {}
+                (Some(page), held) => {
+                    let page = Buf::from_slice(page);
+                    let rotten = !touched[member] && is_known(before) && passes(before, &page);
+                    let unread = match held {
+                        Err(unread) => Some(*unread),
+                        Ok(_) => Some(Unread::Wrong).filter(|_| rotten),
+                    };
+                    self.restore_page(stripe, member, start, &page, unread).await;
+                }
+                (None, held) => {
+                    let unread = held.as_ref().err().copied().unwrap_or(Unread::Wrong);
+                    let lost = self.note_lost(stripe, member, start, sum);
+                    logged.join(lost);
+                    self.tell_lost(stripe, member, start, unread);
+                    continue;
+                }
+            }
+            let own = self.set_sums(stripe, member, start, &[sum]);
+            self.written(&own, Durability::Durable);
+            logged.join(own);
         }
-        _ if gone_data => vec![as_p_says(range.clone())],
-        _ => vec![Doubt { range: range.clone(), pieces: Vec::new(), told_from: None }],
+        logged
+    }
+
+    /// A page is not open any more. What the log says of it last is what memory says, so that the
+    /// log is told of the verdict if that is another.
+    fn close_sum(&self, stripe: u64, member: usize, start: u64) {
+        let (drive, page) = self.page_of(stripe, member, start);
+        let open = self.open_sums.borrow_mut().remove(&(drive, page));
+        if let Some((sums, newest)) =
+            self.sums.as_ref().zip(open.and_then(|open| open.last().copied()))
+        {
+            sums.replace(drive, page, &[newest]);
+        }
+    }
+
+    /// `unread`: it was bad, and that counts; else it was only not in step.
+    async fn restore_page(
+        &self,
+        stripe: u64,
+        member: usize,
+        start: u64,
+        page: &Buf,
+        unread: Option<Unread>,
+    ) {
+        match unread {
+            Some(unread) => drop(self.rewrite(stripe, member, start, page, unread).await),
+            None => {
+                let (drive, offset) = self.address(stripe, member, start);
+                let _ = drive.write(offset, page.clone(), Durability::Durable).await;
+            }
+        }
     }
 }

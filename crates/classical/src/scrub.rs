@@ -5,7 +5,7 @@
 //!  stripes, some at a time, locked: settle ── look ── mend what is bad
 //!            └ a row without gaps: parity and copies fit ── unknown sums learned
 //!                                  they don't ── what nobody vouches for is computed anew
-//!  then pages of sums, write intents, labels
+//!  then pages of sums, the checksum log, write intents, labels
 //! ```
 //! In small steps, so that whoever calls can pace it, beside requests. Without sums pages that a
 //! drive refuses are written again, and parity and copies that do not fit their data.
@@ -37,7 +37,7 @@ pub struct Scrubbed {
     pub parity: u64,
     /// Pages that nothing gives.
     pub lost: u64,
-    /// Labels, pages of intents and pages of sums that were damaged.
+    /// Labels, pages of intents, of sums and of the checksum log that were damaged.
     pub metadata: u64,
 }
 
@@ -79,7 +79,8 @@ impl<E: Env> Array<E> {
             let metadata = inner.scrub_sums(some).await?;
             return Ok((Scrubbed { metadata, ..Scrubbed::default() }, Some(step + 1)));
         }
-        let metadata = inner.scrub_intents().await? + inner.scrub_labels().await?;
+        let (log, intents) = (inner.scrub_log().await?, inner.scrub_intents().await?);
+        let metadata = log + intents + inner.scrub_labels().await?;
         Ok((Scrubbed { metadata, ..Scrubbed::default() }, None))
     }
 }
@@ -88,6 +89,8 @@ impl<E: Env> Inner<E> {
     async fn scrub_stripe(self: &Rc<Self>, stripe: u64) -> Result<Scrubbed, ArrayError> {
         let _lock = self.lock(stripe).await;
         self.settle(stripe).await?;
+        let pages = self.grid.width * (self.grid.chunk / PAGE) as usize;
+        let _room = self.reserve_log(pages).await?;
         let rows = self.look(stripe, 0..self.grid.chunk).await;
         let there = self.grid.width - self.lost_members(stripe).len();
         let bytes = there as u64 * self.grid.chunk;
@@ -126,7 +129,7 @@ impl<E: Env> Inner<E> {
                 let done = drive.write(offset, page, Durability::Durable).await;
                 found.parity += u64::from(done.is_ok());
             }
-            self.learn(stripe, member, row.start, page);
+            self.know(stripe, member, row.start, page);
         }
     }
 

@@ -1,13 +1,15 @@
-//! Sums on the drives: read when an array is opened, written before a region's mark is taken back.
+//! Sums on the drives: read when an array is opened, written before a region's mark is taken back
+//! and when the tail of the checksum log has to move.
 
 use std::ops::Range;
 
 use io::{Buf, Durability, Env, Nanos, join_all};
 
 use crate::array::{ArrayError, Inner};
+use crate::checksum_log::Logged;
 use crate::intents::{self, BYTES as INTENTS_BYTES};
 use crate::limits::{PAGE, REGIONS_AT_ONCE, SUMS_AT_ONCE, SUMS_READ};
-use crate::sums::{Header, Sums, UNKNOWN, VOID, decode, is_lost};
+use crate::sums::{Header, LOST, Sums, UNKNOWN, VOID, decode, is_lost, sum_of};
 
 /// The newest that was found of a page of sums, and on how many drives.
 #[derive(Clone, Copy, Default)]
@@ -39,41 +41,70 @@ impl<E: Env> Inner<E> {
         self.sums.as_ref().map_or(UNKNOWN, |sums| sums.get(drive, page))
     }
 
-    /// Whole pages of a member are, or are about to be, these. What has to be durable with them:
-    /// pages of sums, because something was lost.
-    pub fn learn(&self, stripe: u64, member: usize, start: u64, bytes: &[u8]) -> Vec<(usize, u64)> {
-        let Some(sums) = &self.sums else { return Vec::new() };
-        let (drive, first) = self.page_of(stripe, member, start);
-        if !sums.set_all(drive, first, bytes) {
-            return Vec::new();
-        }
-        let numbers = sums.area.over(first..first + bytes.len() as u64 / PAGE);
-        numbers.map(|number| (drive, number)).collect()
+    /// Whole pages of a member are about to be these, until [`Inner::written`] says that they are.
+    pub fn learn(&self, stripe: u64, member: usize, start: u64, bytes: &[u8]) -> Logged {
+        self.set_sums(stripe, member, start, &self.sums_of(bytes))
     }
 
-    /// Nobody knows any more what a page should hold: LOST, or VOID. As above.
-    pub fn note_lost(&self, stripe: u64, member: usize, start: u64, how: u32) -> Vec<(usize, u64)> {
-        let Some(sums) = &self.sums else { return Vec::new() };
-        let (drive, page) = self.page_of(stripe, member, start);
+    /// Sums of whole pages; none without sums.
+    pub fn sums_of(&self, bytes: &[u8]) -> Vec<u32> {
+        match self.sums {
+            Some(_) => bytes.chunks_exact(PAGE as usize).map(sum_of).collect(),
+            None => Vec::new(),
+        }
+    }
+
+    /// The same of pages with these sums.
+    pub fn set_sums(&self, stripe: u64, member: usize, start: u64, news: &[u32]) -> Logged {
+        let Some(sums) = &self.sums else { return Logged::default() };
+        let (drive, first) = self.page_of(stripe, member, start);
+        let pairs = sums.replace(drive, first, news);
+        let changed = |(old, new): &(u32, u32)| old != new && (is_lost(*old) || is_lost(*new));
+        let urgent = pairs.iter().any(changed);
+        let run = sums.log.state.borrow_mut().append(drive, first, &pairs);
+        Logged { runs: vec![run], urgent }
+    }
+
+    /// The pages are what their sums say: durable, or in the caches of drives.
+    pub fn written(&self, logged: &Logged, how: Durability) {
+        let Some(sums) = &self.sums else { return };
+        let mut state = sums.log.state.borrow_mut();
+        for run in &logged.runs {
+            match how {
+                Durability::Durable => state.durable(run),
+                Durability::Cached => state.cached(run),
+            }
+        }
+        drop(state);
+        sums.log.progress.notify_all();
+    }
+
+    /// Pages that are there, or follow from others, are these.
+    pub fn know(&self, stripe: u64, member: usize, start: u64, bytes: &[u8]) -> Logged {
+        let logged = self.learn(stripe, member, start, bytes);
+        self.written(&logged, Durability::Durable);
+        logged
+    }
+
+    /// Nobody knows any more what a page should hold: LOST, or VOID. To be committed before
+    /// anything counts on it.
+    pub fn note_lost(&self, stripe: u64, member: usize, start: u64, how: u32) -> Logged {
         // What a drive that is away has there is not what the parity counts on.
         self.kept.touch(self.intents.region(stripe));
         // What the parity counts on stays true.
-        let how = if sums.get(drive, page) == VOID { VOID } else { how };
-        let news = sums.set(drive, page, how);
-        sums.area.over(page..page + 1).filter(|_| news).map(|number| (drive, number)).collect()
+        let how = if self.sum(stripe, member, start) == VOID { VOID } else { how };
+        let logged = self.set_sums(stripe, member, start, &[how]);
+        self.written(&logged, Durability::Durable);
+        logged
     }
 
-    /// Something in a range of a member is lost.
-    pub fn has_lost(&self, stripe: u64, member: usize, range: &Range<u64>) -> bool {
-        let mut pages = range.clone().step_by(PAGE as usize);
-        self.sums.is_some() && pages.any(|start| is_lost(self.sum(stripe, member, start)))
-    }
-
-    /// Nobody has looked at what a member holds now.
-    pub fn forget_sums(&self, stripe: u64, member: usize, range: Range<u64>) {
-        let Some(sums) = &self.sums else { return };
-        let (drive, first) = self.page_of(stripe, member, range.start);
-        sums.forget(drive, first..first + (range.end - range.start) / PAGE);
+    /// Sums of pages of which nothing is known but whether they are lost.
+    pub fn forgotten(&self, stripe: u64, member: usize, range: Range<u64>) -> Vec<u32> {
+        let forgotten = |start| match self.sum(stripe, member, start) {
+            sum @ (LOST | VOID) => sum,
+            _ => UNKNOWN,
+        };
+        range.step_by(PAGE as usize).map(forgotten).collect()
     }
 
     // ---- read
@@ -164,17 +195,22 @@ impl<E: Env> Inner<E> {
         self.pages_of_row(rows.start).start..self.pages_of_row(rows.end).start
     }
 
-    /// What a crash may have changed in these regions is not believed.
+    /// What the area has of these regions is not believed, but that pages are lost: nothing tells
+    /// what was written after it.
     pub fn doubt_sums(&self, regions: &[u64]) {
         let Some(sums) = self.sums.as_ref().filter(|sums| !sums.is_blank()) else { return };
         let each = intents::region_stripes(self.grid.stripes());
         for region in regions {
             for stripe in region * each..self.grid.stripes().min((region + 1) * each) {
-                (0..self.grid.width)
-                    .for_each(|member| self.forget_sums(stripe, member, 0..self.grid.chunk));
+                for member in 0..self.grid.width {
+                    let (drive, first) = self.page_of(stripe, member, 0);
+                    let news = self.forgotten(stripe, member, 0..self.grid.chunk);
+                    sums.replace(drive, first, &news);
+                }
             }
+            let pages = self.pages_of_region(*region);
             // Also where nothing changes by that: the drives must have it before the mark goes.
-            let numbers = sums.area.over(self.pages_of_region(*region));
+            let numbers = sums.area.over(pages);
             let all = (0..sums.area.drives).flat_map(|d| numbers.clone().map(move |n| (d, n)));
             all.for_each(|(drive, number)| sums.set_dirty(drive, number));
         }
@@ -204,8 +240,11 @@ impl<E: Env> Inner<E> {
     }
 
     pub async fn store_all_sums(&self) -> Result<(), ArrayError> {
-        let dirty = self.sums.as_ref().map(Sums::dirty).unwrap_or_default();
-        self.store_sums(&dirty).await
+        let Some(sums) = &self.sums else { return Ok(()) };
+        self.store_sums(&sums.dirty()).await?;
+        // What is doubted, too: the area says so.
+        sums.log.state.borrow_mut().doubts_nothing();
+        Ok(())
     }
 
     /// These pages of sums are durable when this returns, as they are now or newer.

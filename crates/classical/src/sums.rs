@@ -7,10 +7,9 @@
 //!   64  1008 sums: CRC32C of a page; 0 not known, 1 lost, 2 lost and zeroes for the parity
 //! ```
 //! Parity and copies have sums as data has. In memory they are complete, and set before the pages
-//! are written. On the drives they follow later: the mark of a region is taken back only after the
-//! sums of its pages are durable (`intents`), and those of a region that a crash found marked are
-//! not believed. So a request writes nothing for them. Only that a page is lost, and that it is
-//! not any more, is durable at once, and believed in marked regions, too: nothing else would tell.
+//! are written. A FLUSH or FUA makes them durable in the checksum log (`checksum_log`); the area
+//! follows later, when the log's tail has to move, and before the mark of a region is taken back.
+//! That a page is lost, and that it is not any more, is durable at once.
 //!
 //! The newest whole page counts: of the highest epoch, then sequence. A torn one leaves the one
 //! at the other place.
@@ -21,6 +20,8 @@ use std::ops::Range;
 use format::Uuid;
 use io::crc::crc32c;
 
+use crate::checksum_log::ChecksumLog;
+use crate::checksum_log::ring::Ring;
 use crate::grid::Grid;
 use crate::limits::PAGE;
 
@@ -182,6 +183,7 @@ struct Stored {
 /// Sums of all drives of an array.
 pub struct Sums {
     pub area: Area,
+    pub log: ChecksumLog,
     sums: RefCell<Vec<Vec<u32>>>,
     stored: RefCell<Vec<Vec<Stored>>>,
     sequence: Cell<u64>,
@@ -191,12 +193,13 @@ pub struct Sums {
 
 impl Sums {
     /// None known.
-    pub fn new(grid: &Grid) -> Sums {
+    pub fn new(grid: &Grid, ring: Ring) -> Sums {
         let area = Area::of(grid);
         let each = |_| vec![UNKNOWN; area.pages as usize];
         let stored = |_| vec![Stored::default(); area.numbers as usize];
         Sums {
             area,
+            log: ChecksumLog::new(ring),
             sums: RefCell::new((0..area.drives).map(each).collect()),
             stored: RefCell::new((0..area.drives).map(stored).collect()),
             sequence: Cell::new(1),
@@ -214,34 +217,22 @@ impl Sums {
         self.sums.borrow()[drive][page as usize]
     }
 
-    /// True: the page was lost, and is not any more, or the other way round.
-    pub fn set(&self, drive: usize, page: u64, sum: u32) -> bool {
-        let before = std::mem::replace(&mut self.sums.borrow_mut()[drive][page as usize], sum);
-        if before != sum {
+    /// Pages of a drive from one on have these sums from now on; before and after of each.
+    pub fn replace(&self, drive: usize, first: u64, news: &[u32]) -> Vec<(u32, u32)> {
+        let mut sums = self.sums.borrow_mut();
+        let own = &mut sums[drive][first as usize..first as usize + news.len()];
+        let pairs: Vec<(u32, u32)> = own.iter().copied().zip(news.iter().copied()).collect();
+        own.copy_from_slice(news);
+        for (page, _) in (first..).zip(&pairs).filter(|(_, (old, new))| old != new) {
             self.any.set(true);
             self.stored.borrow_mut()[drive][(page / PER_PAGE) as usize].dirty = true;
         }
-        before != sum && (is_lost(before) || is_lost(sum))
-    }
-
-    /// Of pages from this one on; true as above.
-    pub fn set_all(&self, drive: usize, first: u64, pages: &[u8]) -> bool {
-        let each = (first..).zip(pages.chunks_exact(PAGE as usize));
-        each.fold(false, |lost, (page, bytes)| self.set(drive, page, sum_of(bytes)) | lost)
+        pairs
     }
 
     /// Nothing was ever known.
     pub fn is_blank(&self) -> bool {
         !self.any.get()
-    }
-
-    /// What lost pages are does not change by that.
-    pub fn forget(&self, drive: usize, pages: Range<u64>) {
-        for page in pages {
-            if !is_lost(self.get(drive, page)) {
-                self.set(drive, page, UNKNOWN);
-            }
-        }
     }
 
     /// Whether all these pages are what they should be.
@@ -313,19 +304,27 @@ impl Sums {
         dirty.map(|number| (drive, number)).collect()
     }
 
-    /// The page to be written now; to be told to [`Sums::written`] afterwards.
+    /// The page to be written now, its settled sums; to be told to [`Sums::written`] afterwards.
     pub fn begin(&self, pool: &Uuid, epoch: u64, drive: usize, number: u64) -> Vec<u8> {
         let sequence = self.sequence.replace(self.sequence.get() + 1);
+        let mut log = self.log.state.borrow_mut();
         {
             let stored = &mut self.stored.borrow_mut()[drive][number as usize];
-            (stored.dirty, stored.busy) = (false, true);
+            (stored.dirty, stored.busy) = (log.has_unsettled((drive, number)), true);
         }
+        log.store_begins((drive, number));
         let header = Header { drive, number, age: (epoch, sequence) };
-        encode(pool, &header, &self.sums.borrow()[drive][self.area.sums_of(number)])
+        let mut sums = self.sums.borrow()[drive][self.area.sums_of(number)].to_vec();
+        let first = number * PER_PAGE;
+        for (page, settled) in log.settled_in((drive, number)) {
+            sums[(page - first) as usize] = settled;
+        }
+        encode(pool, &header, &sums)
     }
 
     pub fn written(&self, drive: usize, number: u64) {
         self.stored.borrow_mut()[drive][number as usize].busy = false;
+        self.log.state.borrow_mut().store_ended((drive, number));
     }
 
     /// A page of sums tells of something.
@@ -431,24 +430,45 @@ mod tests {
 
     #[test]
     fn what_changes_is_dirty_until_it_is_written() {
-        let sums = Sums::new(&grid(Redundancy::Parity(1), 4, 4));
+        let grid = grid(Redundancy::Parity(1), 4, 4);
+        let ring = Ring::new(&grid, 2, 0, 64 * PAGE).expect("there is room");
+        let sums = Sums::new(&grid, ring);
+        let set = |page, news: &[u32]| {
+            let pairs = sums.replace(2, page, news);
+            (sums.log.state.borrow_mut().append(2, page, &pairs), pairs)
+        };
+        let settle = |run| {
+            let mut state = sums.log.state.borrow_mut();
+            state.durable(&run);
+            while state.has_more() {
+                let (header, _) = state.take_page(0);
+                state.page_written(&header);
+            }
+        };
         assert_eq!(sums.dirty(), []);
-        assert!(!sums.set_all(2, 1007, &[1; 8192]));
+        let one = sum_of(&[1; PAGE as usize]);
+        let (run, pairs) = set(1007, &[one, one]);
+        assert_eq!(pairs, [(UNKNOWN, one); 2]);
+        settle(run);
         assert_eq!(sums.dirty(), [(2, 0), (2, 1)]);
         assert_eq!(sums.dirty_over(2, 0..1008), [(2, 0)]);
         let page = sums.begin(&POOL, 1, 2, 0);
         assert!(!sums.is_stored(2, 0..1), "it is on its way");
-        sums.set(2, 0, 77);
+        let (run, _) = set(0, &[77]);
         sums.written(2, 0);
         assert!(!sums.is_stored(2, 0..1) && sums.agrees(2, 0, &page), "it is newer in memory");
-        sums.begin(&POOL, 1, 2, 0);
+        let old = sums.begin(&POOL, 1, 2, 0);
         sums.written(2, 0);
+        assert_eq!(sums_in(&old).next(), Some(UNKNOWN), "what is on its way is not stored");
+        assert!(!sums.is_stored(2, 0..1), "and has to be, some time");
+        settle(run);
+        let new = sums.begin(&POOL, 1, 2, 0);
+        sums.written(2, 0);
+        assert_eq!(sums_in(&new).next(), Some(77));
         assert!(sums.is_stored(2, 0..1) && !sums.agrees(2, 0, &page));
         assert!(sums.all_pass(2, 1007, &[1; 8192]) && !sums.all_pass(2, 1007, &[2; 4096]));
-        assert!(sums.set(2, 5, LOST) && !sums.all_pass(2, 5, &[0; 4096]));
-        sums.forget(2, 0..1008);
-        assert_eq!((sums.get(2, 0), sums.get(2, 5)), (UNKNOWN, LOST));
-        assert!(sums.set(2, 5, 9), "not lost any more");
+        set(5, &[LOST]);
+        assert!(!sums.all_pass(2, 5, &[0; 4096]));
         // A page whose CRC is one of those that mean something else.
         assert!((0..3).all(|crc| sum_of(&page_of_crc(crc)) == crc + 3));
     }

@@ -2,21 +2,24 @@
 //!
 //! ```text
 //!  lock the stripe ─ round the edges up to what drives take ─ plan ─ read old bytes
-//!    └─ mark the region (once in a while) ─ log partial parity, durable
+//!    └─ mark the region (once in a while) ─ log partial parity and new checksums, durable
 //!         └─ sums, in memory ─ data and parity, durable ─ record losses, if any ─ unlock, answer
+//!                            └ with FUA: the checksum log, durable
 //! ```
 //! With the write hole closed, data and parity are written through: a second write of the stripe
 //! logs a partial parity that counts on the first being there.
 
 use std::rc::Rc;
 
+use futures_util::future::join;
 use io::{Buf, BufMut, Durability, Env, join_all};
 use layout::StripeShape;
 
 use crate::array::{Array, ArrayError, Inner, WriteHole};
+use crate::checksum_log::Logged;
 use crate::grid::{Piece, Redundancy, Share};
 use crate::limits::{PAGE, TRIES_MAX};
-use crate::log::{Record, Taken, encode, slot_bytes};
+use crate::log::{PageSum, Record, Taken, encode, slot_bytes};
 use crate::mend::Unread;
 use crate::partial::{Parities, partial, with_edges, with_new};
 use crate::plan::{Plan, Read, Way, hull, plan};
@@ -40,6 +43,25 @@ impl New {
         let own = (exact.start - piece.start) as usize..(exact.end - piece.start) as usize;
         (*exact, &bytes[own])
     }
+}
+
+/// What a record tells of a write.
+struct Change<'a> {
+    pieces: &'a [Piece],
+    partial: &'a Parities,
+    sums: &'a [PageSum],
+}
+
+/// Slots of the log that a write has, on drives of its parity.
+#[derive(Default)]
+struct Slots {
+    taken: Vec<Taken>,
+    /// Of each, which of the parities.
+    parities: Vec<usize>,
+    /// Nothing of the hull is left alone.
+    whole: bool,
+    /// Of the record.
+    sequence: u64,
 }
 
 /// Up to so many bytes the old content of a piece is read as a whole if any of it is: it is needed
@@ -81,10 +103,11 @@ impl<E: Env> Inner<E> {
             Ok(()) => self.write_stripe(stripe, &new, fua).await,
             Err(error) => Err(error),
         };
-        self.intents.end(stripe);
+        self.intents.end(stripe, self.env.now());
         if whole && done.is_ok() {
             self.pay(stripe);
         }
+        self.commit_beside();
         done
     }
 
@@ -151,9 +174,12 @@ impl<E: Env> Inner<E> {
             }
             let lost = self.lost_members(stripe);
             // A lost chunk is known only by the parity: written together with others, a crash could
-            // leave it a mixture of old and new. So each has a turn of its own.
-            let (gone, there): (Vec<New>, Vec<New>) =
-                new.iter().cloned().partition(|new| lost.contains(&new.piece.position));
+            // leave it a mixture of old and new. So each has a turn of its own; those on a drive
+            // that is being rebuilt, too, since a crash makes it lost again.
+            let (gone, there): (Vec<New>, Vec<New>) = new.iter().cloned().partition(|new| {
+                let (drive, _) = self.grid.place(stripe, new.piece.position);
+                self.members[drive].is_lost()
+            });
             let turns = [there].into_iter().chain(gone.into_iter().map(|one| vec![one]));
             let mut done = true;
             for turn in turns.filter(|turn| !turn.is_empty()) {
@@ -176,12 +202,23 @@ impl<E: Env> Inner<E> {
             Redundancy::Mirror => self.grid.width,
             Redundancy::Parity(_) | Redundancy::ParityDrive => 1,
         };
-        let mut told = Vec::new();
+        let pages: u64 = new.iter().map(|new| new.piece.len() / PAGE).sum();
+        let room = self.reserve_log(pages as usize * copies).await?;
+        let mut logged = Logged::default();
         for New { piece, bytes, .. } in new {
-            let all = (0..copies).map(|copy| piece.position + copy);
-            told.extend(all.flat_map(|at| self.learn(stripe, at, piece.start, bytes)));
+            let news = self.sums_of(bytes);
+            for copy in 0..copies {
+                let member = piece.position + copy;
+                logged.join(self.set_sums(stripe, member, piece.start, &news));
+            }
         }
-        let how = if told.is_empty() { how } else { Durability::Durable };
+        drop(room);
+        // Of a page that is written in part the rest must be known again whatever becomes of it: no
+        // record tells of it.
+        if copies > 1 && new.iter().any(|new| new.exact != new.piece) {
+            self.commit(logged.end()).await?;
+        }
+        let how = if logged.urgent { Durability::Durable } else { how };
         let writes = new.iter().flat_map(|New { piece, bytes, .. }| {
             let there = move |copy: &usize| !self.is_lost(stripe, piece.position + copy);
             (0..copies).filter(there).map(move |copy| {
@@ -189,8 +226,22 @@ impl<E: Env> Inner<E> {
                 drive.write(offset, bytes.clone(), how)
             })
         });
-        join_all(writes).await;
-        self.store_sums(&told).await?;
+        self.finish(join_all(writes), &logged, how, fua).await
+    }
+
+    /// Until data is written whose sums were set, and with FUA, or if pages were lost, they are
+    /// committed beside it.
+    async fn finish<T>(
+        &self,
+        writes: impl Future<Output = T>,
+        logged: &Logged,
+        how: Durability,
+        fua: bool,
+    ) -> Result<(), ArrayError> {
+        let end = if fua || logged.urgent { logged.end() } else { 0 };
+        let (_, committed) = join(writes, self.commit(end)).await;
+        self.written(logged, how);
+        committed?;
         self.record_losses().await
     }
 
@@ -228,14 +279,65 @@ impl<E: Env> Inner<E> {
         let pieces: Vec<Piece> = new.iter().map(|new| new.exact).collect();
         let closed = self.write_hole == WriteHole::Closed;
         let how = if fua || closed { Durability::Durable } else { Durability::Cached };
-        let taken = match closed {
-            true => self.log_partial(stripe, shape, (&plan, lost), &pieces, &partial).await?,
-            false => Vec::new(),
+        let sums = self.new_sums(stripe, shape, new, (&plan, &parities));
+        let room = self.reserve_log(sums.len()).await?;
+        let change = Change { pieces: &pieces, partial: &partial, sums: &sums };
+        let slots = match closed {
+            true => self.take_slots(stripe, shape, (&plan, lost), &change).await,
+            false => Slots::default(),
         };
-        let done = self.write_all(stripe, shape, new, (&plan, &parities), how).await;
-        taken.into_iter().for_each(|taken| self.log.release(taken));
+        let done = async {
+            let logged = self.write_record(stripe, &plan, &change, &slots).await?;
+            drop(room);
+            slots.taken.iter().for_each(|taken| self.log.logged(taken, logged.end()));
+            self.write_all(stripe, shape, new, (&plan, &parities), &logged, (how, fua)).await
+        };
+        let done = done.await;
+        slots.taken.into_iter().for_each(|taken| self.log.release(taken));
+        self.log.over(slots.sequence);
         done?;
         Ok(true)
+    }
+
+    /// What the sums of the pages that are about to change are, and will be.
+    fn new_sums(
+        &self,
+        stripe: u64,
+        shape: StripeShape,
+        new: &[New],
+        (plan, parities): (&Plan, &Parities),
+    ) -> Vec<PageSum> {
+        let mut all = Vec::new();
+        if self.sums.is_none() {
+            return all;
+        }
+        let mut add = |member: usize, start: u64, news: Vec<u32>| {
+            for (start, new) in (start..).step_by(PAGE as usize).zip(news) {
+                all.push(PageSum { member, start, old: self.sum(stripe, member, start), new });
+            }
+        };
+        for New { piece, bytes, .. } in new {
+            add(piece.position, piece.start, self.sums_of(bytes));
+        }
+        for (at, bytes) in parities.iter().enumerate() {
+            let member = shape.data() + at;
+            let news = match bytes {
+                Some(bytes) => self.sums_of(bytes),
+                None => self.forgotten(stripe, member, plan.hull.clone()),
+            };
+            add(member, plan.hull.start, news);
+        }
+        all
+    }
+
+    fn set_page_sums(&self, stripe: u64, sums: &[PageSum]) -> Logged {
+        let mut logged = Logged::default();
+        let follows = |a: &PageSum, b: &PageSum| a.member == b.member && a.start + PAGE == b.start;
+        for run in sums.chunk_by(follows) {
+            let news: Vec<u32> = run.iter().map(|sum| sum.new).collect();
+            logged.join(self.set_sums(stripe, run[0].member, run[0].start, &news));
+        }
+        logged
     }
 
     async fn read_planned(
@@ -265,7 +367,7 @@ impl<E: Env> Inner<E> {
         let hull = hull(pieces);
         let zeroes = |_| BufMut::zeroed((hull.end - hull.start) as usize);
         let mut columns: Vec<BufMut> = (0..shape.data()).map(zeroes).collect();
-        let mut told = Vec::new();
+        let mut logged = Logged::default();
         for row in self.mended(stripe, hull.clone()).await {
             if row.absent() > self.grid.tolerance() {
                 return Err(self.unreadable(stripe));
@@ -280,11 +382,11 @@ impl<E: Env> Inner<E> {
                             .copy_from_slice(bytes);
                     }
                     None if written => {}
-                    None => told.extend(self.note_lost(stripe, position, row.start, VOID)),
+                    None => logged.join(self.note_lost(stripe, position, row.start, VOID)),
                 }
             }
         }
-        self.store_sums(&told).await?;
+        self.commit(logged.end()).await?;
         let whole = |member| Read { member, start: hull.start, end: hull.end };
         let reads = (0..shape.data()).map(whole).collect();
         let read = columns.into_iter().map(BufMut::freeze).collect();
@@ -298,20 +400,10 @@ impl<E: Env> Inner<E> {
         shape: StripeShape,
         new: &[New],
         (plan, parities): (&Plan, &Parities),
-        how: Durability,
+        logged: &Logged,
+        (how, fua): (Durability, bool),
     ) -> Result<(), ArrayError> {
-        let mut told = Vec::new();
-        for New { piece, bytes, .. } in new {
-            told.extend(self.learn(stripe, piece.position, piece.start, bytes));
-        }
-        for (at, bytes) in parities.iter().enumerate() {
-            let member = shape.data() + at;
-            match bytes {
-                Some(bytes) => told.extend(self.learn(stripe, member, plan.hull.start, bytes)),
-                None => self.forget_sums(stripe, member, plan.hull.clone()),
-            }
-        }
-        let how = if told.is_empty() { how } else { Durability::Durable };
+        let how = if logged.urgent { Durability::Durable } else { how };
         // A new drive's rows are written when their turn comes.
         let there = new.iter().filter(|new| !self.is_lost(stripe, new.piece.position));
         let data = there.map(|New { piece, bytes, .. }| {
@@ -323,65 +415,114 @@ impl<E: Env> Inner<E> {
             let (drive, offset) = self.address(stripe, shape.data() + at, plan.hull.start);
             Some(drive.write(offset, bytes, how))
         });
-        join_all(data.chain(parity)).await;
-        // What is not lost any more is told when it is there.
-        self.store_sums(&told).await
+        self.finish(join_all(data.chain(parity)), logged, how, fua).await
     }
 
-    /// Tells the drives of the parity what is about to be left alone; durable when this returns.
-    async fn log_partial(
+    /// Slots on the drives of the parity for what is about to be left alone; none where all of a
+    /// stripe is written and nothing is to be superseded.
+    async fn take_slots(
         &self,
         stripe: u64,
         shape: StripeShape,
         (plan, lost): (&Plan, &[usize]),
-        pieces: &[Piece],
-        partial: &Parities,
-    ) -> Result<Vec<Taken>, ArrayError> {
-        let mut drives: Vec<(usize, &[u8])> = Vec::new();
-        for (at, bytes) in partial.iter().enumerate() {
-            if let Some(bytes) = bytes {
-                drives.push((self.grid.place(stripe, shape.data() + at).0, bytes));
-            }
-        }
+        change: &Change<'_>,
+    ) -> Slots {
+        let there = |at: &usize| change.partial[*at].is_some();
+        let mut drives: Vec<(usize, usize)> = (0..change.partial.len())
+            .filter(there)
+            .map(|at| (self.grid.place(stripe, shape.data() + at).0, at))
+            .collect();
         let numbers: Vec<usize> = drives.iter().map(|(drive, _)| *drive).collect();
         // None of the hull is left alone.
-        let changed: u64 = pieces.iter().map(Piece::len).sum();
+        let changed: u64 = change.pieces.iter().map(Piece::len).sum();
         let hull = plan.hull.end - plan.hull.start;
         let whole = plan.way == Way::Full && changed == hull * shape.data() as u64;
         let needless = whole && lost.is_empty() && !self.log.tells_of(stripe, &numbers);
-        if needless {
-            return Ok(Vec::new());
+        // With checksums every write has a record.
+        if needless && self.sums.is_none() {
+            return Slots::default();
         }
-        drives.sort_unstable_by_key(|(drive, _)| *drive);
+        // In the drives' order, so that two writes never wait for each other.
+        drives.sort_unstable();
         let mut taken = Vec::with_capacity(drives.len());
         for (drive, _) in &drives {
             taken.push(self.log.take(*drive, stripe).await);
         }
+        let sequence = self.log.next_sequence();
+        let parities = drives.into_iter().map(|(_, at)| at).collect();
+        Slots { taken, parities, whole, sequence }
+    }
+
+    /// Tells the drives of the parity of the write that follows; durable when this returns. Memory
+    /// has the new sums then.
+    async fn write_record(
+        &self,
+        stripe: u64,
+        plan: &Plan,
+        change: &Change<'_>,
+        slots: &Slots,
+    ) -> Result<Logged, ArrayError> {
+        if slots.taken.is_empty() {
+            return Ok(self.set_page_sums(stripe, change.sums));
+        }
+        let needed = slots.taken.iter().map(|taken| taken.needed_until).max();
+        self.commit(needed.unwrap_or(0)).await?;
+        let mut sums = change.sums.to_vec();
+        self.add_uncommitted(stripe, &mut sums);
+        let sums_logged = sums.len() > Record::room(change.pieces.len());
+        let early = match sums_logged {
+            true => {
+                sums.clear();
+                let logged = self.set_page_sums(stripe, change.sums);
+                self.commit(self.log_end()).await?;
+                Some(logged)
+            }
+            false => None,
+        };
         let (pool, epoch, at) = {
             let label = self.label.borrow();
             (label.pool, label.epoch, label.journal.offset)
         };
         let record = Record {
             epoch,
-            sequence: self.log.next_sequence(),
+            sequence: slots.sequence,
             stripe,
             start: plan.hull.start,
             end: plan.hull.end,
-            pieces: pieces.to_vec(),
+            pieces: change.pieces.to_vec(),
+            sums,
+            sums_logged,
         };
-        let writes = taken.iter().zip(&drives).map(|(taken, (drive, bytes))| {
-            let bytes = if whole { &[][..] } else { bytes };
-            let mut slot = encode(&pool, &record, bytes);
+        let writes = slots.taken.iter().zip(&slots.parities).map(|(taken, parity)| {
+            let partial = change.partial[*parity].as_deref().filter(|_| !slots.whole);
+            let mut slot = encode(&pool, &record, partial.unwrap_or_default());
             slot.resize(slot.len().next_multiple_of(PAGE as usize), 0);
             let offset = at + taken.slot as u64 * slot_bytes(self.grid.chunk);
-            self.members[*drive].write(offset, Buf::from_slice(&slot), Durability::Durable)
+            self.members[taken.drive].write(offset, Buf::from_slice(&slot), Durability::Durable)
         });
         join_all(writes).await;
-        taken.iter().for_each(|taken| self.log.written(taken, stripe));
-        if let Err(error) = self.record_losses().await {
-            taken.into_iter().for_each(|taken| self.log.release(taken));
-            return Err(error);
+        slots.taken.iter().for_each(|taken| self.log.written(taken, stripe, slots.sequence));
+        self.record_losses().await?;
+        Ok(early.unwrap_or_else(|| self.set_page_sums(stripe, change.sums)))
+    }
+
+    /// Pages of a stripe that the checksum log does not have yet, and whose record is about to be
+    /// overwritten.
+    fn add_uncommitted(&self, stripe: u64, sums: &mut Vec<PageSum>) {
+        let Some(own) = &self.sums else { return };
+        let state = own.log.state.borrow();
+        let known = sums.len();
+        for member in 0..self.grid.width {
+            let (drive, row) = self.grid.place(stripe, member);
+            let pages = self.pages_of_row(row);
+            for page in state.uncommitted_of(drive, pages.clone()) {
+                let start = (page - pages.start) * PAGE;
+                let is_it = |sum: &PageSum| (sum.member, sum.start) == (member, start);
+                if !sums[..known].iter().any(is_it) {
+                    let now = self.sum(stripe, member, start);
+                    sums.push(PageSum { member, start, old: now, new: now });
+                }
+            }
         }
-        Ok(taken)
     }
 }

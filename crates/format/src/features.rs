@@ -32,6 +32,9 @@ pub const INCOMPAT_LEAVING: u64 = 2048;
 /// Incompatible feature, of the drive's own label alone: the drive that has its place is copied
 /// onto it ([`crate::Superblock::is_replacement`]).
 pub const INCOMPAT_REPLACES: u64 = 4096;
+/// Incompatible feature: the checksum log of an in-place array knows what its checksum area may
+/// not; taken back when the array is closed.
+pub const INCOMPAT_CHECKSUM_LOG: u64 = 8192;
 /// Incompatible features this software knows.
 pub const KNOWN_INCOMPAT: u64 = INCOMPAT_LIMITS
     | INCOMPAT_GROUPS
@@ -45,7 +48,8 @@ pub const KNOWN_INCOMPAT: u64 = INCOMPAT_LIMITS
     | INCOMPAT_LOG_SUMS
     | INCOMPAT_FURTHER
     | INCOMPAT_LEAVING
-    | INCOMPAT_REPLACES;
+    | INCOMPAT_REPLACES
+    | INCOMPAT_CHECKSUM_LOG;
 
 /// Feature bits: unknown compatible ones are let be, unknown incompatible ones refuse the pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -298,7 +298,15 @@ fn drives_join_a_pool_that_is_served() {
         client.disconnect();
         rounds
     };
+    /// Clients end also if what is asserted beside them fails.
+    struct Ends<'a>(&'a AtomicBool);
+    impl Drop for Ends<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
     let rounds: Vec<u8> = std::thread::scope(|scope| {
+        let ends = Ends(&over);
         let clients: Vec<_> =
             [0, 16].into_iter().map(|first| scope.spawn(move || use_it(first))).collect();
         scratch.run(&["drive", "add", "tank", "d1"]).expect(3).says("d1");
@@ -308,8 +316,8 @@ fn drives_join_a_pool_that_is_served() {
         added.expect(0).says("2 drives added, 6 now").says("requests waited");
         scratch.run(&["drive", "add", "tank", "e2:128M"]).expect(0).says("1 drives added, 7 now");
         scratch.run(&["rebalance", "tank"]).expect(0);
-        scratch.run(&["wait", "tank", "rebalance", "--timeout", "60"]).expect(0);
-        over.store(true, Ordering::Relaxed);
+        scratch.run(&["wait", "tank", "rebalance", "--timeout", "240"]).expect(0);
+        drop(ends);
         clients.into_iter().map(|client| client.join().expect("no errors")).collect()
     });
     scratch.run(&["events"]).expect(0).says("drives-added").says("7 now");

@@ -79,6 +79,29 @@ impl Bench {
         text
     }
 
+    fn durable(&self, name: &str, stripe: u64) -> String {
+        let write = |at: u64, fua| {
+            let data = Buf::zeroed(4 << 10);
+            self.env.block_on(self.array.write(at, data, fua)).expect("writes");
+        };
+        // Other bytes than what is there: else nothing changes.
+        let at = 5 * stripe;
+        self.write_noise(at, 32 * 4 * KIB);
+        self.env.block_on(self.array.flush()).expect("flushes");
+        let fua = self.cost(&format!("{name} 4K FUA"), || write(at, true));
+        let flush = self.cost(&format!("{name} 31 of 4K, a flush"), || {
+            (1..32).for_each(|page| write(at + page * 4 * KIB, false));
+            self.env.block_on(self.array.flush()).expect("flushes");
+        });
+        fua + &flush
+    }
+
+    fn write_noise(&self, offset: u64, len: u64) {
+        let bytes: Vec<u8> = (0..len).map(|at| (at * 7 / 5) as u8 | 1).collect();
+        let done = self.env.block_on(self.array.write(offset, Buf::from_slice(&bytes), false));
+        done.expect("writes");
+    }
+
     fn read(&self, name: &str, offset: u64, len: u64) -> String {
         self.cost(&format!("{name} read"), || {
             self.env.block_on(self.array.read(offset, len)).expect("reads");
@@ -105,17 +128,21 @@ fn requests(data: u64) -> Vec<(&'static str, u64, u64)> {
 /// * mirror of c: no reads, c writes; 512 B: one read of a page first.
 /// * modify: n + p reads and n + p writes of b, and p records of b + 4; 512 B: of its page;
 /// * rebuild: k − n reads of b;
-/// * full: no reads, k + p writes, p records of 4 where there is one of the stripe already.
+/// * full: no reads, k + p writes, p records of 4: with checksums every write has one;
+/// * FUA, and a flush after writes: beside it a page of the checksum log on p + 1 drives, one more
+///   for 64 entries, and where a page fills up.
 #[test]
 fn requests_cost_what_the_formulas_say() {
     let mut text = String::new();
     let mirror = Bench::new(Redundancy::Mirror, 2, &[], WriteHole::Closed);
     text += &mirror.writes("raid1", &requests(1)[..3]);
     text += &mirror.read("raid1", 0, 4 * KIB);
+    text += &mirror.durable("raid1", CHUNK);
     for (name, parity, width) in [("raid5", 1, 5), ("raid6", 2, 6)] {
         let bench = Bench::new(Redundancy::Parity(parity), width, &[], WriteHole::Closed);
         text += &bench.writes(name, &requests(4));
         text += &bench.read(name, 2 * 4 * CHUNK, 4 * KIB);
+        text += &bench.durable(name, 4 * CHUNK);
     }
     let bench = Bench::new(Redundancy::ParityDrive, 5, &[], WriteHole::Closed);
     text += &bench.writes("raid4", &requests(4));
@@ -151,27 +178,33 @@ raid1 4K                     reads  0     0K  writes  2     8K
 raid1 512 B                  reads  1     4K  writes  2     8K
 raid1 chunk                  reads  0     0K  writes  2   128K
 raid1 read                   reads  1     4K  writes  0     0K
+raid1 4K FUA                 reads  0     0K  writes  4    16K
+raid1 31 of 4K, a flush      reads  0     0K  writes 64   256K
 raid5 4K                     reads  2     8K  writes  3    16K
 raid5 512 B                  reads  2     8K  writes  3    16K
 raid5 chunk                  reads  2   128K  writes  3   196K
 raid5 all but one            reads  1    64K  writes  5   324K
-raid5 stripe                 reads  0     0K  writes  5   320K
+raid5 stripe                 reads  0     0K  writes  6   324K
 raid5 stripe, logged before  reads  0     0K  writes  6   324K
 raid5 across two stripes     reads  4    16K  writes  6    32K
 raid5 read                   reads  1     4K  writes  0     0K
+raid5 4K FUA                 reads  2     8K  writes  5    24K
+raid5 31 of 4K, a flush      reads 62   248K  writes 95   504K
 raid6 4K                     reads  3    12K  writes  5    28K
 raid6 512 B                  reads  3    12K  writes  5    28K
 raid6 chunk                  reads  3   192K  writes  5   328K
 raid6 all but one            reads  1    64K  writes  7   456K
-raid6 stripe                 reads  0     0K  writes  6   384K
+raid6 stripe                 reads  0     0K  writes  8   392K
 raid6 stripe, logged before  reads  0     0K  writes  8   392K
 raid6 across two stripes     reads  6    24K  writes 10    56K
 raid6 read                   reads  1     4K  writes  0     0K
+raid6 4K FUA                 reads  3    12K  writes  8    40K
+raid6 31 of 4K, a flush      reads 93   372K  writes 164   904K
 raid4 4K                     reads  2     8K  writes  3    16K
 raid4 512 B                  reads  2     8K  writes  3    16K
 raid4 chunk                  reads  2   128K  writes  3   196K
 raid4 all but one            reads  1    64K  writes  5   324K
-raid4 stripe                 reads  0     0K  writes  5   320K
+raid4 stripe                 reads  0     0K  writes  6   324K
 raid4 stripe, logged before  reads  0     0K  writes  6   324K
 raid4 across two stripes     reads  4    16K  writes  6    32K
 raid5, hole open: 4K         reads  2     8K  writes  2     8K

@@ -141,11 +141,9 @@ impl World {
 
     /// What was marked is not any more, if that depends on time.
     fn rest(&self) {
-        for _ in 0..2 {
-            self.flush();
-            self.env.block_on(self.env.sleep_until(self.env.now() + REST));
-        }
         self.flush();
+        self.env.block_on(self.env.sleep_until(self.env.now() + REST));
+        while self.block(|array| async move { array.resync().await }).expect("agrees") {}
     }
 
     /// One thing that happens to a server that has these drives missing.

@@ -90,9 +90,12 @@ impl<D: Drive> Exchange<D> {
     }
 
     async fn copy_chunk(&self, at: u64) -> Result<(), Ended> {
-        // The labels of the old drive would make the new one pass for it.
         let end = (at + u64::from(twin::CHUNK)).min(end_area(self.size));
-        if at < LABEL_AREA || at >= end {
+        // The labels of the old drive would make the new one pass for it; a checksum log may lie
+        // behind them.
+        let own = if at < LABEL_AREA { label::LOG_IN_LABELS.range() } else { at..end };
+        let (at, end) = (own.start, own.end);
+        if at >= end {
             return Ok(());
         }
         if let Ok(data) = self.old.read(at, (end - at) as usize).await {
@@ -199,7 +202,8 @@ impl<E: Env> Inner<E> {
             label::wipe_all(&new).await.map_err(failed)?;
         }
         let identity = spare.unwrap_or_else(|| Uuid::from_random(self.env.unique_id()));
-        let twin = Rc::new(Twin::new(size, std::iter::once(LABEL_AREA..end_area(size))));
+        let from = label::LOG_IN_LABELS.offset;
+        let twin = Rc::new(Twin::new(size, std::iter::once(from..end_area(size))));
         old.set_twin(Some(twin.clone()));
         let text = format!(
             "drive {place} ({name}) is copied onto {}, which replaces it: {} MiB",

@@ -337,8 +337,6 @@ impl<E: Env> Alternate<E> {
         let (replayed_entries, copied_bytes) = (found.replayed, found.copied);
         let seen = Seen { replayed_entries, copied_bytes, ..Seen::default() };
         let alive = found.alive();
-        // Where one is missing, whatever it says when it comes back was before this.
-        let all = (0..count).all(|side| alive[side] && newest.current[side]);
         let mut replicas: Vec<_> = found.replicas.into_iter().map(|own| own.map(Rc::new)).collect();
         let grid = replicas[right].as_ref().expect("it is right").array.grid();
         let filling = found.filling.map(|(side, replica)| {
@@ -358,7 +356,9 @@ impl<E: Env> Alternate<E> {
             base,
             size,
             alive: Cell::new(alive),
-            recorded: Cell::new(if all { alive } else { NOT_RECORDED }),
+            // Each says so before it is written to: whatever one that is missing says when it comes
+            // back, or an image of a drive, was before this.
+            recorded: Cell::new(NOT_RECORDED),
             generation: Cell::new(newest.generation),
             filling: Cell::new(filling),
             kept: RefCell::new(found.kept),

@@ -13,7 +13,8 @@
 //! Durable at acknowledgement (FUA or after FLUSH): the chunk on every drive that is there.
 //! One failure: nothing is lost. Two failures: nothing is lost with three drives or more.
 //! Device writes per user write: n of its bytes with n drives; a page of intents on each drive when
-//! a region is written for the first time in a while.
+//! a region is written for the first time in a while; with FUA, and once for a FLUSH, a page of the
+//! checksum log on each drive (16 at most).
 //! Source: Patterson, Gibson, Katz, SIGMOD '88, level 1.
 
 use classical::Redundancy;

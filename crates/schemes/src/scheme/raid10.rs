@@ -15,7 +15,8 @@
 //! One failure: nothing is lost. Two failures: nothing is lost unless they are one pair (with wider
 //! groups: a whole group).
 //! Device writes per user write: w of its bytes with groups of w drives; a page of intents on each
-//! drive when a region is written for the first time in a while.
+//! drive when a region is written for the first time in a while; with FUA, and once for a FLUSH, a
+//! page of the checksum log on w drives (16 at most).
 //! Source: md's RAID10 in "near" layout; FusionRAID §2.1.
 
 use classical::Redundancy;

@@ -19,8 +19,9 @@
 //! Device writes per user write: with k data chunks in a stripe and m pieces of b bytes, whichever
 //! reads less of: m + 1 reads, or k − m reads, of b; then m + 1 writes of b and 1 of b + 4 KiB to
 //! the log.
-//! A whole stripe: k + 1 writes and no reads. A page of intents on each drive when a region is
-//! written for the first time in a while.
+//! A whole stripe: k + 1 writes, with checksums a record of 4 KiB more, and no reads. A page of
+//! intents on each drive when a region is written for the first time in a while. With FUA, and once
+//! for a FLUSH, a page of the checksum log on 2 drives.
 //! Source: FusionRAID §2.1 and §5.1 (its RAID50 baseline); md's partial-parity log.
 
 use classical::Redundancy;

@@ -18,8 +18,9 @@
 //! Device writes per user write: with k data chunks in a stripe and m pieces of b bytes, whichever
 //! reads less of: m + 2 reads, or k − m reads, of b; then m + 2 writes of b and 2 of b + 4 KiB to
 //! the log.
-//! A whole stripe: k + 2 writes and no reads. A page of intents on each drive when a region is
-//! written for the first time in a while.
+//! A whole stripe: k + 2 writes, with checksums two records of 4 KiB more, and no reads. A page of
+//! intents on each drive when a region is written for the first time in a while. With FUA, and once
+//! for a FLUSH, a page of the checksum log on 3 drives.
 //! Source: as `raid50`, with Reed-Solomon P and Q.
 
 use classical::Redundancy;

@@ -308,6 +308,12 @@ impl<E: Env> Steering<E> {
     }
 }
 
+/// Looking at what a crash left can wait until no drive is busy. Marks can't: of a drive that goes
+/// while it is busy, as drives that fail do, all that they tell of is believed to be missing.
+async fn tend<E: Env>(array: &Array<E>, busy: bool) -> Result<bool, StoreError> {
+    Ok(if busy { array.rest().await? } else { array.resync().await? })
+}
+
 impl<E: Env> Store for Steering<E> {
     fn size(&self) -> u64 {
         self.inner.array.size()
@@ -362,14 +368,13 @@ impl<E: Env> Store for Steering<E> {
 
     /// Rebuilds some rows of a lost drive, or reclaims one run of one drive that is not busy.
     async fn work(&self) -> Result<bool, StoreError> {
-        // Looking at what a crash left can wait until no drive is busy.
         let busy = self.inner.stage.holders.iter().any(|holder| holder.busy.get());
-        if self.rebuild_some().await || !busy && self.inner.array.resync().await? {
+        if self.rebuild_some().await || tend(&self.inner.array, busy).await? {
             return Ok(true);
         }
         let spare = self.inner.spare.borrow().clone();
-        if let Some(spare) = spare.filter(|_| !busy)
-            && spare.array.resync().await?
+        if let Some(spare) = spare
+            && tend(&spare.array, busy).await?
         {
             return Ok(true);
         }

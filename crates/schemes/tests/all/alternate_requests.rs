@@ -160,22 +160,22 @@ const GOLDEN: &str = "\
 4K                       r 0   0K  w  0   0K   r 0   0K  w  0   0K
 read, cached             r 0   0K  w  0   0K   r 0   0K  w  0   0K
 read, half cached        r 0   0K  w  0   0K   r 1   4K  w  0   0K
-roles change             r 0   0K  w  0   0K   r 0   0K  w  1   4K
-4K in place              r 0   0K  w  0   0K   r 0   0K  w  2  12K
+roles change             r 0   0K  w  0   0K   r 0   0K  w  2   8K
+4K in place              r 0   0K  w  0   0K   r 0   0K  w  4  20K
 window is not over       r 0   0K  w  0   0K   r 0   0K  w  0   0K
-roles change             r 0   0K  w  1   4K   r 0   0K  w  0   0K
-4K in place              r 0   0K  w  2  12K   r 0   0K  w  0   0K
+roles change             r 0   0K  w  2   8K   r 0   0K  w  0   0K
+4K in place              r 0   0K  w  4  20K   r 0   0K  w  0   0K
 read                     r 0   0K  w  0   0K   r 1   4K  w  0   0K
 read                     r 1   4K  w  0   0K   r 0   0K  w  0   0K
-4K and flush             r 0   0K  w  1   8K   r 0   0K  w  1   8K
+4K and flush             r 0   0K  w  2  12K   r 0   0K  w  2  12K
 flush again              r 0   0K  w  0   0K   r 0   0K  w  0   0K
-4K in place              r 0   0K  w  3  16K   r 0   0K  w  0   0K
+4K in place              r 0   0K  w  6  28K   r 0   0K  w  0   0K
 flush                    r 0   0K  w  0   0K   r 0   0K  w  0   0K
 three times 4K           r 0   0K  w  0   0K   r 0   0K  w  0   0K
 512 B                    r 0   0K  w  0   0K   r 0   0K  w  0   0K
 64K                      r 0   0K  w  0   0K   r 0   0K  w  0   0K
-roles change             r 0   0K  w  1   4K   r 0   0K  w  0   0K
-all in place             r 1   4K  w  4  80K   r 0   0K  w  0   0K
+roles change             r 0   0K  w  2   8K   r 0   0K  w  0   0K
+all in place             r 1   4K  w  6  88K   r 0   0K  w  0   0K
 ";
 
 /// Each of the two drives is either reading or writing; while the first reads, the second performs
@@ -286,13 +286,13 @@ fn three_replicas_cost_what_two_do_and_one_more() {
 
 const GOLDEN_OF_THREE: &str = "\
 4K                       r 0   0K  w  0   0K   r 0   0K  w  0   0K   r 0   0K  w  0   0K
-roles change             r 0   0K  w  1   4K   r 0   0K  w  0   0K   r 0   0K  w  0   0K
-4K in place              r 0   0K  w  2  12K   r 0   0K  w  0   0K   r 0   0K  w  0   0K
-roles change             r 0   0K  w  0   0K   r 0   0K  w  1   4K   r 0   0K  w  0   0K
-4K in place              r 0   0K  w  0   0K   r 0   0K  w  2  12K   r 0   0K  w  0   0K
-roles change             r 0   0K  w  0   0K   r 0   0K  w  0   0K   r 0   0K  w  1   4K
-4K in place              r 0   0K  w  0   0K   r 0   0K  w  0   0K   r 0   0K  w  2  12K
-4K and flush             r 0   0K  w  1   8K   r 0   0K  w  1   8K   r 0   0K  w  1   8K
+roles change             r 0   0K  w  2   8K   r 0   0K  w  0   0K   r 0   0K  w  0   0K
+4K in place              r 0   0K  w  4  20K   r 0   0K  w  0   0K   r 0   0K  w  0   0K
+roles change             r 0   0K  w  0   0K   r 0   0K  w  2   8K   r 0   0K  w  0   0K
+4K in place              r 0   0K  w  0   0K   r 0   0K  w  4  20K   r 0   0K  w  0   0K
+roles change             r 0   0K  w  0   0K   r 0   0K  w  0   0K   r 0   0K  w  2   8K
+4K in place              r 0   0K  w  0   0K   r 0   0K  w  0   0K   r 0   0K  w  4  20K
+4K and flush             r 0   0K  w  2  12K   r 0   0K  w  2  12K   r 0   0K  w  2  12K
 two reads                r 1   4K  w  0   0K   r 1   4K  w  0   0K   r 0   0K  w  0   0K
 ";
 
@@ -319,18 +319,18 @@ fn with_one_log_a_flush_leaves_those_that_read_alone() {
 
 const GOLDEN_OF_ONE_LOG: &str = "\
 4K                       r 0   0K  w  0   0K   r 0   0K  w  0   0K
-roles change             r 0   0K  w  1   4K   r 0   0K  w  0   0K
-4K and flush             r 0   0K  w  3  20K   r 0   0K  w  0   0K
-4K and flush             r 0   0K  w  1   8K   r 0   0K  w  0   0K
+roles change             r 0   0K  w  2   8K   r 0   0K  w  0   0K
+4K and flush             r 0   0K  w  6  32K   r 0   0K  w  0   0K
+4K and flush             r 0   0K  w  2  12K   r 0   0K  w  0   0K
 flush again              r 0   0K  w  0   0K   r 0   0K  w  0   0K
-in place                 r 0   0K  w  3  16K   r 0   0K  w  0   0K
+in place                 r 0   0K  w  6  28K   r 0   0K  w  0   0K
 flush again              r 0   0K  w  0   0K   r 0   0K  w  0   0K
 4K                       r 0   0K  w  0   0K   r 0   0K  w  0   0K
-roles change             r 0   0K  w  1   4K   r 0   0K  w  0   0K
-4K and flush             r 0   0K  w  2  16K   r 0   0K  w  0   0K
-4K and flush             r 0   0K  w  1   8K   r 0   0K  w  0   0K
+roles change             r 0   0K  w  2   8K   r 0   0K  w  0   0K
+4K and flush             r 0   0K  w  4  24K   r 0   0K  w  0   0K
+4K and flush             r 0   0K  w  2  12K   r 0   0K  w  0   0K
 flush again              r 0   0K  w  0   0K   r 0   0K  w  0   0K
-in place                 r 0   0K  w  3  16K   r 0   0K  w  0   0K
+in place                 r 0   0K  w  5  24K   r 0   0K  w  0   0K
 flush again              r 0   0K  w  0   0K   r 0   0K  w  0   0K
 ";
 

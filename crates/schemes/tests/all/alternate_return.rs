@@ -91,7 +91,9 @@ fn story(shelf: Replicas, seed: u64) -> bool {
             world.happens(&[gone]);
         }
         world.disks[gone].set_failed(false);
-        if world.store().restoring().is_empty() && world.store().lost().contains(&gone) {
+        // Perhaps nobody but its array has noticed by now: who uses it next is told.
+        world.until_filled();
+        if world.store().lost().contains(&gone) {
             world.back(gone);
         }
     }

@@ -105,19 +105,19 @@ fn requests_cost_what_the_formulas_say() {
 
 const GOLDEN: &str = "\
 4K, not there                      reads  0    0K  writes  2    8K
-flush                              reads  0    0K  writes  2    8K
+flush                              reads  0    0K  writes  4   16K
 4K, there                          reads  0    0K  writes  2    8K
 4K, there, durable                 reads  0    0K  writes  2    8K
 flush                              reads  0    0K  writes  0    0K
 512 B, there                       reads  1    4K  writes  2    8K
 512 B, not there                   reads  1    4K  writes  2    8K
-4K, not there, durable             reads  0    0K  writes  4   16K
+4K, not there, durable             reads  0    0K  writes  6   24K
 read of the cache                  reads  1    4K  writes  0    0K
 three lines destaged               reads  9   36K  writes  9   48K
-flush                              reads  0    0K  writes  2    8K
+flush                              reads  0    0K  writes  4   16K
 read of raid5                      reads  1    4K  writes  0    0K
 chunk                              reads  0    0K  writes  2   16K
 two chunks                         reads  1    8K  writes  4   36K
 stripe, logged before              reads  0    0K  writes  5   36K
-stripe                             reads  0    0K  writes  4   32K
+stripe                             reads  0    0K  writes  5   36K
 ";

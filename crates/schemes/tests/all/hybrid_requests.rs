@@ -113,20 +113,20 @@ fn requests_cost_what_the_formulas_say() {
 
 const GOLDEN: &str = "\
 first, 4K                          reads  0    0K  writes  6  384K
-flush                              reads  0    0K  writes  2    8K
+flush                              reads  0    0K  writes  4   16K
 mirrors, 4K                        reads  0    0K  writes  2    8K
 mirrors, 4K, durable               reads  0    0K  writes  2    8K
 mirrors, two chunks                reads  0    0K  writes  4  256K
 flush                              reads  0    0K  writes  0    0K
-first, stripe                      reads  0    0K  writes  4  256K
-first, stripe, durable             reads  0    0K  writes  6  264K
-raid5, stripe                      reads  0    0K  writes  4  256K
+first, stripe                      reads  0    0K  writes  5  260K
+first, stripe, durable             reads  0    0K  writes  9  276K
+raid5, stripe                      reads  0    0K  writes  5  260K
 raid5, 4K                          reads  2    8K  writes  3   16K
 raid5, stripe, logged before       reads  0    0K  writes  5  260K
 raid5 to mirrors, 4K               reads  4  188K  writes  6  384K
-flush                              reads  0    0K  writes  2    8K
+flush                              reads  0    0K  writes  4   16K
 mirrors, stripe, too early         reads  0    0K  writes  6  384K
-mirrors to raid5, stripe           reads  0    0K  writes  4  256K
+mirrors to raid5, stripe           reads  0    0K  writes  5  260K
 4K of each of two                  reads  2    8K  writes  5   24K
 read of mirrors                    reads  1    4K  writes  0    0K
 read of both tiers                 reads  6  384K  writes  0    0K

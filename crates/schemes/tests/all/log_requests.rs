@@ -153,9 +153,9 @@ fn log_raid_requests_cost_what_the_formulas_say() {
 const LOG_RAID: &str = "\
 4K at 12K, over two chunks     reads  2  24K  writes  4  44K  flushes 0
 8K at 20K                      reads  1  12K  writes  3  40K  flushes 0
-28K at 32K, a stripe           reads  0   0K  writes  3  48K  flushes 0
-flush                          reads  0   0K  writes  0   0K  flushes 0
-56K at 64K, two stripes        reads  0   0K  writes  6  96K  flushes 0
+28K at 32K, a stripe           reads  0   0K  writes  4  52K  flushes 0
+flush                          reads  0   0K  writes  2   8K  flushes 0
+56K at 64K, two stripes        reads  0   0K  writes  8 104K  flushes 0
 512 B at 128K                  reads  2  12K  writes  3  28K  flushes 0
 read 4K                        reads  1   4K  writes  0   0K  flushes 0
 ";

@@ -158,12 +158,15 @@ impl<S: Shelf> World<S> {
         self.unsure.take();
     }
 
-    /// What was marked is not any more, if that depends on time.
+    /// What was marked is not any more, if that depends on time. Nothing is filled meanwhile.
     pub fn rest(&self) {
+        Replace::hold(&self.store(), true);
         for _ in 0..2 {
             self.flush();
             self.env.block_on(self.env.sleep_until(self.env.now() + REST));
+            while self.work() {}
         }
+        Replace::hold(&self.store(), false);
         self.flush();
     }
 
@@ -293,6 +296,16 @@ impl<S: Shelf> World<S> {
         self.env.block_on(Replace::replace(&self.store(), place, new)).expect("it is lost");
         let restoring = self.store().restoring();
         restoring.iter().find(|own| own.place == place).map_or(0, |own| own.left)
+    }
+
+    /// Until nothing is on its way back, whether it came through or not.
+    pub fn until_filled(&mut self) {
+        let mut steps = 0;
+        while !self.store().restoring().is_empty() {
+            assert!(steps < STEPS_MAX, "on its way for ever: {:?}", self.store().counters());
+            steps += 1;
+            self.some_work();
+        }
     }
 
     /// Until these drives, and no others, are lost.

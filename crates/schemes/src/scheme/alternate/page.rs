@@ -56,13 +56,20 @@ pub fn sides_of(bits: u64) -> Option<Each<bool>> {
     (bits >> REPLICAS_MAX == 0).then_some(sides)
 }
 
-/// Which replicas can be trusted: those that all pages of the highest generation call current.
-/// There may be several that do not agree: a crash can come while they are written, or one replica
-/// was away when the other's was.
-pub fn current(pages: &[Page]) -> Each<bool> {
-    let newest = pages.iter().map(|page| page.generation).max();
-    let newest = || pages.iter().filter(|page| Some(page.generation) == newest);
-    std::array::from_fn(|side| newest().all(|page| page.current[side]))
+/// Which replicas can be trusted: those that all pages of the highest generation call current, and
+/// whose own page is none from before one that another knew: that is an image of a drive from
+/// before. There may be several that do not agree: a crash can come while they are written, or one
+/// replica was away when the other's was. Pages go with the replica that has them.
+pub fn current(pages: &[(usize, Page)]) -> Each<bool> {
+    let newest = pages.iter().map(|(_, page)| page.generation).max();
+    let newest =
+        || pages.iter().map(|(_, page)| page).filter(|page| Some(page.generation) == newest);
+    std::array::from_fn(|side| {
+        let seen = newest().map(|page| page.seen[side]).max().unwrap_or(0);
+        let own = pages.iter().find(|(own, _)| *own == side);
+        let is_stale = own.is_some_and(|(_, page)| page.sequence < seen);
+        !is_stale && newest().all(|page| page.current[side])
+    })
 }
 
 impl Page {
@@ -160,16 +167,23 @@ pub mod tests {
     fn who_was_away_is_not_believed() {
         let of = |generation, sides: &[usize]| {
             let current = std::array::from_fn(|at| sides.contains(&at));
-            Page { generation, current, ..PAGE_OF_ONE }
+            Page { generation, current, seen: [0; 4], ..PAGE_OF_ONE }
         };
         let both = [true, true, false, false];
-        assert_eq!(current(&[of(4, &[0, 1]), of(4, &[0, 1])]), both);
+        assert_eq!(current(&[(0, of(4, &[0, 1])), (1, of(4, &[0, 1]))]), both);
         // However many pages the other has written before.
         let long = Page { sequence: 99, ..of(4, &[0, 1]) };
-        assert_eq!(current(&[long, of(5, &[1])]), [false, true, false, false]);
+        assert_eq!(current(&[(0, long), (1, of(5, &[1]))]), [false, true, false, false]);
         // A crash while it was noted that a third is whole again; then one of the two went alone.
-        assert_eq!(current(&[of(5, &[0, 1, 2]), of(5, &[1])]), [false, true, false, false]);
+        let third = [(0, of(5, &[0, 1, 2])), (1, of(5, &[1]))];
+        assert_eq!(current(&third), [false, true, false, false]);
         // Each went on without the other: neither.
-        assert_eq!(current(&[of(5, &[0]), of(5, &[1])]), [false; 4]);
+        assert_eq!(current(&[(0, of(5, &[0])), (1, of(5, &[1]))]), [false; 4]);
+        // The first has an image from before a page of its own that the second knew.
+        let knew = Page { seen: [PAGE_OF_ONE.sequence + 1, 0, 0, 0], ..of(4, &[0, 1]) };
+        let old = [(0, of(4, &[0, 1])), (1, knew)];
+        assert_eq!(current(&old), [false, true, false, false]);
+        // It is not there: it was current when it went.
+        assert_eq!(current(&old[1..]), both);
     }
 }

@@ -393,7 +393,7 @@ pub async fn recover<E: Env>(
     if newest.size > most {
         return Err(damaged());
     }
-    let trusted = current(&pages);
+    let trusted = current(&numbered);
     if !trusted.contains(&true) {
         let what = "each replica went on without the other".into();
         return Err(StoreError::Shape { what, hint: "leave the drives of one of them out" });

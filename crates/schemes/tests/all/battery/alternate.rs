@@ -12,8 +12,9 @@ use io::virt::{VirtDrive, VirtEnv};
 use schemes::scheme::alternate::{Alternate, FlushLog, Options, Spec, create};
 use schemes::{Store, StoreError};
 
+use crate::battery::client::forget_strange;
 use crate::battery::hung::battery_hung;
-use crate::battery::world::{CHUNK, Subject, World, battery, battery_variant, forget_strange};
+use crate::battery::world::{CHUNK, Subject, World, battery, battery_variant};
 
 #[derive(Clone, Copy)]
 struct Replicas {

@@ -5,6 +5,7 @@ use io::virt::{VirtDrive, VirtEnv};
 use schemes::StoreError;
 use schemes::scheme::cached_raid5::{self, CachedRaid5, Spec};
 
+use crate::battery::afflicted::battery_afflicted;
 use crate::battery::hung::battery_hung;
 use crate::battery::replaced::battery_replaced;
 use crate::battery::rotten::battery_rotten;
@@ -94,4 +95,9 @@ fn cached_raid5_rotten() {
 #[test]
 fn cached_raid5_hung() {
     battery_hung(ROOMY);
+}
+
+#[test]
+fn cached_raid5_afflicted() {
+    battery_afflicted(ROOMY);
 }

@@ -5,6 +5,7 @@ use io::virt::{VirtDrive, VirtEnv};
 use schemes::StoreError;
 use schemes::scheme::hybrid::{self, Spec, Tuning};
 
+use crate::battery::afflicted::battery_afflicted;
 use crate::battery::hung::battery_hung;
 use crate::battery::replaced::battery_replaced;
 use crate::battery::rotten::battery_rotten;
@@ -123,4 +124,9 @@ fn hybrid_rotten() {
 #[test]
 fn hybrid_hung() {
     battery_hung(TWO_TIERS);
+}
+
+#[test]
+fn hybrid_afflicted() {
+    battery_afflicted(TWO_TIERS);
 }

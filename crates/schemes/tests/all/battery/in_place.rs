@@ -5,10 +5,12 @@ use classical::{Array, CreateSpec, OpenOptions, Redundancy, WriteHole};
 use io::virt::{VirtDrive, VirtEnv};
 use schemes::StoreError;
 
+use crate::battery::afflicted::battery_afflicted;
+use crate::battery::client::forget_strange;
 use crate::battery::hung::battery_hung;
 use crate::battery::replaced::battery_replaced;
 use crate::battery::rotten::{Left, battery_rotten, failing};
-use crate::battery::world::{CHUNK, Subject, World, battery, forget_strange};
+use crate::battery::world::{CHUNK, Subject, World, battery};
 
 #[derive(Clone, Copy)]
 pub struct InPlace {
@@ -76,6 +78,10 @@ impl Subject for InPlace {
 
     fn by_parity(&self) -> bool {
         matches!(self.redundancy, Redundancy::Parity(1..) | Redundancy::ParityDrive)
+    }
+
+    fn records_first(&self) -> bool {
+        self.by_parity()
     }
 }
 
@@ -187,6 +193,11 @@ const REDUNDANT: [InPlace; 7] = [
 #[test]
 fn in_place_rotten() {
     REDUNDANT.into_iter().for_each(battery_rotten);
+}
+
+#[test]
+fn in_place_afflicted() {
+    REDUNDANT.into_iter().for_each(battery_afflicted);
 }
 
 #[test]

@@ -11,6 +11,7 @@ use schemes::scheme::log_mirror::policy::Policy;
 use schemes::scheme::log_mirror::{LogMirror, Options, Spec, create};
 use schemes::{Store, StoreError};
 
+use crate::battery::afflicted::battery_afflicted;
 use crate::battery::hung::battery_hung;
 use crate::battery::replaced::battery_replaced;
 use crate::battery::rotten::battery_rotten;
@@ -167,10 +168,6 @@ impl Subject for Mirrored {
     fn by_parity(&self) -> bool {
         true
     }
-
-    fn was_filling(&self) -> bool {
-        FILLING.get()
-    }
 }
 
 /// Of hpda, for the log; a mirror's labels and slots take most of it.
@@ -274,4 +271,14 @@ fn hpda_rotten() {
 #[test]
 fn hpda_hung() {
     battery_hung(HPDA);
+}
+
+#[test]
+fn log_mirror_afflicted() {
+    battery_afflicted(LOG_MIRROR);
+}
+
+#[test]
+fn hpda_afflicted() {
+    battery_afflicted(HPDA);
 }

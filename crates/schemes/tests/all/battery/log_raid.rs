@@ -6,6 +6,7 @@ use schemes::scheme::OpenOptions;
 use schemes::scheme::log_raid::{LogRaid, Spec, create};
 use schemes::{Store, StoreError};
 
+use crate::battery::afflicted::battery_afflicted;
 use crate::battery::hung::battery_hung;
 use crate::battery::replaced::battery_replaced;
 use crate::battery::rotten::battery_rotten;
@@ -86,4 +87,9 @@ fn log_raid_rotten() {
 #[test]
 fn log_raid_hung() {
     battery_hung(OneLog { groups: 1, drive: 7 << 20 });
+}
+
+#[test]
+fn log_raid_afflicted() {
+    battery_afflicted(OneLog { groups: 1, drive: 7 << 20 });
 }

@@ -8,6 +8,7 @@ use io::virt::{VirtDrive, VirtEnv};
 use schemes::scheme::mirror_log::{MirrorLog, Spec, create};
 use schemes::{Store, StoreError};
 
+use crate::battery::afflicted::battery_afflicted;
 use crate::battery::hung::battery_hung;
 use crate::battery::replaced::battery_replaced;
 use crate::battery::rotten::battery_rotten;
@@ -72,6 +73,11 @@ impl Subject for Logs {
     fn by_parity(&self) -> bool {
         false
     }
+
+    /// What a drive did not have is copied again by work that can wait.
+    fn copies_later(&self) -> bool {
+        true
+    }
 }
 
 #[test]
@@ -112,4 +118,10 @@ fn mirror_log_rotten() {
 #[test]
 fn mirror_log_hung() {
     battery_hung(Logs { width: 3, groups: 1, drive: 5 << 20 });
+}
+
+#[test]
+fn mirror_log_afflicted() {
+    battery_afflicted(Logs { width: 3, groups: 1, drive: 5 << 20 });
+    battery_afflicted(Logs { width: 2, groups: 2, drive: 5 << 20 });
 }

@@ -1,8 +1,10 @@
 //! One battery over every scheme that runs on real drives: 200 worlds each, more with
 //! `SCHEME_SEEDS=N`.
 
+mod afflicted;
 mod alternate;
 mod cached_raid5;
+mod client;
 mod hung;
 mod hybrid;
 mod in_place;

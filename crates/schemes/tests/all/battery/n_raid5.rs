@@ -7,6 +7,7 @@ use schemes::scheme::n_raid5::{NRaid5, create};
 use schemes::scheme::{OpenOptions, Scheme, Spec};
 use schemes::{Store, StoreError};
 
+use crate::battery::afflicted::battery_afflicted;
 use crate::battery::hung::battery_hung;
 use crate::battery::replaced::battery_replaced;
 use crate::battery::rotten::battery_rotten;
@@ -92,4 +93,9 @@ fn n_raid5_rotten() {
 #[test]
 fn n_raid5_hung() {
     battery_hung(Apart);
+}
+
+#[test]
+fn n_raid5_afflicted() {
+    battery_afflicted(Apart);
 }

@@ -77,12 +77,6 @@ where
         self.0.by_parity()
     }
 
-    /// One that is being filled is lost with the power.
-    fn was_filling(&self) -> bool {
-        note_lost();
-        LOST.with_borrow(|lost| !lost.is_empty())
-    }
-
     async fn tend(&self, store: &S::Store, drives: Vec<VirtDrive>) {
         note_lost();
         let lost = store.lost();

@@ -38,7 +38,7 @@ pub fn battery_rotten<S: Subject>(subject: S) {
 /// How many of some worlds fail.
 pub fn failing<S: Subject>(subject: S, seeds: u64, left: Left) -> usize {
     let world = |seed| {
-        crate::battery::world::forget_strange();
+        crate::battery::client::forget_strange();
         let mut world = World::new(subject, seed);
         world.make();
         rounds(&mut world, left);
@@ -87,23 +87,25 @@ fn agree<S: Subject>(world: &World<S>, store: &S::Store) {
 }
 
 /// What lost a copy because nobody knew it for one has two again.
-fn settle<S: Subject>(world: &World<S>, store: &S::Store) {
+pub fn settle<S: Subject>(world: &World<S>, store: &S::Store) {
     for _ in 0..300 {
         let work = world.env.block_on(store.work());
         work.unwrap_or_else(|error| panic!("work: {error}"));
     }
 }
 
-/// As many drives as can be lost together.
-fn victims<S: Subject>(world: &mut World<S>) -> Vec<usize> {
+/// As many drives as can be lost together, beside those that are.
+pub fn victims<S: Subject>(world: &mut World<S>) -> Vec<usize> {
     let count = world.disks.len();
-    let mut rotten = vec![false; count];
+    let gone: Vec<bool> =
+        (0..count).map(|at| world.unplugged[at] || world.disks[at].is_failed()).collect();
+    let mut rotten = gone.clone();
     for _ in 0..2 * count {
         let drive = world.rng.index(count);
         let before = std::mem::replace(&mut rotten[drive], true);
         rotten[drive] = before || world.subject.survives(&rotten);
     }
-    (0..count).filter(|drive| rotten[*drive]).collect()
+    (0..count).filter(|drive| rotten[*drive] && !gone[*drive]).collect()
 }
 
 fn beside<S: Subject>(world: &mut World<S>, store: &S::Store, victims: &[usize]) {
@@ -136,16 +138,21 @@ fn beside<S: Subject>(world: &mut World<S>, store: &S::Store, victims: &[usize])
     world.env.block_on(clients[0].flush());
 }
 
+/// A label begins at this byte.
+pub fn is_label(disk: &Disk, at: u64) -> bool {
+    disk.peek(at, LABEL_MAGIC.len()) == LABEL_MAGIC
+}
+
 /// Changes some bytes of so many pages of a disk that are not as on a blank one; labels are left
 /// alone, or a drive would be lost before anything else.
-fn spoil(disk: &Disk, blank: &Disk, pages: usize, rng: &mut io::rng::Rng) {
+pub fn spoil(disk: &Disk, blank: &Disk, pages: usize, rng: &mut io::rng::Rng) {
     let size = disk.geometry().size;
     let page = |disk: &Disk, at: u64| disk.peek(at * PAGE, PAGE as usize);
     let mut written = Vec::new();
     let mut at = 0;
     while at < size / PAGE {
         let bytes = page(disk, at);
-        if bytes.starts_with(LABEL_MAGIC) {
+        if is_label(disk, at * PAGE) {
             at += LABEL_LEN as u64 / PAGE;
             continue;
         }

@@ -97,6 +97,8 @@ fn toggle(env: &VirtEnv, store: &Steering<VirtEnv>, sizes: Vec<u64>, replaces: b
             });
             env.sleep_until(env.now() + Nanos(rng.below(3_000_000))).await;
         }
+        // No drive collects for ever, and while one does nothing is looked at that a crash left.
+        (0..sizes.len()).for_each(|drive| store.set_busy(drive, false));
     });
 }
 
@@ -169,10 +171,6 @@ impl Subject for Steered {
         matches!(self.redundancy, Redundancy::Parity(1..))
     }
 
-    fn was_filling(&self) -> bool {
-        FILLING.get()
-    }
-
     /// A redirected write is read from any of its copies, and a rotten one is one page more of its
     /// row that is wrong.
     fn heals_beside(&self) -> bool {
@@ -180,18 +178,32 @@ impl Subject for Steered {
     }
 }
 
+/// Worlds of each kind until every path was taken: at least so many, at most so many. Outsourcing
+/// is the rarest, since a new drive must come and be filled among requests: in one of ten.
+const WORLDS: u64 = 8;
+const WORLDS_MAX: u64 = 200;
+
 /// A world that never redirects proves nothing.
 #[test]
 fn steering_worlds_take_every_path() {
     let (redundancy, staging) = (Redundancy::Parity(1), RESERVED);
     let (width, groups, replaces) = (4, 1, true);
     let subject = Steered { name: "steering", redundancy, width, groups, staging, replaces };
-    (0..8).for_each(|seed| one(subject, seed));
-    (0..8).for_each(|seed| one(Steered { width: 5, staging: ROOM, ..subject }, seed));
-    SEEN.with_borrow(|seen| {
-        let never: Vec<_> = seen.iter().filter(|(_, most)| **most == 0).collect();
-        assert!(seen.len() > 10 && never.is_empty(), "never: {never:?} of {seen:?}");
-    });
+    let never = || -> Vec<&'static str> {
+        let of = |seen: &BTreeMap<&'static str, u64>| {
+            assert!(seen.len() > 10, "{seen:?}");
+            seen.iter().filter(|(_, most)| **most == 0).map(|(name, _)| *name).collect()
+        };
+        SEEN.with_borrow(of)
+    };
+    for seed in 0..WORLDS_MAX {
+        one(subject, seed);
+        one(Steered { width: 5, staging: ROOM, ..subject }, seed);
+        if seed + 1 >= WORLDS && never().is_empty() {
+            return;
+        }
+    }
+    panic!("never: {:?}", never());
 }
 
 const RESERVED: Staging = Staging::Reserved { bytes: 1 << 20 };

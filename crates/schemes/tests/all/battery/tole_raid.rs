@@ -7,6 +7,7 @@ use schemes::scheme::tole_raid::{ToleRaid, create};
 use schemes::scheme::{OpenOptions, Scheme, Spec};
 use schemes::{Store, StoreError};
 
+use crate::battery::afflicted::battery_afflicted;
 use crate::battery::hung::battery_hung;
 use crate::battery::replaced::battery_replaced;
 use crate::battery::rotten::battery_rotten;
@@ -110,4 +111,9 @@ fn tole_raid_rotten() {
 #[test]
 fn tole_raid_hung() {
     battery_hung(Tolerant);
+}
+
+#[test]
+fn tole_raid_afflicted() {
+    battery_afflicted(Tolerant);
 }

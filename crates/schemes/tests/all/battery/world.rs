@@ -9,22 +9,17 @@ use std::rc::Rc;
 
 use io::rng::{Rng, mix};
 use io::virt::{CutMode, Disk, Latency, VirtDrive, VirtEnv};
-use io::{AnyDrive, Buf, BufMut, Env, Faults, Faulty, join_all};
+use io::{AnyDrive, Buf, Env, Faults, Faulty, join_all};
 use schemes::part::Part;
 use schemes::part::hang::Patience;
-use schemes::{Store, StoreError};
+use schemes::{Replace, Store, StoreError};
 
-const SECTOR: u64 = 512;
+use crate::battery::client::{
+    CLIENTS, Client, Oracle, SECTOR, SPAN, content, forget_strange, found_strange, settle, strange,
+};
+
+const PAGE: u64 = 4096;
 pub const CHUNK: u64 = 8192;
-const CLIENTS: u64 = 4;
-/// Sectors in a row that belong to one client, then the next one's: chunks and stripes are shared.
-const SHORT: u64 = 5;
-/// So many sectors are divided like that.
-const MIXED: u64 = 400;
-/// After these each client has a row for itself that is several stripes long.
-const LONG: u64 = 150;
-/// Sectors of the array that are used.
-const SPAN: u64 = MIXED + CLIENTS * LONG;
 
 /// A scheme under test.
 pub trait Subject: Copy {
@@ -46,8 +41,9 @@ pub trait Subject: Copy {
     /// neither old nor new: what lies in parity stripes in place.
     fn by_parity(&self) -> bool;
 
-    /// Whether a new drive was being filled: if the power goes, it is lost with it.
-    fn was_filling(&self) -> bool {
+    /// Whether the drives know of every write what it is about to change before they have any of
+    /// it: else nobody can tell what was written since the last flush from what rotted since.
+    fn records_first(&self) -> bool {
         false
     }
 
@@ -63,45 +59,11 @@ pub trait Subject: Copy {
     fn heals_beside(&self) -> bool {
         true
     }
-}
 
-/// What a sector may hold: number of the write, 0 before the first.
-#[derive(Clone, Debug, Default)]
-struct Expected {
-    /// The last that was flushed, and all written since; the newest last.
-    may_be: Vec<u64>,
-    /// The newest is not answered yet.
-    in_flight: bool,
-}
-
-#[derive(Default)]
-struct Oracle {
-    sectors: BTreeMap<u64, Expected>,
-    next: u64,
-}
-
-impl Oracle {
-    fn of(&mut self, sector: u64) -> &mut Expected {
-        let first = || Expected { may_be: vec![0], in_flight: false };
-        self.sectors.entry(sector).or_insert_with(first)
+    /// Whether what lost a copy in a scrub has it back only after more background work.
+    fn copies_later(&self) -> bool {
+        false
     }
-}
-
-/// Stands for whatever was found where a lost chunk was being written.
-fn strange(sector: u64) -> u64 {
-    u64::MAX - sector
-}
-
-fn content(sector: u64, write: u64) -> [u8; SECTOR as usize] {
-    let mut bytes = [0; SECTOR as usize];
-    if write == strange(sector) {
-        STRANGE.with(|found| bytes.copy_from_slice(&found.borrow()[&sector]));
-    } else if write > 0 {
-        let mut rng = Rng::new(mix(write) ^ sector);
-        rng.fill(&mut bytes);
-        bytes[..8].copy_from_slice(&write.to_le_bytes());
-    }
-    bytes
 }
 
 pub struct World<S: Subject> {
@@ -111,6 +73,10 @@ pub struct World<S: Subject> {
     /// Of drives that can be made to hang, and are given up after a while.
     pub faults: Option<Vec<Faults>>,
     pub unplugged: Vec<bool>,
+    /// What was being written when a drive died, and is known by parity only: by sector the write.
+    torn_by_loss: RefCell<BTreeMap<u64, u64>>,
+    /// The same when the machine stopped.
+    in_flight: Vec<u64>,
     pub rng: Rng,
     oracle: Rc<RefCell<Oracle>>,
     base: u64,
@@ -136,6 +102,8 @@ impl<S: Subject> World<S> {
             seed,
             faults: None,
             unplugged: vec![false; sizes.len()],
+            torn_by_loss: RefCell::default(),
+            in_flight: Vec::new(),
             rng: Rng::new(mix(seed)),
             oracle: Rc::default(),
             base: 0,
@@ -236,6 +204,11 @@ impl<S: Subject> World<S> {
             if let Some(drive) = due {
                 self.disks[drive].set_failed(true);
             }
+            // What begins before the store has noticed is like what was under way then.
+            let unnoticed = |drive: &usize| died.get() && !store.lost().contains(drive);
+            if victim.is_some_and(|drive| due.is_some() || unnoticed(&drive)) {
+                self.note_torn();
+            }
             let back = self.subject.hangs() && self.env.writes_issued() >= back_at;
             if let Some(drive) = victim.filter(|_| back) {
                 self.disks[drive].set_failed(false);
@@ -313,10 +286,22 @@ impl<S: Subject> World<S> {
         }
     }
 
-    /// The machine stops; with it, perhaps, drives. What was being written then may be anything
-    /// where a chunk is known by parity only.
-    pub fn die(&mut self, pulled: bool) {
+    /// Sectors that are being written, and the write.
+    fn being_written(&self) -> Vec<(u64, u64)> {
+        let oracle = self.oracle.borrow();
+        let own = oracle.sectors.iter().filter(|(_, expected)| expected.in_flight);
+        own.map(|(sector, expected)| (*sector, *expected.may_be.last().expect("a write"))).collect()
+    }
+
+    /// A drive dies: what is being written at that moment may be neither old nor new.
+    fn note_torn(&self) {
+        self.torn_by_loss.borrow_mut().extend(self.being_written());
+    }
+
+    /// The machine stops; drives are as power left them.
+    pub fn stop(&mut self) {
         self.env.crash();
+        self.in_flight = self.being_written().into_iter().map(|(sector, _)| sector).collect();
         let power = self.rng.chance(3, 4);
         if power {
             let modes = [CutMode::DropAll, CutMode::KeepAll, CutMode::Random, CutMode::Random];
@@ -324,39 +309,101 @@ impl<S: Subject> World<S> {
             let mut fate = Rng::new(self.rng.next_u64());
             self.disks.iter().for_each(|disk| disk.power_cut(&mut fate, mode));
         }
-        let filling = self.subject.was_filling();
-        let mut lost = self.disks.iter().any(Disk::is_failed) || pulled || filling;
+        let torn = std::mem::take(&mut *self.torn_by_loss.borrow_mut());
+        let is_same = |(sector, write): &(u64, u64)| torn.get(sector) == Some(write);
+        let torn: Vec<u64> =
+            self.being_written().into_iter().filter(is_same).map(|(s, _)| s).collect();
+        if self.subject.by_parity() {
+            self.doubt(&torn, self.unit());
+        }
+        let mut oracle = self.oracle.borrow_mut();
+        oracle.sectors.values_mut().for_each(|expected| expected.in_flight = false);
+    }
+
+    /// The machine stops; with it, perhaps, drives. What was being written then may be anything
+    /// where a chunk is known by parity only.
+    pub fn die(&mut self, pulled: bool) {
+        self.stop();
+        let mut lost = pulled;
         for _ in 0..2 {
             if let Some(drive) = self.draw_victim().filter(|_| self.rng.chance(1, 3)) {
                 self.unplugged[drive] = true;
                 lost = true;
             }
         }
-        let by_parity = self.subject.by_parity();
+        if lost && self.subject.by_parity() {
+            self.doubt(&self.in_flight, self.unit());
+        }
+    }
+
+    /// Sectors that drives take together: one beside is written with the same bytes.
+    fn unit(&self) -> u64 {
+        u64::from(self.disks[0].geometry().align) / SECTOR
+    }
+
+    /// These sectors, and those of the same unit, may be anything.
+    fn doubt(&self, sectors: &[u64], unit: u64) {
         let mut oracle = self.oracle.borrow_mut();
-        let torn: Vec<u64> = oracle
-            .sectors
-            .iter()
-            .filter(|(_, expected)| expected.in_flight)
-            .map(|(sector, _)| *sector)
-            .collect();
-        if lost && by_parity {
-            // Drives take whole units: a sector beside is being written with the same bytes.
-            let unit = u64::from(self.disks[0].geometry().align) / SECTOR;
-            for sector in torn {
-                let first = (self.base + sector) / unit * unit;
-                for beside in first..first + unit {
-                    if let Some(own) = beside.checked_sub(self.base).filter(|own| *own < SPAN) {
-                        oracle.of(own).may_be.clear();
-                    }
+        for sector in sectors {
+            let first = (self.base + sector) / unit * unit;
+            for beside in first..first + unit {
+                if let Some(own) = beside.checked_sub(self.base).filter(|own| *own < SPAN) {
+                    oracle.of(own).may_be.clear();
                 }
             }
         }
-        oracle.sectors.values_mut().for_each(|expected| expected.in_flight = false);
+    }
+
+    /// Drives rotted after the machine stopped: nobody can tell that from what was being written,
+    /// or, if nothing told of it before, what was written since the last flush. There a page that
+    /// was torn may be the only other copy.
+    pub fn doubt_unflushed(&mut self) {
+        // Before any is doubted: one that is in doubt does not say any more that it was unflushed,
+        // and what shares its page would be held to be safe.
+        let unflushed: Vec<u64> = {
+            let oracle = self.oracle.borrow();
+            let open = oracle.sectors.iter().filter(|(_, expected)| expected.may_be.len() > 1);
+            open.map(|(sector, _)| *sector).collect()
+        };
+        self.doubt(&self.in_flight, self.unit());
+        if !self.subject.records_first() {
+            self.doubt(&unflushed, PAGE / SECTOR);
+        }
+    }
+
+    /// Whatever is lost gets a drive, and is whole again; one after the other, where a scheme fills
+    /// no more than one at a time.
+    pub async fn replace_lost(&self, store: &S::Store)
+    where
+        S::Store: Replace<Drive = VirtDrive>,
+    {
+        let mut given = vec![false; self.disks.len()];
+        let mut refused = None;
+        for _ in 0..20_000 {
+            let lost = store.lost();
+            if lost.is_empty() && store.owed() == 0 {
+                return;
+            }
+            for place in lost.into_iter().filter(|place| !given[*place]).collect::<Vec<_>>() {
+                match store.replace(place, self.attach(place)).await {
+                    Ok(_) => given[place] = true,
+                    Err(error) => refused = Some((place, error)),
+                }
+            }
+            store.work().await.unwrap_or_else(|error| panic!("work: {error}"));
+            self.env.sleep_until(self.env.now() + io::Nanos::from_micros(100)).await;
+        }
+        let lost = store.lost();
+        panic!("lost {lost:?}, {} stripes are owed still; refused: {refused:?}", store.owed());
+    }
+
+    /// Everything is as promised, and nothing contradicts itself.
+    pub fn check(&mut self) {
+        self.check_bytes(true);
     }
 
     /// Everything is as promised; what was read is the truth from now on.
-    pub fn check(&mut self) {
+    pub fn check_bytes(&mut self, audit: bool) {
         let store = self.env.block_on(self.open()).unwrap_or_else(|error| panic!("open: {error}"));
         let read = self.env.block_on(store.read(self.base * SECTOR, SPAN * SECTOR));
         let read = read.unwrap_or_else(|error| panic!("read: {error}"));
@@ -370,17 +417,20 @@ impl<S: Subject> World<S> {
                 expected.may_be = vec![*write];
             } else if expected.may_be.is_empty() {
                 // Was being written when a drive was lost: whatever it is, it stays.
-                STRANGE.with(|found| found.borrow_mut().insert(sector, bytes.to_vec()));
+                found_strange(sector, bytes);
                 expected.may_be = vec![strange(sector)];
             } else {
                 panic!(
-                    "sector {sector} holds write {found}, not one of {:?}; lost {:?}",
+                    "sector {sector}, byte {} holds write {found}, not one of {:?}; lost {:?}",
+                    (self.base + sector) * SECTOR,
                     expected.may_be,
                     store.lost()
                 );
             }
         }
-        self.audit(&store);
+        if audit {
+            self.audit(&store);
+        }
         drop(oracle);
         // Not closed: what recovery did must be durable by itself.
         self.env.crash();
@@ -395,111 +445,7 @@ impl<S: Subject> World<S> {
     }
 }
 
-thread_local! {
-    static STRANGE: RefCell<BTreeMap<u64, Vec<u8>>> = RefCell::default();
-}
-
-fn settle(expected: &mut Expected) {
-    let newest = *expected.may_be.last().expect("it holds something");
-    *expected = Expected { may_be: vec![newest], in_flight: false };
-}
-
-pub struct Client<T> {
-    number: u64,
-    base: u64,
-    store: T,
-    oracle: Rc<RefCell<Oracle>>,
-    rng: RefCell<Rng>,
-}
-
-impl<T: Store> Client<T> {
-    pub async fn work(&self, requests: usize) {
-        for _ in 0..requests {
-            let kind = self.rng.borrow_mut().below(10);
-            match kind {
-                0..6 => self.write(kind == 0).await,
-                6..9 => self.read().await,
-                _ => self.flush().await,
-            }
-        }
-    }
-
-    /// Some of the sectors in a row that are ours.
-    fn draw(&self) -> (u64, u64) {
-        let mut rng = self.rng.borrow_mut();
-        let (first, len) = if rng.chance(1, 4) {
-            (MIXED + self.number * LONG, LONG)
-        } else {
-            let rows = MIXED / (SHORT * CLIENTS);
-            ((rng.below(rows) * CLIENTS + self.number) * SHORT, SHORT)
-        };
-        let start = rng.below(len);
-        (first + start, 1 + rng.below(len - start))
-    }
-
-    async fn write(&self, fua: bool) {
-        let (first, count) = self.draw();
-        let number = {
-            let mut oracle = self.oracle.borrow_mut();
-            oracle.next += 1;
-            let number = oracle.next;
-            for sector in first..first + count {
-                let expected = oracle.of(sector);
-                expected.may_be.push(number);
-                expected.in_flight = true;
-            }
-            number
-        };
-        let mut data = BufMut::with_len((count * SECTOR) as usize);
-        for (at, sector) in (first..first + count).enumerate() {
-            data[at * SECTOR as usize..][..SECTOR as usize]
-                .copy_from_slice(&content(sector, number));
-        }
-        let offset = (self.base + first) * SECTOR;
-        let done = self.store.write(offset, data.freeze(), fua).await;
-        done.unwrap_or_else(|error| panic!("write: {error}"));
-        let mut oracle = self.oracle.borrow_mut();
-        for sector in first..first + count {
-            let expected = oracle.of(sector);
-            expected.in_flight = false;
-            if fua {
-                settle(expected);
-            }
-        }
-    }
-
-    async fn read(&self) {
-        let (first, count) = self.draw();
-        let read = self.store.read((self.base + first) * SECTOR, count * SECTOR).await;
-        let read = read.unwrap_or_else(|error| panic!("read: {error}"));
-        for (sector, bytes) in (first..).zip(read.chunks_exact(SECTOR as usize)) {
-            let expected = self.oracle.borrow_mut().of(sector).clone();
-            let newest = *expected.may_be.last().expect("it holds something");
-            assert!(content(sector, newest) == bytes, "sector {sector} is not what it was");
-        }
-    }
-
-    pub async fn flush(&self) {
-        let before: Vec<(u64, u64)> = {
-            let oracle = self.oracle.borrow();
-            let done = oracle.sectors.iter().filter(|(_, expected)| !expected.in_flight);
-            let newest = |(sector, expected): (&u64, &Expected)| {
-                (*sector, *expected.may_be.last().expect("it holds something"))
-            };
-            done.map(newest).collect()
-        };
-        self.store.flush().await.unwrap_or_else(|error| panic!("flush: {error}"));
-        let mut oracle = self.oracle.borrow_mut();
-        for (sector, write) in before {
-            let expected = oracle.of(sector);
-            // Flushed by somebody else already, with something newer.
-            let at = expected.may_be.iter().position(|may_be| *may_be == write);
-            expected.may_be.drain(..at.unwrap_or(0));
-        }
-    }
-}
-
-/// Worlds of each scheme; more with SCHEME_SEEDS.
+/// Worlds of each scheme; others with SCHEME_FIRST and SCHEME_SEEDS.
 const SEEDS: u64 = 200;
 
 pub fn battery(subject: impl Subject) {
@@ -512,30 +458,28 @@ pub fn battery_variant(subject: impl Subject) {
 }
 
 fn battery_of(subject: impl Subject, seeds: u64) {
-    let asked = std::env::var("SCHEME_SEEDS").ok();
-    let seeds = asked.map_or(seeds, |count| count.parse().expect("SCHEME_SEEDS is a number"));
-    for seed in 0..seeds {
-        let run = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| one(subject, seed)));
-        if let Err(panic) = run {
-            eprintln!("{} fails with seed {seed}", subject.name());
-            std::panic::resume_unwind(panic);
-        }
-    }
+    every_seed(&subject.name(), seeds, |seed| one(subject, seed));
 }
 
-/// As many worlds of a kind, or SCHEME_SEEDS. How many there were.
+/// As many worlds of a kind, or as are asked for. How many there were.
 pub fn worlds<S: Subject>(subject: S, seeds: u64, world: impl Fn(World<S>)) -> u64 {
-    let asked = std::env::var("SCHEME_SEEDS").ok();
-    let seeds = asked.map_or(seeds, |count| count.parse().expect("SCHEME_SEEDS is a number"));
-    for seed in 0..seeds {
-        let run = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            forget_strange();
-            let mut made = World::new(subject, seed);
-            made.make();
-            world(made);
-        }));
+    every_seed(&subject.name(), seeds, |seed| {
+        forget_strange();
+        let mut made = World::new(subject, seed);
+        made.make();
+        world(made);
+    })
+}
+
+/// SCHEME_SEEDS worlds from SCHEME_FIRST on, or so many from 0 on.
+fn every_seed(name: &str, seeds: u64, world: impl Fn(u64)) -> u64 {
+    let asked = |name| std::env::var(name).ok().map(|asked| asked.parse().expect("a number"));
+    let seeds = asked("SCHEME_SEEDS").unwrap_or(seeds);
+    let first = asked("SCHEME_FIRST").unwrap_or(0);
+    for seed in first..first + seeds {
+        let run = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world(seed)));
         if let Err(panic) = run {
-            eprintln!("{} fails with seed {seed}", subject.name());
+            eprintln!("{name} fails with seed {seed}");
             std::panic::resume_unwind(panic);
         }
     }
@@ -555,10 +499,6 @@ pub fn one(subject: impl Subject, seed: u64) {
         world.check();
         world.check();
     }
-}
-
-pub fn forget_strange() {
-    STRANGE.with(|strange| strange.borrow_mut().clear());
 }
 
 impl<S: Subject> World<S> {

@@ -200,9 +200,11 @@ fn who_has_the_place_keeps_it() {
                 write(&pool, at).await;
             }
             let began = shelf.env.now();
-            while pool.status().drives[..drives as usize]
-                .iter()
-                .any(|own| own.state != DriveState::Active || own.replacing.is_some())
+            // It is told a moment after the drive has its place.
+            while told(&pool, "drive-restored", PLACE as u16).is_empty()
+                || pool.status().drives[..drives as usize]
+                    .iter()
+                    .any(|own| own.state != DriveState::Active || own.replacing.is_some())
             {
                 shelf.rest(Nanos::from_millis(50)).await;
                 let late = began + Nanos::from_secs(120) < shelf.env.now();

@@ -8,6 +8,7 @@ use super::shelf::{REDUNDANT, Shelf, TestEnv, check, volume, write};
 const VICTIM: usize = 1;
 /// What is moved in the background is where it belongs by then.
 const SETTLED: Nanos = Nanos::from_secs(20);
+const STRAGGLERS: Nanos = Nanos::from_millis(100);
 
 fn reads(pool: &schemes::Pool<TestEnv>) -> u64 {
     pool.status().drives[VICTIM].counters.reads
@@ -24,6 +25,8 @@ async fn sits_out(shelf: &Shelf, name: &str) {
     for _ in 0..4 {
         check(&pool, name, 4).await;
     }
+    // Reads that were late, and are not waited for any more, are over.
+    shelf.rest(STRAGGLERS).await;
     // A scheme may have moved everything elsewhere.
     let used = reads(&pool) > before;
     pool.drive_sit_out(VICTIM, true).expect("others have all");

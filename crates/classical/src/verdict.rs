@@ -1,0 +1,406 @@
+//! One page of every member of a stripe after a crash: what each should hold. Pure.
+//!
+//! ```text
+//!  known of each page: its checksum before the last write of its stripe, and after it;
+//!  the same, if that write did not touch it
+//!
+//!  1. forward   the pages that are not what they should be after the write follow from the others
+//!  2. back      those that are not what they were before it do
+//!     again, with what the partial parity has of pages that were not being written
+//!  3. mixed     the crash came in the middle: what was being written is left as it is, parity
+//!               follows; what was not, and is missing or wrong, follows from the partial parity
+//! ```
+//! 1 and 2 put a row right whole, whatever rotted, is stale or missing of it, as long as that is no
+//! more than the redundancy bears. In 3 bytes that were being written and whose drive is lost with
+//! the crash follow from parity if they were the only ones of their row; else they may be neither
+//! old nor new. Bytes beside them are what they were, unless a page that was being written rotted
+//! as well: nothing tells that from the write.
+
+use std::ops::Range;
+
+use layout::StripeShape;
+
+use crate::grid::{Grid, Piece, Redundancy};
+use crate::limits::PAGE;
+use crate::partial::{after_crash, segments};
+use crate::row::{ZEROES, shape_of, solve_row, without};
+use crate::sums::{LOST, UNKNOWN, VOID, is_known, is_lost, passes, sum_of};
+
+/// What is known of one page.
+#[derive(Clone, Copy, Debug)]
+pub struct Known<'a> {
+    /// What its drive gives; `None`: nothing.
+    pub seen: Option<&'a [u8]>,
+    /// Checksums before and after the last write.
+    pub old: u32,
+    pub new: u32,
+    /// A write that was to change it may have been under way.
+    pub touched: bool,
+    /// A record says so.
+    pub recorded: bool,
+    /// Its drive rotted or is out of date.
+    pub suspect: bool,
+}
+
+impl<'a> Known<'a> {
+    fn is(&self, sum: u32) -> bool {
+        self.seen.is_some_and(|page| passes(sum, page))
+    }
+
+    /// It is what it was before the last write, or what it should be after it, and known to be.
+    fn sound(&self) -> Option<&'a [u8]> {
+        let is_it = |sum: u32| is_known(sum) && self.is(sum);
+        match self.new {
+            VOID => Some(&ZEROES),
+            new => self.seen.filter(|_| is_it(new) || is_it(self.old)),
+        }
+    }
+
+    /// What counts of it in the middle of a write: what parity takes for it. `trusting`: whatever
+    /// its drive.
+    fn usable(&self, trusting: bool) -> Option<&'a [u8]> {
+        match self.new {
+            VOID => Some(&ZEROES),
+            LOST => None,
+            new => self.seen.filter(|_| {
+                let may_be = self.is(new) || self.touched && self.is(self.old);
+                may_be || self.touched && (trusting || !self.suspect)
+            }),
+        }
+    }
+}
+
+/// What a page should hold, and its checksum from now on: [`LOST`], [`VOID`] where nobody knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Right {
+    pub page: Option<Vec<u8>>,
+    pub sum: u32,
+}
+
+impl Right {
+    fn of(page: Vec<u8>) -> Right {
+        let sum = sum_of(&page);
+        Right { page: Some(page), sum }
+    }
+
+    fn lost(before: u32) -> Right {
+        Right { page: None, sum: if before == VOID { VOID } else { LOST } }
+    }
+}
+
+/// What a row should be. `start`: its first byte in the chunk. `None`: more is missing than the
+/// redundancy bears.
+pub fn row(
+    grid: &Grid,
+    row: &[Known<'_>],
+    start: u64,
+    told: Option<Told<'_>>,
+) -> Option<Vec<Right>> {
+    if let Some(right) = whole(grid, row) {
+        return Some(right);
+    }
+    let solved = told.map_or(Vec::new(), |told| left_alone(grid, row, start, told));
+    let mut row = row.to_vec();
+    for (at, page) in &solved {
+        row[*at].seen = Some(page);
+    }
+    let again = if solved.is_empty() { None } else { whole(grid, &row) };
+    again.or_else(|| mixed(grid, &row, start, told))
+}
+
+/// A whole row as it was before or after the last write. `None`: it is neither, or nobody knows.
+pub fn whole(grid: &Grid, row: &[Known<'_>]) -> Option<Vec<Right>> {
+    if row.iter().any(|known| known.touched && known.new == UNKNOWN && known.seen.is_some()) {
+        return None;
+    }
+    // What the last write was to leave alone is what those before it left, which are over; unless
+    // the record is not of the last.
+    let news = row.iter().map(|known| known.new).collect();
+    let back = row.iter().map(|known| if known.recorded { known.old } else { known.new }).collect();
+    let olds = row.iter().map(|known| known.old).collect();
+    let mut versions: Vec<Vec<u32>> = vec![news, back, olds];
+    versions.dedup();
+    versions.iter().find_map(|sums| version(grid, row, sums))
+}
+
+fn version(grid: &Grid, row: &[Known<'_>], sums: &[u32]) -> Option<Vec<Right>> {
+    let seen: Vec<Option<&[u8]>> = row
+        .iter()
+        .zip(sums)
+        .map(|(known, sum)| known.seen.filter(|_| !is_lost(*sum) && known.is(*sum)))
+        .collect();
+    let solved = solve_row(grid, sums, &seen);
+    let each = solved.into_iter().zip(sums);
+    let right = each.map(|(page, sum)| match (page, is_lost(*sum)) {
+        (_, true) => Some(Right::lost(*sum)),
+        (Some(page), _) => Some(Right::of(page)),
+        (None, _) => None,
+    });
+    let right: Vec<Right> = right.collect::<Option<_>>()?;
+    fits(grid, sums, &right).then_some(right)
+}
+
+/// Parity is that of the data. Where all checksums are known they have said so.
+fn fits(grid: &Grid, sums: &[u32], right: &[Right]) -> bool {
+    let (Some(shape), true) = (shape_of(grid), sums.contains(&UNKNOWN)) else { return true };
+    let pages: Option<Vec<&[u8]>> = right
+        .iter()
+        .map(|right| match right.sum {
+            VOID => Some(&ZEROES[..]),
+            _ => right.page.as_deref(),
+        })
+        .collect();
+    // What is lost fits whatever there is.
+    let Some(pages) = pages else { return true };
+    let views: Vec<Option<&[u8]>> = pages.iter().copied().map(Some).collect();
+    let parity: Vec<usize> = (shape.data()..shape.width()).collect();
+    without(shape, &views, &parity).iter().all(|(at, page)| page[..] == *pages[*at])
+}
+
+/// What is known of a copy of a page.
+#[derive(Clone, Debug)]
+pub struct Copy<'a> {
+    pub seen: Option<&'a [u8]>,
+    /// Checksums that it may have, the newest first.
+    pub may_be: Vec<u32>,
+    pub suspect: bool,
+}
+
+/// What all copies of a page should be: the newest that any checksum vouches for.
+pub fn copies(all: &[Copy<'_>]) -> Right {
+    let there: Vec<(&[u8], &Copy<'_>)> =
+        all.iter().filter_map(|copy| Some((copy.seen?, copy))).collect();
+    let ages = all.iter().map(|copy| copy.may_be.len()).max().unwrap_or(0);
+    for age in 0..ages {
+        let is_it = |(page, copy): &&(&[u8], &Copy<'_>)| {
+            copy.may_be.get(age).is_some_and(|sum| is_known(*sum) && passes(*sum, page))
+        };
+        if let Some((page, _)) = there.iter().find(is_it) {
+            return Right::of(page.to_vec());
+        }
+    }
+    let lost = all.iter().all(|copy| copy.may_be.first().is_some_and(|sum| is_lost(*sum)));
+    // Written since the last flush, or nobody knew it: what most copies say, rather the first, and
+    // rather those of drives that nothing speaks against.
+    let votes = |page: &[u8]| there.iter().filter(|(other, _)| *other == page).count();
+    let rank = |(page, copy): &&(&[u8], &Copy<'_>)| (!copy.suspect, votes(page));
+    match there.iter().rev().max_by_key(rank).filter(|_| !lost) {
+        Some((page, _)) => Right::of(page.to_vec()),
+        None => Right::lost(LOST),
+    }
+}
+
+/// What a record told of the write that the crash cut short.
+#[derive(Clone, Copy)]
+pub struct Told<'a> {
+    pub pieces: &'a [Piece],
+    /// The bytes of a chunk that it was to change.
+    pub hull: (u64, u64),
+    /// Partial parity of each parity member over the hull; `None`: that drive is lost. Empty: none
+    /// was logged, all of the hull was being written.
+    pub partial: &'a [Option<&'a [u8]>],
+    /// Nothing speaks against the drives that told it: it is the last of its stripe.
+    pub last: bool,
+}
+
+/// What was not being written and is missing or wrong, as it follows from the partial parity: pages
+/// that are what their checksums say then, and what is left alone of pages that are neither old nor
+/// new.
+pub fn left_alone(
+    grid: &Grid,
+    row: &[Known<'_>],
+    start: u64,
+    told: Told<'_>,
+) -> Vec<(usize, Vec<u8>)> {
+    let Some(shape) = shape_of(grid) else { return Vec::new() };
+    let is_wanted = |known: &Known<'_>| match known.recorded {
+        true => told.last && known.seen.is_some() && known.sound().is_none(),
+        false => is_known(known.new) && !known.is(known.new),
+    };
+    let wanted: Vec<usize> = (0..shape.data()).filter(|&at| is_wanted(&row[at])).collect();
+    let page = start..start + PAGE;
+    if wanted.is_empty() || start < told.hull.0 || page.end > told.hull.1 {
+        return Vec::new();
+    }
+    let held = |at: &usize| row[*at].seen.map_or_else(|| ZEROES.to_vec(), <[u8]>::to_vec);
+    let mut pages: Vec<Vec<u8>> = wanted.iter().map(held).collect();
+    for range in segments(&page, &clipped(told.pieces, &page)) {
+        let views = views_left_alone(shape, row, (start, &range), told);
+        let missing: Vec<usize> = (0..views.len()).filter(|&at| views[at].is_none()).collect();
+        if missing.len() > shape.parity() {
+            return Vec::new();
+        }
+        let within = (range.start - start) as usize..(range.end - start) as usize;
+        for (at, bytes) in without(shape, &views, &missing) {
+            if let Some(own) = wanted.iter().position(|own| *own == at) {
+                pages[own][within.clone()].copy_from_slice(&bytes);
+            }
+        }
+    }
+    let solved = wanted.into_iter().zip(pages);
+    solved.filter(|(at, page)| row[*at].recorded || passes(row[*at].new, page)).collect()
+}
+
+/// What is known of a range of a page without what was being written, and its parity.
+fn views_left_alone<'a>(
+    shape: StripeShape,
+    row: &[Known<'a>],
+    (start, range): (u64, &Range<u64>),
+    told: Told<'a>,
+) -> Vec<Option<&'a [u8]>> {
+    let within = (range.start - start) as usize..(range.end - start) as usize;
+    let is_written =
+        |at: usize| told.pieces.iter().any(|piece| piece.position == at && piece.covers(range));
+    let data = (0..shape.data()).map(|at| match is_written(at) {
+        true => Some(&ZEROES[within.clone()]),
+        false => row[at].sound().map(|page| &page[within.clone()]),
+    });
+    let from = (range.start - told.hull.0) as usize;
+    let partial = told.partial.iter();
+    let parity = partial.map(|bytes| (*bytes)?.get(from..from + within.len()));
+    data.chain(parity).collect()
+}
+
+/// The parts of pieces that lie in a range.
+fn clipped(pieces: &[Piece], range: &Range<u64>) -> Vec<Piece> {
+    let clip = |piece: &Piece| Piece {
+        start: piece.start.clamp(range.start, range.end),
+        end: piece.end.clamp(range.start, range.end),
+        ..*piece
+    };
+    pieces.iter().map(clip).filter(|piece| piece.start < piece.end).collect()
+}
+
+/// A row in the middle of a write, or one of which too little is known. `start`: its first byte in
+/// the chunk. `None`: more is missing than the redundancy bears.
+pub fn mixed(
+    grid: &Grid,
+    row: &[Known<'_>],
+    start: u64,
+    told: Option<Told<'_>>,
+) -> Option<Vec<Right>> {
+    let Some(shape) = shape_of(grid) else {
+        return Some(row.iter().map(alone).collect());
+    };
+    let views_of = |trusting| row.iter().map(|known| known.usable(trusting)).collect::<Vec<_>>();
+    let missing_of = |views: &[Option<&[u8]>]| {
+        (0..views.len()).filter(|&at| views[at].is_none()).collect::<Vec<_>>()
+    };
+    let mut views = views_of(false);
+    if missing_of(&views).len() > shape.parity() {
+        views = views_of(true);
+    }
+    let missing = missing_of(&views);
+    if missing.len() > shape.parity() {
+        return None;
+    }
+    let full = reconcile(shape, &views, start, told);
+    let judge = |(at, page): (usize, Vec<u8>)| {
+        let known = &row[at];
+        let solved = at < shape.data() && missing.contains(&at);
+        // What was not being written has to be what it was.
+        let follows = known.recorded || !solved || passes(known.new, &page);
+        match is_lost(known.new) || !follows {
+            true => Right::lost(known.new),
+            false => Right::of(page),
+        }
+    };
+    Some(full.into_iter().enumerate().map(judge).collect())
+}
+
+/// A page without redundancy: whatever is there counts, since it may be newer than its checksum.
+fn alone(known: &Known<'_>) -> Right {
+    match known.seen {
+        Some(page) if !is_lost(known.new) => Right::of(page.to_vec()),
+        _ => Right::lost(known.new),
+    }
+}
+
+/// More is missing of a row than its redundancy bears: what is missing is lost.
+pub fn given_up(row: &[Known<'_>]) -> Vec<Right> {
+    let stays = |known: &Known<'_>| match known.usable(true) {
+        Some(page) if !is_lost(known.new) => Right::of(page.to_vec()),
+        _ => Right::lost(known.new),
+    };
+    row.iter().map(stays).collect()
+}
+
+/// All members over a page: data that is missing from what was logged or from parity, parity from
+/// the data.
+fn reconcile(
+    shape: StripeShape,
+    views: &[Option<&[u8]>],
+    start: u64,
+    told: Option<Told<'_>>,
+) -> Vec<Vec<u8>> {
+    let gone = views[..shape.data()].iter().filter(|view| view.is_none()).count();
+    let gone_data = gone > 0;
+    // Not all of it may be there: then it tells nothing.
+    let told = told.filter(|told| {
+        let silent = told.partial.iter().filter(|partial| partial.is_none()).count();
+        silent == shape.parity() || gone + silent <= shape.parity()
+    });
+    let mut full: Vec<Vec<u8>> = vec![vec![0; PAGE as usize]; shape.width()];
+    for Doubt { range, pieces, logged_from } in in_doubt(shape, told, gone_data, start) {
+        let within = (range.start - start) as usize..(range.end - start) as usize;
+        let cut: Vec<Option<&[u8]>> =
+            views.iter().map(|view| view.map(|view| &view[within.clone()])).collect();
+        let len = within.len();
+        let logged: Vec<Option<&[u8]>> = (0..shape.parity())
+            .map(|parity| {
+                let bytes = told?.partial.get(parity).copied().flatten()?;
+                let from = (range.start - logged_from?) as usize;
+                // None was logged: all of the hull was being written.
+                bytes.get(from..from + len)
+            })
+            .collect();
+        let parities = after_crash(shape, &range, &pieces, &cut, &logged);
+        let mut all = cut[..shape.data()].to_vec();
+        all.extend(parities.iter().map(Option::as_deref));
+        let missing: Vec<usize> = (0..all.len()).filter(|&at| all[at].is_none()).collect();
+        for (at, bytes) in without(shape, &all, &missing) {
+            full[at][within.clone()].copy_from_slice(&bytes);
+        }
+        for (at, bytes) in all.iter().enumerate() {
+            bytes.iter().for_each(|bytes| full[at][within.clone()].copy_from_slice(bytes));
+        }
+    }
+    full
+}
+
+/// Bytes of a chunk that the crash may have left half written, and the pieces of these.
+struct Doubt {
+    range: Range<u64>,
+    pieces: Vec<Piece>,
+    /// What was logged covers it, and begins here.
+    logged_from: Option<u64>,
+}
+
+fn in_doubt(shape: StripeShape, told: Option<Told<'_>>, gone_data: bool, start: u64) -> Vec<Doubt> {
+    let page = start..start + PAGE;
+    if !gone_data {
+        return vec![Doubt { range: page, pieces: Vec::new(), logged_from: None }];
+    }
+    // With a data chunk missing only a record tells what it was. Without one it was being written,
+    // or nothing was: it is what P says, and Q is made to say the same.
+    let as_p_says = |range: Range<u64>| {
+        let all = |position| Piece { position, start: range.start, end: range.end };
+        let pieces = (0..shape.data()).map(all).collect();
+        Doubt { range, pieces, logged_from: None }
+    };
+    let Some(Told { pieces, hull, .. }) = told else { return vec![as_p_says(page)] };
+    let start = hull.0.clamp(page.start, page.end);
+    let end = hull.1.clamp(start, page.end);
+    let pieces = clipped(pieces, &(start..end));
+    let within = Doubt { range: start..end, pieces, logged_from: Some(hull.0) };
+    let parts = [as_p_says(page.start..start), within, as_p_says(end..page.end)];
+    parts.into_iter().filter(|part| !part.range.is_empty()).collect()
+}
+
+/// Whether a scheme of copies.
+pub fn is_mirror(grid: &Grid) -> bool {
+    grid.redundancy == Redundancy::Mirror
+}
+
+#[cfg(test)]
+mod tests;

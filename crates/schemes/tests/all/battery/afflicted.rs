@@ -1,0 +1,129 @@
+//! Worlds in which drives rot, go stale or disappear while nobody is there: after a crash at any
+//! write, or a clean end. As many drives as could be lost are hurt together, each in its own way:
+//! some pages rot, all of it is noise, an image of long ago is in its place, it is gone. What was
+//! flushed is right all the same.
+
+use format::LABEL_LEN;
+use io::rng::Rng;
+use io::virt::{Disk, VirtDrive};
+use schemes::Replace;
+
+use crate::battery::rotten::{is_label, settle, spoil, victims};
+use crate::battery::world::{Subject, World, worlds};
+use crate::scrub::scrub;
+
+/// Worlds; others with SCHEME_FIRST and SCHEME_SEEDS.
+const SEEDS: u64 = 12;
+const PAGE: u64 = 4096;
+/// Pages of a drive that rot at a time.
+const ROTTEN: usize = 40;
+/// Images of all drives that are kept, one for each round.
+const IMAGES: usize = 3;
+
+/// What becomes of a drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Affliction {
+    Rot,
+    /// All but its labels.
+    Noise,
+    /// Labels as well.
+    Wiped,
+    Stale,
+    Gone,
+}
+
+/// Worlds of a subject whose drives are hurt at rest.
+pub fn battery_afflicted<S: Subject>(subject: S)
+where
+    S::Store: Replace<Drive = VirtDrive>,
+{
+    worlds(subject, SEEDS, story);
+}
+
+fn story<S: Subject>(mut world: World<S>)
+where
+    S::Store: Replace<Drive = VirtDrive>,
+{
+    let mut images: Vec<Vec<Disk>> = Vec::new();
+    for _ in 0..4 {
+        images.push(world.disks.iter().map(Disk::fork).collect());
+        images.drain(..images.len().saturating_sub(IMAGES));
+        let limit = 1 + world.rng.below(600);
+        let cut = world.session(limit);
+        if cut {
+            world.stop();
+        }
+        afflict(&mut world, &images, cut);
+        // What rotted where nothing was written is put right when it is read, or by a scrub.
+        world.check_bytes(false);
+        heal(&mut world);
+    }
+}
+
+fn afflict<S: Subject>(world: &mut World<S>, images: &[Vec<Disk>], cut: bool) {
+    let mut hurt = victims(world);
+    let count = 1 + world.rng.index(hurt.len().max(1));
+    hurt.truncate(count);
+    for &drive in &hurt {
+        let kinds = [
+            Affliction::Rot,
+            Affliction::Rot,
+            Affliction::Noise,
+            Affliction::Wiped,
+            Affliction::Stale,
+            Affliction::Stale,
+            Affliction::Gone,
+        ];
+        let kind = kinds[world.rng.index(kinds.len())];
+        let mut rng = Rng::new(world.rng.next_u64());
+        match kind {
+            Affliction::Rot => {
+                let (disk, blank) = (&world.disks[drive], world.fresh(drive));
+                spoil(disk, &blank, ROTTEN, &mut rng);
+            }
+            Affliction::Noise | Affliction::Wiped => {
+                noise(&world.disks[drive], kind == Affliction::Wiped, &mut rng);
+            }
+            Affliction::Stale => {
+                world.disks[drive] = images[rng.index(images.len())][drive].fork();
+            }
+            Affliction::Gone => world.unplugged[drive] = true,
+        }
+    }
+    if cut && !hurt.is_empty() {
+        world.doubt_unflushed();
+    }
+}
+
+fn noise(disk: &Disk, labels: bool, rng: &mut Rng) {
+    let mut at = 0;
+    while at < disk.geometry().size {
+        if !labels && is_label(disk, at) {
+            at += LABEL_LEN as u64;
+            continue;
+        }
+        disk.corrupt(at, PAGE, rng.next_u64());
+        at += PAGE;
+    }
+}
+
+/// All drives are there and whole again.
+fn heal<S: Subject>(world: &mut World<S>)
+where
+    S::Store: Replace<Drive = VirtDrive>,
+{
+    let is_gone = |at: &usize| world.unplugged[*at] || world.disks[*at].is_failed();
+    let gone: Vec<usize> = (0..world.disks.len()).filter(is_gone).collect();
+    for at in gone {
+        world.disks[at] = world.fresh(at);
+        world.unplugged[at] = false;
+    }
+    let store = world.opened();
+    world.env.block_on(world.replace_lost(&store));
+    world.env.block_on(scrub(&store));
+    if world.subject.copies_later() {
+        settle(world, &store);
+    }
+    world.audit(&store);
+    world.close(store);
+}
