@@ -199,15 +199,18 @@ impl<E: Env> Inner<E> {
             if lost.contains(&place) && !self.has_failed(place) {
                 continue;
             }
+            if !lost.contains(&place) {
+                store.tell_whole(place).await?;
+                let part = self.drives.borrow()[place].clone();
+                if let Some(part) = part {
+                    self.note_uuid(place, &part).await;
+                }
+            }
+            // Not before: who waits for the drive counts on it.
             self.end_filling(place);
             self.known.borrow_mut().retain(|at| *at != place);
             if lost.contains(&place) {
                 continue;
-            }
-            store.tell_whole(place).await?;
-            let part = self.drives.borrow()[place].clone();
-            if let Some(part) = part {
-                self.note_uuid(place, &part).await;
             }
             let text = format!("drive {place} ({}) has everything", self.name_of(place));
             self.tell(Severity::Info, "drive-restored", Some(place), text);
