@@ -75,6 +75,10 @@ macro_rules! stores {
                 match self { $(AnyStore::$kind(store) => store.owed()),+ }
             }
 
+            fn marks(&self) -> u64 {
+                match self { $(AnyStore::$kind(store) => Store::marks(store)),+ }
+            }
+
             fn steers(&self) -> bool {
                 match self { $(AnyStore::$kind(store) => store.steers()),+ }
             }

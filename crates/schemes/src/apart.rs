@@ -125,6 +125,10 @@ impl<S: Store, D: 'static> Store for Apart<S, D> {
         self.stores.iter().map(S::owed).sum()
     }
 
+    fn marks(&self) -> u64 {
+        self.stores.iter().map(S::marks).sum()
+    }
+
     fn sit_out(&self, drive: usize, out: bool) {
         let (store, at) = self.store_of(drive);
         store.sit_out(at, out);

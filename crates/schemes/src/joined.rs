@@ -140,6 +140,10 @@ impl<S: Store> Store for Joined<S> {
         self.map(|piece| piece.store.owed()).into_iter().sum()
     }
 
+    fn marks(&self) -> u64 {
+        self.map(|piece| piece.store.marks()).into_iter().sum()
+    }
+
     fn steers(&self) -> bool {
         self.map(|piece| piece.store.steers()).contains(&true)
     }

@@ -134,6 +134,8 @@ pub struct Status {
     pub counters: Counters,
     /// Stripes that a crash left to be looked at.
     pub owed: u64,
+    /// Regions that are marked: a crash would leave them to be looked at. 0: in sync.
+    pub marks: u64,
     pub margin: usize,
     pub opened_in: Nanos,
     pub scrub: ScrubStatus,
@@ -361,6 +363,7 @@ impl<E: Env> Pool<E> {
             requests: inner.volumes.requests(),
             counters: store.counters(),
             owed: store.owed(),
+            marks: store.marks(),
             margin: store.margin(),
             opened_in: inner.opened_in,
             scrub: self.scrub_status(),
@@ -460,7 +463,7 @@ impl<E: Env> Inner<E> {
             self.note_trouble(worked.and(told).err());
             if resyncing && self.volumes.store().owed() == 0 {
                 resyncing = false;
-                let text = "all drives agree".to_owned();
+                let text = "every stripe that a crash left was looked at".to_owned();
                 self.tell(Severity::Info, "resync-done", None, text);
             }
             match rest {

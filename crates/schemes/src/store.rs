@@ -99,6 +99,10 @@ pub trait Store: Clone + 'static {
     /// Stripes that a crash left to be looked at.
     fn owed(&self) -> u64;
 
+    /// Regions of its arrays that are marked: being written, or written a short while ago. A crash
+    /// now would cost a look at these. 0: it is in sync.
+    fn marks(&self) -> u64;
+
     /// Whether it wants to be told which drives are slow.
     fn steers(&self) -> bool {
         false
@@ -229,6 +233,10 @@ impl<E: Env> Store for Array<E> {
 
     fn owed(&self) -> u64 {
         self.owed_stripes().0
+    }
+
+    fn marks(&self) -> u64 {
+        Array::marks(self)
     }
 
     fn margin(&self) -> usize {

@@ -74,20 +74,26 @@ fn facts(pool: &Pool) -> Vec<(&'static str, String)> {
 /// Of a pool that is not `fusion`.
 fn other_facts(pool: &Pool) -> Vec<(&'static str, String)> {
     let chunk = Size(u64::from(pool.block_size));
-    let resync = match pool.resync_stripes {
-        0 => "all drives agree".to_owned(),
-        left => format!("{left} stripes are to be looked at, in the background"),
-    };
     let facts = vec![
         (
             "scheme",
             format!("{}, {}, chunks of {chunk}{}", pool.scheme, pool.layout, no_checksums(pool)),
         ),
         ("space", space_line(pool)),
-        ("resync", resync),
+        ("resync", resync_line(pool.resync_stripes, pool.marks)),
         ("opened", format!("in {} ms", pool.recovery.load_nanos / 1_000_000)),
     ];
     facts.into_iter().chain(rebuild_lines(&pool.rebuild)).collect()
+}
+
+/// Whether the drives of arrays in place agree, as `mdadm` users look for it.
+fn resync_line(stripes_left: u64, marks: u64) -> String {
+    match (stripes_left, marks) {
+        (0, 0) => "in sync".to_owned(),
+        (0, 1) => "active (1 region being written)".to_owned(),
+        (0, marks) => format!("active ({marks} regions being written)"),
+        (left, _) => format!("resyncing in the background, {left} stripes left"),
+    }
 }
 
 /// What is on its way because drives are lost, leave or come.
@@ -420,4 +426,17 @@ pub fn list(pools: &[Listed]) -> String {
         ]);
     }
     columns.render(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::resync_line;
+
+    #[test]
+    fn only_what_has_no_marks_is_in_sync() {
+        assert_eq!(resync_line(0, 0), "in sync");
+        assert_eq!(resync_line(0, 1), "active (1 region being written)");
+        assert_eq!(resync_line(0, 12), "active (12 regions being written)");
+        assert_eq!(resync_line(812, 1), "resyncing in the background, 812 stripes left");
+    }
 }

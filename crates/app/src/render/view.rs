@@ -242,6 +242,10 @@ pub struct Pool {
     /// at in the background.
     #[serde(default)]
     pub resync_stripes: u64,
+    /// Of schemes other than `fusion`: regions that are marked because they are being written, were
+    /// written a short while ago, or need a resync. 0: the drives are in sync.
+    #[serde(default)]
+    pub marks: u64,
     /// Every page of data has a checksum.
     #[serde(default)]
     pub checksums: bool,
@@ -305,6 +309,7 @@ impl From<&PoolStatus> for Pool {
             spike_handling: (&status.spike_handling).into(),
             backlog: (&status.backlog).into(),
             resync_stripes: 0,
+            marks: 0,
             checksums: status.checksums,
             scrub: Scrub::of(&status.scrub),
             rebalance: (&status.rebalance).into(),

@@ -490,6 +490,10 @@ impl<E: Env> Store for Alternate<E> {
         self.inner.living().iter().map(|(_, replica)| replica.array.owed_stripes().0).sum()
     }
 
+    fn marks(&self) -> u64 {
+        self.inner.living().iter().map(|(_, replica)| replica.array.marks()).sum()
+    }
+
     fn sit_out(&self, drive: usize, out: bool) {
         let (side, at) = (drive / self.inner.drives, drive % self.inner.drives);
         {

@@ -237,6 +237,10 @@ impl<E: Env> Store for CachedRaid5<E> {
         Store::owed(&self.inner.cache) + Store::owed(&self.inner.parity)
     }
 
+    fn marks(&self) -> u64 {
+        Store::marks(&self.inner.cache) + Store::marks(&self.inner.parity)
+    }
+
     fn margin(&self) -> usize {
         Store::margin(&self.inner.cache).min(Store::margin(&self.inner.parity))
     }

@@ -238,6 +238,10 @@ impl<E: Env> Store for Hybrid<E> {
         Store::owed(&self.inner.mirrors) + Store::owed(&self.inner.parity)
     }
 
+    fn marks(&self) -> u64 {
+        Store::marks(&self.inner.mirrors) + Store::marks(&self.inner.parity)
+    }
+
     fn margin(&self) -> usize {
         Store::margin(&self.inner.mirrors).min(Store::margin(&self.inner.parity))
     }

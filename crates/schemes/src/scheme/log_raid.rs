@@ -287,6 +287,10 @@ impl<E: Env> Store for LogRaid<E> {
         Store::owed(self.array())
     }
 
+    fn marks(&self) -> u64 {
+        Store::marks(self.array())
+    }
+
     fn sit_out(&self, drive: usize, out: bool) {
         self.arrays.sit_out(drive, out);
     }

@@ -214,6 +214,11 @@ impl<E: Env> Store for Group<E> {
         0
     }
 
+    /// It has no array in place.
+    fn marks(&self) -> u64 {
+        0
+    }
+
     fn sit_out(&self, drive: usize, out: bool) {
         self.log.medium().sit_out(drive, out);
     }

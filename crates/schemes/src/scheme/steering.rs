@@ -396,6 +396,12 @@ impl<E: Env> Store for Steering<E> {
         Store::owed(&self.inner.array)
     }
 
+    fn marks(&self) -> u64 {
+        let spare = self.inner.spare.borrow();
+        let of_spare = spare.as_ref().map_or(0, |spare| spare.array.marks());
+        Store::marks(&self.inner.array) + of_spare
+    }
+
     fn margin(&self) -> usize {
         let Inner { array, spare, .. } = &*self.inner;
         let (own, spare) = (Store::margin(array), spare.borrow().clone());

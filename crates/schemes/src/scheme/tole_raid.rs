@@ -163,6 +163,10 @@ impl<E: Env> Store for ToleRaid<E> {
         Store::owed(&self.inner.array)
     }
 
+    fn marks(&self) -> u64 {
+        Store::marks(&self.inner.array)
+    }
+
     fn sit_out(&self, drive: usize, out: bool) {
         self.inner.arrays.sit_out(drive, out);
     }

@@ -119,6 +119,44 @@ fn full_pools_say_so_and_trimmed_ones_go_on() {
     }
 }
 
+/// Nobody writes for a while: the most marks that were there meanwhile.
+async fn most_marks(env: &VirtEnv, store: &AnyStore<VirtEnv>, idle: Nanos) -> u64 {
+    let (mut most, end) = (store.marks(), env.now() + idle);
+    while env.now() < end {
+        let rest = if store.work().await.expect("works") { 1 } else { 50 };
+        env.sleep_until(env.now() + Nanos::from_millis(rest)).await;
+        most = most.max(store.marks());
+    }
+    most
+}
+
+/// A pool says that it is in sync only when a crash would cost no resync.
+#[test]
+fn regions_are_marked_while_they_are_written_and_not_when_nobody_writes() {
+    let idle = Nanos::from_secs(15);
+    for scheme in Scheme::ALL {
+        let (shelf, name) = (Shelf::new(scheme), scheme.name());
+        let open = AnyStore::open(&shelf.env, shelf.drives(), OpenOptions::default());
+        let store = shelf.env.block_on(open).expect("it opens");
+        shelf.env.block_on(async {
+            most_marks(&shelf.env, &store, idle).await;
+            assert_eq!((store.marks(), store.owed()), (0, 0), "{name}: new and idle");
+            let data = content(MIB, 64 * KIB, 1);
+            store.write(MIB, data, false).await.expect("writes");
+            // It writes to its arrays later; it has none.
+            let later = [Scheme::Alternate, Scheme::MirrorLog].contains(&scheme);
+            assert!(later || store.marks() > 0, "{name}: written");
+            store.flush().await.expect("flushes");
+            assert!(later || store.marks() > 0, "{name}: flushed");
+            let most = most_marks(&shelf.env, &store, idle).await;
+            assert_eq!(most > 0, scheme != Scheme::MirrorLog, "{name}: {most} marks");
+            assert_eq!(store.marks(), 0, "{name}: idle");
+        });
+        drop(store);
+        shelf.env.crash();
+    }
+}
+
 const KIB: u64 = 1 << 10;
 const CHUNK: u64 = 64 * KIB;
 

@@ -73,6 +73,7 @@ impl From<&Status> for Pool {
             spike_handling: Handling::default(),
             backlog: Backlog::default(),
             resync_stripes: status.owed,
+            marks: status.marks,
             checksums: status.checksums,
             scrub: Scrub::from(&status.scrub),
             rebalance: Rebalance::default(),

@@ -42,6 +42,7 @@ impl Pool {
             spike_handling: Handling::default(),
             backlog: Backlog::default(),
             resync_stripes: 0,
+            marks: 0,
             checksums: false,
             scrub: Scrub { state: "never".to_owned(), ..Scrub::default() },
             rebalance: Rebalance { state: "idle".to_owned(), ..Rebalance::default() },

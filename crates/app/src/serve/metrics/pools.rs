@@ -195,5 +195,10 @@ fn rebuilding(pools: &[Pool], to: &mut Writer) -> fmt::Result {
     let help = "Stripes that a crash, or making the pool, left to be looked at";
     to.gauge("pool_resync_stripes_left", help, |to| {
         known(pools, to, |pool| (!pool.is_fusion()).then_some(pool.resync_stripes as f64))
+    })?;
+    let help =
+        "Regions marked as being written: a crash now would cost a resync of them; 0: in sync";
+    to.gauge("pool_marks", help, |to| {
+        known(pools, to, |pool| (!pool.is_fusion()).then_some(pool.marks as f64))
     })
 }

@@ -227,6 +227,10 @@ impl<E: Env> Store for LogMirror<E> {
         Store::owed(&self.inner.array) + Store::owed(&self.inner.mirror)
     }
 
+    fn marks(&self) -> u64 {
+        Store::marks(&self.inner.array) + Store::marks(&self.inner.mirror)
+    }
+
     fn margin(&self) -> usize {
         Store::margin(&self.inner.array).min(Store::margin(&self.inner.mirror))
     }
