@@ -26,5 +26,6 @@ mod steering_rebuild;
 mod steering_requests;
 mod steering_return;
 mod steering_spare;
+mod table_kept;
 mod volumes;
 mod zeroed;

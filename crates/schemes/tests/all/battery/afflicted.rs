@@ -95,7 +95,8 @@ fn afflict<S: Subject>(world: &mut World<S>, images: &[Vec<Disk>], cut: bool) {
     }
 }
 
-fn noise(disk: &Disk, labels: bool, rng: &mut Rng) {
+/// All of a drive becomes noise, but for its labels, or with them.
+pub fn noise(disk: &Disk, labels: bool, rng: &mut Rng) {
     let mut at = 0;
     while at < disk.geometry().size {
         if !labels && is_label(disk, at) {

@@ -1,7 +1,7 @@
 //! One battery over every scheme that runs on real drives: 200 worlds each, more with
 //! `SCHEME_SEEDS=N`.
 
-mod afflicted;
+pub mod afflicted;
 mod alternate;
 mod cached_raid5;
 mod client;
@@ -13,7 +13,7 @@ mod log_raid;
 mod mirror_log;
 mod n_raid5;
 mod replaced;
-mod rotten;
+pub mod rotten;
 mod steering;
 mod tole_raid;
 mod world;
