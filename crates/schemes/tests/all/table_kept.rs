@@ -169,16 +169,20 @@ impl World {
                     pool.resize(name, sectors * 512).await.map(|()| Some(sectors * 512))
                 }
             };
-            let mut oracle = self.oracle.borrow_mut();
-            oracle.in_doubt = None;
-            match done {
-                Ok(Some(size)) => oracle.volumes.entry(name).or_default().size = size,
-                Ok(None) => drop(oracle.volumes.remove(name)),
-                Err(VolumeError::InUse(_) | VolumeError::ShrinkBelowData { .. }) => {}
-                Err(error) => panic!("{name}: {error}"),
-            }
-            drop(oracle);
+            self.done(name, done);
             self.env.sleep_until(self.env.now() + Nanos(rng.below(1_000_000))).await;
+        }
+    }
+
+    /// What came of a verb: the size of the volume, or that it is no more.
+    fn done(&self, name: &'static str, done: Result<Option<u64>, VolumeError>) {
+        let mut oracle = self.oracle.borrow_mut();
+        oracle.in_doubt = None;
+        match done {
+            Ok(Some(size)) => oracle.volumes.entry(name).or_default().size = size,
+            Ok(None) => drop(oracle.volumes.remove(name)),
+            Err(VolumeError::InUse(_) | VolumeError::ShrinkBelowData { .. }) => {}
+            Err(error) => panic!("{name}: {error}"),
         }
     }
 
