@@ -9,7 +9,7 @@ use io::virt::{Disk, VirtDrive};
 use schemes::Replace;
 
 use crate::battery::rotten::{is_label, settle, spoil, victims};
-use crate::battery::world::{Subject, World, worlds};
+use crate::battery::world::{Subject, World, failures, worlds};
 use crate::scrub::scrub;
 
 /// Worlds; others with SCHEME_FIRST and SCHEME_SEEDS.
@@ -19,6 +19,19 @@ const PAGE: u64 = 4096;
 const ROTTEN: usize = 40;
 /// Images of all drives that are kept, one for each round.
 const IMAGES: usize = 3;
+
+/// How a page of the checksum log begins.
+const LOG_MAGIC: &[u8] = b"STDYCLOG";
+/// What a world says that holds other bytes than were written.
+const WRONG: &str = "holds write";
+
+/// What a world leaves out, to see that it is noticed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Left {
+    Nothing,
+    /// Whoever opens the array finds no checksum log.
+    Log,
+}
 
 /// What becomes of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,10 +50,20 @@ pub fn battery_afflicted<S: Subject>(subject: S)
 where
     S::Store: Replace<Drive = VirtDrive>,
 {
-    worlds(subject, SEEDS, story);
+    worlds(subject, SEEDS, |world| story(world, Left::Nothing));
 }
 
-fn story<S: Subject>(mut world: World<S>)
+/// How many of some worlds find other bytes than were written; whatever else goes wrong is no
+/// proof that this would be noticed.
+pub fn afflicted_failing<S: Subject>(subject: S, seeds: u64, left: Left) -> usize
+where
+    S::Store: Replace<Drive = VirtDrive>,
+{
+    let all = failures(subject, seeds, |world| story(world, left));
+    all.iter().filter(|said| said.contains(WRONG)).count()
+}
+
+fn story<S: Subject>(mut world: World<S>, left: Left)
 where
     S::Store: Replace<Drive = VirtDrive>,
 {
@@ -54,6 +77,9 @@ where
             world.stop();
         }
         afflict(&mut world, &images, cut);
+        if left == Left::Log {
+            world.disks.iter().for_each(forget_log);
+        }
         // What rotted where nothing was written is put right when it is read, or by a scrub.
         world.check_bytes(false);
         heal(&mut world);
@@ -105,6 +131,14 @@ pub fn noise(disk: &Disk, labels: bool, rng: &mut Rng) {
         }
         disk.corrupt(at, PAGE, rng.next_u64());
         at += PAGE;
+    }
+}
+
+fn forget_log(disk: &Disk) {
+    for at in (0..disk.geometry().size).step_by(PAGE as usize) {
+        if disk.peek(at, LOG_MAGIC.len()) == LOG_MAGIC {
+            disk.corrupt(at, PAGE, at);
+        }
     }
 }
 

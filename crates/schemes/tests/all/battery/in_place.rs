@@ -5,12 +5,11 @@ use classical::{Array, CreateSpec, OpenOptions, Redundancy, WriteHole};
 use io::virt::{VirtDrive, VirtEnv};
 use schemes::StoreError;
 
-use crate::battery::afflicted::battery_afflicted;
-use crate::battery::client::forget_strange;
+use crate::battery::afflicted::{Left, afflicted_failing, battery_afflicted};
 use crate::battery::hung::battery_hung;
 use crate::battery::replaced::battery_replaced;
-use crate::battery::rotten::{Left, battery_rotten, failing};
-use crate::battery::world::{CHUNK, Subject, World, battery};
+use crate::battery::rotten::{self, battery_rotten, failing};
+use crate::battery::world::{CHUNK, Subject, World, battery, failures};
 
 #[derive(Clone, Copy)]
 pub struct InPlace {
@@ -132,14 +131,11 @@ fn raid60() {
 #[test]
 fn an_open_write_hole_is_noticed() {
     let harmed = |write_hole| {
-        let world = |seed: u64| {
-            forget_strange();
-            let mut world = World::new(RAID5, seed);
-            world.make();
+        let hole = |mut world: World<InPlace>| {
             world.subject.write_hole = write_hole;
             world.hole();
         };
-        (0..60u64).filter(|seed| std::panic::catch_unwind(|| world(*seed)).is_err()).count()
+        failures(RAID5, 60, hole).len()
     };
     assert!(harmed(WriteHole::Open) > 0);
     assert_eq!(harmed(WriteHole::Closed), 0);
@@ -211,8 +207,19 @@ fn in_place_hung() {
 fn what_is_not_mended_is_noticed() {
     for subject in [REDUNDANT[0], RAID5, REDUNDANT[4]] {
         let bare = InPlace { checksums: false, ..subject };
-        assert!(failing(bare, 4, Left::Nothing) > 0, "{}: no checksums", subject.name);
-        assert!(failing(subject, 4, Left::Scrub) > 0, "{}: no scrub", subject.name);
-        assert_eq!(failing(subject, 4, Left::Nothing), 0, "{}", subject.name);
+        assert!(failing(bare, 4, rotten::Left::Nothing) > 0, "{}: no checksums", subject.name);
+        assert!(failing(subject, 4, rotten::Left::Scrub) > 0, "{}: no scrub", subject.name);
+        assert_eq!(failing(subject, 4, rotten::Left::Nothing), 0, "{}", subject.name);
+    }
+}
+
+/// Neither do worlds in which drives are hurt at rest: without checksums what rotted is read, and
+/// without their log what rotted of all that was written since the area was.
+#[test]
+fn harm_at_rest_is_noticed() {
+    for subject in [REDUNDANT[0], RAID5, REDUNDANT[4]] {
+        let bare = InPlace { checksums: false, ..subject };
+        assert!(afflicted_failing(bare, 8, Left::Nothing) > 0, "{}: no checksums", subject.name);
+        assert!(afflicted_failing(subject, 8, Left::Log) > 0, "{}: no log", subject.name);
     }
 }

@@ -2,8 +2,6 @@
 //! reads are refused, on as many drives as could be lost. Every read is right all the same; a scrub
 //! puts everything right, loses nothing, and leaves nothing to a second one.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use classical::Scrubbed;
 use format::LABEL_LEN;
 use futures_util::future::join;
@@ -11,7 +9,7 @@ use io::virt::Disk;
 use io::{Env, Nanos};
 use schemes::Store;
 
-use crate::battery::world::{Subject, World, worlds};
+use crate::battery::world::{Subject, World, failures, worlds};
 use crate::scrub::scrub;
 
 const PAGE: u64 = 4096;
@@ -37,14 +35,7 @@ pub fn battery_rotten<S: Subject>(subject: S) {
 
 /// How many of some worlds fail.
 pub fn failing<S: Subject>(subject: S, seeds: u64, left: Left) -> usize {
-    let world = |seed| {
-        crate::battery::client::forget_strange();
-        let mut world = World::new(subject, seed);
-        world.make();
-        rounds(&mut world, left);
-    };
-    let fails = |seed: &u64| catch_unwind(AssertUnwindSafe(|| world(*seed))).is_err();
-    (0..seeds).filter(fails).count()
+    failures(subject, seeds, |mut world| rounds(&mut world, left)).len()
 }
 
 fn rounds<S: Subject>(world: &mut World<S>, left: Left) {

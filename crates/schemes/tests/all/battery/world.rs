@@ -3,8 +3,10 @@
 //! the store must hold what it promised. Clients share stripes but no sectors, so each knows what
 //! it wrote.
 
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 
 use io::rng::{Rng, mix};
@@ -463,12 +465,24 @@ fn battery_of(subject: impl Subject, seeds: u64) {
 
 /// As many worlds of a kind, or as are asked for. How many there were.
 pub fn worlds<S: Subject>(subject: S, seeds: u64, world: impl Fn(World<S>)) -> u64 {
-    every_seed(&subject.name(), seeds, |seed| {
-        forget_strange();
-        let mut made = World::new(subject, seed);
-        made.make();
-        world(made);
-    })
+    every_seed(&subject.name(), seeds, |seed| world(made(subject, seed)))
+}
+
+/// What each of so many worlds says that fails.
+pub fn failures<S: Subject>(subject: S, seeds: u64, world: impl Fn(World<S>)) -> Vec<String> {
+    let run = |seed| catch_unwind(AssertUnwindSafe(|| world(made(subject, seed)))).err();
+    let said = |panic: Box<dyn Any + Send>| match panic.downcast::<String>() {
+        Ok(said) => *said,
+        Err(other) => other.downcast_ref::<&str>().copied().unwrap_or_default().to_owned(),
+    };
+    (0..seeds).filter_map(run).map(said).collect()
+}
+
+fn made<S: Subject>(subject: S, seed: u64) -> World<S> {
+    forget_strange();
+    let mut world = World::new(subject, seed);
+    world.make();
+    world
 }
 
 /// SCHEME_SEEDS worlds from SCHEME_FIRST on, or so many from 0 on.
@@ -477,10 +491,10 @@ fn every_seed(name: &str, seeds: u64, world: impl Fn(u64)) -> u64 {
     let seeds = asked("SCHEME_SEEDS").unwrap_or(seeds);
     let first = asked("SCHEME_FIRST").unwrap_or(0);
     for seed in first..first + seeds {
-        let run = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world(seed)));
+        let run = catch_unwind(AssertUnwindSafe(|| world(seed)));
         if let Err(panic) = run {
             eprintln!("{name} fails with seed {seed}");
-            std::panic::resume_unwind(panic);
+            resume_unwind(panic);
         }
     }
     seeds
@@ -488,9 +502,7 @@ fn every_seed(name: &str, seeds: u64, world: impl Fn(u64)) -> u64 {
 
 /// One world, to its end.
 pub fn one(subject: impl Subject, seed: u64) {
-    forget_strange();
-    let mut world = World::new(subject, seed);
-    world.make();
+    let mut world = made(subject, seed);
     for _ in 0..4 {
         let limit = 1 + world.rng.below(400);
         if world.session(limit) {
