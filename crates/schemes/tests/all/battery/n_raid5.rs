@@ -53,6 +53,10 @@ impl Subject for Apart {
     fn by_parity(&self) -> bool {
         true
     }
+
+    fn records_first(&self) -> bool {
+        true
+    }
 }
 
 #[test]

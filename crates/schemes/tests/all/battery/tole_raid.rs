@@ -49,6 +49,10 @@ impl Subject for Tolerant {
     fn by_parity(&self) -> bool {
         true
     }
+
+    fn records_first(&self) -> bool {
+        true
+    }
 }
 
 #[test]
