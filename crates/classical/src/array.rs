@@ -9,6 +9,7 @@ use io::sync::{Permit, Turn};
 use io::{Buf, Drive, Durability, Env, join_all};
 use layout::StripeShape;
 
+use crate::announced::Announced;
 use crate::checksum_store::OpenSums;
 use crate::grid::{Grid, GridError, Redundancy};
 use crate::intents::{Intents, Page};
@@ -105,6 +106,8 @@ pub(crate) struct Inner<E: Env> {
     pub suspects: RefCell<BTreeSet<usize>>,
     /// Drives whose partial-parity log may lack records of writes that were under way.
     pub unrecorded: RefCell<BTreeSet<usize>>,
+    /// Bytes of the array that may have been on their way; `None`: all.
+    pub announced: RefCell<Option<Announced>>,
     /// Who writes sums.
     pub sums_turn: Turn,
     pub mending: Mending,
@@ -282,6 +285,7 @@ impl<E: Env> Array<E> {
             records_over: Cell::new(0),
             suspects: RefCell::default(),
             unrecorded: RefCell::default(),
+            announced: RefCell::default(),
             sums_turn: Turn::new(),
             mending: Mending::default(),
             stripes: RefCell::default(),

@@ -15,6 +15,7 @@
 //! with or without the loss of as many drives as a group bears, harms what was not being written.
 //! The unit of "old or new" is a sector: bytes are overwritten where they lie.
 
+mod announced;
 pub mod array;
 mod audit;
 pub mod checksum_log;

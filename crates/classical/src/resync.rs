@@ -13,10 +13,12 @@
 //! crash before the marks are taken back does it all again, to the same end.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::rc::Rc;
 
 use io::{Buf, Durability, Env, join_all};
 
+use crate::announced::Announced;
 use crate::array::{Array, ArrayError, Inner, WriteHole};
 use crate::checksum_log::Logged;
 use crate::intents::{self, Intents, Page};
@@ -81,6 +83,14 @@ impl<E: Env> Array<E> {
         // Else the next write would have to, for thousands of pages.
         self.inner.commit(self.inner.log_end()).await?;
         Ok(true)
+    }
+
+    /// Whoever is above wrote nothing but these ranges of bytes since the array was flushed last.
+    /// What is not what its checksum says elsewhere has rotted: it is lost if nothing gives it
+    /// again. Told after opening, it holds for stripes that nobody has looked at before, until all
+    /// agree.
+    pub fn only_written(&self, ranges: Vec<Range<u64>>) {
+        self.inner.announced.replace(Some(Announced::new(ranges)));
     }
 
     /// Stripes that are still to be looked at, and all there are.
@@ -278,6 +288,7 @@ impl<E: Env> Inner<E> {
             self.intents.paid(stripe);
         }
         if owed.left() == 0 {
+            self.announced.take();
             let sums = self.sums.iter();
             sums.for_each(|sums| sums.log.state.borrow_mut().doubts_nothing());
         }
@@ -398,7 +409,8 @@ impl<E: Env> Inner<E> {
         let may_be = self.may_be(stripe, member, start);
         let (new, old) = (may_be[0], may_be.get(1).copied().unwrap_or(may_be[0]));
         let is_parity = member >= self.grid.data();
-        let touched = !is_parity && !self.is_recorded(stripe);
+        let touched =
+            !is_parity && !self.is_recorded(stripe) && self.is_announced(stripe, member, start);
         let suspect = self.is_suspect(stripe, member);
         let Some(told) = told.filter(|told| !self.is_over(told)) else {
             return Known { seen, old, new, touched, recorded: false, suspect };
@@ -412,6 +424,12 @@ impl<E: Env> Inner<E> {
             }
             None => Known { seen, old, new, touched, recorded, suspect },
         }
+    }
+
+    fn is_announced(&self, stripe: u64, position: usize, start: u64) -> bool {
+        let chunk = stripe * self.grid.data() as u64 + position as u64;
+        let announced = self.announced.borrow();
+        announced.as_ref().is_none_or(|all| all.touches(chunk * self.grid.chunk + start))
     }
 
     /// If a write of the stripe had been under way, its record would be there, and the last.

@@ -308,10 +308,12 @@ pub fn mixed(
     Some(full.into_iter().enumerate().map(judge).collect())
 }
 
-/// A page without redundancy: whatever is there counts, since it may be newer than its checksum.
+/// A page without redundancy: of what was being written whatever is there counts, since it may be
+/// newer than its checksum.
 fn alone(known: &Known<'_>) -> Right {
+    let may_be = known.touched || known.is(known.new) || known.is(known.old);
     match known.seen {
-        Some(page) if !is_lost(known.new) => Right::of(page.to_vec()),
+        Some(page) if may_be && !is_lost(known.new) => Right::of(page.to_vec()),
         _ => Right::lost(known.new),
     }
 }

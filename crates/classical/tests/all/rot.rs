@@ -499,3 +499,26 @@ fn without_checksums_drives_are_divided_as_before() {
     assert_eq!((array.has_sums(), array.health().sums_memory), (false, 0));
     env.crash();
 }
+
+/// Without redundancy whatever is there counts after a crash, for it may be newer than its
+/// checksum; unless somebody above knows what was being written.
+#[test]
+fn what_was_not_announced_has_rotted() {
+    for announced in [false, true] {
+        let mut world = World::new((Redundancy::Parity(0), 2, 1), 60);
+        let rotten = world.address(3, 1, 2);
+        world.corrupt(3, 1, 2);
+        world.corrupt(4, 0, 1);
+        world.cut(&[]);
+        if announced {
+            let being_written = world.address(4, 0, 1);
+            world.array.only_written(vec![being_written + 100..being_written + 200, 0..0]);
+        }
+        match (announced, world.read(rotten, PAGE)) {
+            (true, Err(ArrayError::PageLost { .. })) | (false, Ok(false)) => {}
+            (_, read) => panic!("announced: {announced}; right: {read:?}"),
+        }
+        let read = world.read(world.address(4, 0, 1), PAGE);
+        assert!(matches!(read, Ok(false)), "it may be newer");
+    }
+}

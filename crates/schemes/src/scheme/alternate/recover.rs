@@ -124,6 +124,15 @@ impl<E: Env> Read<E> {
         Ok(ranges)
     }
 
+    /// Of the data nothing was written that the log does not tell of; log and pages have checks of
+    /// their own.
+    fn announce(&self, ranges: &[(u64, u64)], size: u64) {
+        let (base, end) = (log_bytes(self.replica.page().cache), self.replica.array.size());
+        let of_data = ranges.iter().map(|(start, len)| base + start..base + start + len);
+        let beside = [0..base, base + size..end];
+        self.replica.array.only_written(of_data.chain(beside).collect());
+    }
+
     /// Data that is not in place goes there. Says how many entries of it there were.
     async fn replay(&self) -> Result<u64, StoreError> {
         let (log, page) = (&self.replica.log, self.replica.page());
@@ -186,27 +195,65 @@ fn merged(mut ranges: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     all.into_iter().flat_map(cut).collect()
 }
 
-/// Copies the ranges from one replica to the others. An error says which of them failed.
+/// Bytes of a range, and the replica that gave them.
+struct Copied {
+    at: u64,
+    data: Buf,
+    from: usize,
+}
+
+/// Bytes of a range: of the first of these replicas. What it has lost of them, page by page, is
+/// that of the next that has it. What none has is left out.
+async fn gather<E: Env>(
+    replicas: &[(usize, &Replica<E>)],
+    (at, len): (u64, u64),
+    base: u64,
+) -> Result<Vec<Copied>, (usize, StoreError)> {
+    let mut lost = Vec::new();
+    let (from, first) = replicas[0];
+    match first.array.read(base + at, len).await {
+        Ok(data) => return Ok(vec![Copied { at, data, from }]),
+        Err(ArrayError::PageLost { .. }) => lost.extend((at..at + len).step_by(PAGE as usize)),
+        Err(error) => return Err((from, error.into())),
+    }
+    let mut found = Vec::new();
+    for at in lost {
+        for (from, replica) in replicas {
+            match replica.array.read(base + at, PAGE).await {
+                Ok(data) => {
+                    found.push(Copied { at, data, from: *from });
+                    break;
+                }
+                Err(ArrayError::PageLost { .. }) => {}
+                Err(error) => return Err((*from, error.into())),
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Copies the ranges from the first replica to the others, and what it has lost of them from these;
+/// durable when this returns. An error says which of them failed.
 async fn copy<E: Env>(
-    source: (usize, &Replica<E>),
-    targets: &[(usize, &Replica<E>)],
+    replicas: &[(usize, &Replica<E>)],
     ranges: &[(u64, u64)],
     base: u64,
 ) -> Result<(), (usize, StoreError)> {
     for some in ranges.chunks(COPIES) {
-        let reads = some.iter().map(|(at, len)| source.1.array.read(base + at, *len));
-        let read = join_all(reads).await.into_iter().collect::<Result<Vec<Buf>, _>>();
-        let read = read.map_err(|error| (source.0, error.into()))?;
-        for (side, target) in targets {
-            let writes = some.iter().zip(&read);
-            let writes =
-                writes.map(|((at, _), data)| target.array.write(base + at, data.clone(), false));
+        let read = join_all(some.iter().map(|range| gather(replicas, *range, base))).await;
+        let read = read.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let read: Vec<Copied> = read.into_iter().flatten().collect();
+        for (side, target) in replicas {
+            let missing = read.iter().filter(|copied| copied.from != *side);
+            let writes = missing
+                .map(|Copied { at, data, .. }| target.array.write(base + at, data.clone(), false));
             let written = join_all(writes).await.into_iter().collect::<Result<(), _>>();
             written.map_err(|error| (*side, error.into()))?;
         }
     }
-    for (side, target) in targets {
-        target.array.flush().await.map_err(|error| (*side, error.into()))?;
+    // The first as well: what was read of it after a crash has a new checksum.
+    for (side, own) in replicas {
+        own.array.flush().await.map_err(|error| (*side, error.into()))?;
     }
     Ok(())
 }
@@ -255,6 +302,9 @@ async fn replay_all<E: Env>(
             }
             let own = read_log(side, *pool).await?;
             let ranges = own.ranges(size).await?;
+            if trusted[at] {
+                own.announce(&ranges, size);
+            }
             let entries = if trusted[at] { own.replay().await? } else { 0 };
             Ok::<_, StoreError>(Some((own.replica, ranges, entries)))
         };
@@ -281,12 +331,11 @@ async fn agree<E: Env>(told: &mut Told<E>, base: u64) -> Option<(usize, u64)> {
         let right = right(&told.replicas)?;
         let there = told.replicas.iter().enumerate();
         let there = there.filter_map(|(side, own)| own.as_ref().map(|own| (side, own)));
-        let (source, targets): (Vec<_>, Vec<_>) = there.partition(|(side, _)| *side == right);
-        if targets.is_empty() {
-            return Some((right, 0));
-        }
-        match copy(source[0], &targets, &ranges, base).await {
-            Ok(()) => return Some((right, ranges.iter().map(|(_, len)| len).sum())),
+        let mut there: Vec<(usize, &Replica<E>)> = there.collect();
+        there.sort_by_key(|(side, _)| *side != right);
+        let copied = if there.len() > 1 { ranges.iter().map(|(_, len)| len).sum() } else { 0 };
+        match copy(&there, &ranges, base).await {
+            Ok(()) => return Some((right, copied)),
             // Of two: what the log of the other one says is there, and the rest is old or new.
             Err((side, failed)) => (told.replicas[side], told.error) = (None, failed),
         }
