@@ -182,7 +182,7 @@ pub fn samples(pool: &Uuid) -> Vec<Vec<u8>> {
         len: 1536,
         data_crc: 7,
     };
-    let head = steering::Head { sequence: 4, words: (0..5).collect(), spared: SPARED };
+    let head = steering::Head { sequence: 4, words: (0..5).collect(), spared: SPARED, taken: 3 };
     let record = steering::encode(pool, &steered, &[]);
     let others = vec![
         header.encode(pool).to_vec(),

@@ -13,6 +13,7 @@ use io::{Drive, Env};
 use super::drive::{Steered, SteeredEnv};
 use super::home::Home;
 use super::record::{DRIVES_MAX, HEADS, Head, Spared};
+use super::recover::Told;
 use super::space::{Places, divide};
 use super::spare::{self, Spare};
 use super::stage::{Counts, Heads, Holder, Space, Stage, Target};
@@ -28,7 +29,7 @@ fn shape(what: impl Into<String>, hint: &'static str) -> StoreError {
 
 fn check(spec: &Spec, drives: usize) -> Result<(), StoreError> {
     if drives > DRIVES_MAX {
-        let most = "a head of the staging space has room for 503: make two pools";
+        let most = "a head of the staging space has room for 502: make two pools";
         return Err(shape(format!("{drives} drives"), most));
     }
     let width = spec.width.max(1);
@@ -151,8 +152,8 @@ async fn new_stage<D: Drive>(
         .collect();
     let parts = set.second(0..count);
     let align = parts.iter().map(|part| part.geometry().align).max().unwrap_or(512);
-    let head = recover::read_heads(&set.label.pool, &holders, split).await?;
-    let Head { words, sequence, spared } = head;
+    let Told { all, stale } = recover::read_heads(&set.label.pool, &holders, split).await?;
+    let Head { words, sequence, spared, taken } = all;
     let target = |(_, word): (usize, &u64)| Target {
         lock: Default::default(),
         staged: RefCell::default(),
@@ -183,6 +184,7 @@ async fn new_stage<D: Drive>(
             spared: Cell::new(spared),
             sequence: Cell::new(sequence + 1),
             sealed: Cell::new(0),
+            taken: Cell::new(taken),
             turn: Turn::new(),
         },
         sequence: Cell::new(1),
@@ -193,9 +195,10 @@ async fn new_stage<D: Drive>(
         counts: Counts::default(),
         holders,
     };
+    stale.iter().for_each(|at| stage.holders[*at].lose());
     let staging_lost = dedicated.is_some_and(|at| stage.holders[at].is_lost());
     for (target, own) in stage.targets.iter().enumerate() {
-        own.dead.set(staging_lost && stage.is_claimed(target));
+        own.dead.set(staging_lost && stage.is_claimed(target) || stale.contains(&target));
     }
     Ok(stage)
 }

@@ -6,6 +6,7 @@
 //!     16  pool uuid (16)
 //!     32  sequence (8)
 //!     40  per drive: word (8) = epoch × 2, + 1 while a dedicated drive holds its writes
+//!   4056  sequence of the last head that every drive took (8)
 //!   4064  number (8) | pool uuid of the array in the staging space (16)
 //!   4088  lost drive whose bytes are there, + 1 (2) | group that has it (2) | moving (4)
 //!
@@ -21,9 +22,10 @@
 //!   4096  data
 //! ```
 //! Of the heads of all drives the greatest word of each drive counts: words only grow. So does the
-//! number; what the head with the greatest says of the lost drive counts. Records of
-//! an epoch that is over are void. A record says where it lies, so the bytes of a record that a
-//! client writes as data are not taken for one.
+//! number; what the head with the greatest says of the lost drive counts. Records of an epoch that
+//! is over are void. A drive whose own heads are older than the last that every drive took is out
+//! of date: an image of it from before, or one that the others went on without. A record says where
+//! it lies, so the bytes of a record that a client writes as data are not taken for one.
 
 use format::Uuid;
 use io::{Buf, BufMut};
@@ -32,11 +34,12 @@ pub const PAGE: u64 = 4096;
 /// Two pages: one is whole while the other is written.
 pub const HEADS: u64 = 2 * PAGE;
 /// Drives whose words fit a head.
-pub const DRIVES_MAX: usize = (AT_SPARE - AT_WORDS) / 8;
+pub const DRIVES_MAX: usize = (AT_TAKEN - AT_WORDS) / 8;
 
 const HEAD_MAGIC: &[u8; 8] = b"STDYSTH1";
 const RECORD_MAGIC: &[u8; 8] = b"STDYSTR1";
 const AT_WORDS: usize = 40;
+const AT_TAKEN: usize = AT_SPARE - 8;
 const AT_SPARE: usize = PAGE as usize - 32;
 const WRITE: u32 = 1;
 /// Far above the largest write to a drive of an in-place array: what says more is damaged.
@@ -145,10 +148,12 @@ pub struct Head {
     pub sequence: u64,
     pub words: Vec<u64>,
     pub spared: Spared,
+    /// Of the last head that every drive took that was there. 0 in pools of older software.
+    pub taken: u64,
 }
 
 pub fn encode_head(pool: &Uuid, head: &Head) -> Buf {
-    let Head { sequence, words, spared } = head;
+    let Head { sequence, words, spared, taken } = head;
     assert!(words.len() <= DRIVES_MAX, "a page holds the words");
     let mut page = vec![0; PAGE as usize];
     page[..8].copy_from_slice(HEAD_MAGIC);
@@ -158,6 +163,7 @@ pub fn encode_head(pool: &Uuid, head: &Head) -> Buf {
     for (at, word) in words.iter().enumerate() {
         put(&mut page, AT_WORDS + at * 8, &word.to_le_bytes());
     }
+    put(&mut page, AT_TAKEN, &taken.to_le_bytes());
     put(&mut page, AT_SPARE, &spared.number.to_le_bytes());
     put(&mut page, AT_SPARE + 8, &spared.pool.0);
     let place = spared.place.map_or(0, |place| place as u16 + 1);
@@ -186,6 +192,7 @@ pub fn decode_head(pool: &Uuid, page: &[u8], drives: usize) -> Option<Head> {
             pool: Uuid(page[AT_SPARE + 8..AT_SPARE + 24].try_into().expect("16 bytes")),
             moving: u32_at(page, AT_SPARE + 28) == 1,
         },
+        taken: u64_at(page, AT_TAKEN),
     })
 }
 
@@ -229,11 +236,11 @@ mod tests {
     fn a_head_tells_the_word_of_each_drive() {
         let spared =
             Spared { number: 3, place: Some(2), group: 1, pool: Uuid([9; 16]), moving: true };
-        let head = Head { sequence: 6, words: vec![4, 7, 0], spared };
+        let head = Head { sequence: 6, words: vec![4, 7, 0], spared, taken: 5 };
         let page = encode_head(&POOL, &head);
         assert_eq!(decode_head(&POOL, &page, 3), Some(head));
         assert_eq!(decode_head(&POOL, &page, 4), None);
-        for at in [41, 4070, 4095] {
+        for at in [41, 4056, 4070, 4095] {
             let mut torn = page.to_vec();
             torn[at] ^= 1;
             assert_eq!(decode_head(&POOL, &torn, 3), None, "byte {at}");

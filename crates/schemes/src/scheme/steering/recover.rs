@@ -24,27 +24,42 @@ use crate::store::StoreError;
 /// Bytes read at a time when a staging space is looked through.
 const WINDOW: u64 = 256 << 10;
 
-/// The greatest word of each drive that any head tells, the greatest sequence, and what is said
-/// last of a lost drive.
+/// What the heads of all drives tell together.
+pub struct Told {
+    /// The greatest word of each drive that any head tells, the greatest sequence, and what is said
+    /// last of a lost drive.
+    pub all: Head,
+    /// Drives whose own heads are older than one that every drive took.
+    pub stale: Vec<usize>,
+}
+
 pub async fn read_heads<D: Drive>(
     pool: &format::Uuid,
     holders: &[Holder<D>],
     drives: usize,
-) -> Result<Head, StoreError> {
+) -> Result<Told, StoreError> {
     let mut found: Option<Head> = None;
-    for holder in holders {
+    let mut own = vec![Vec::new(); holders.len()];
+    for (holder, own) in holders.iter().zip(&mut own) {
         for at in [0, PAGE] {
             let Ok(page) = holder.head.read(at, PAGE).await else { continue };
             let Some(head) = record::decode_head(pool, &page, drives) else { continue };
             let all = found.get_or_insert_with(|| head.clone());
             all.sequence = all.sequence.max(head.sequence);
+            all.taken = all.taken.max(head.taken);
+            own.push(head.sequence);
             if all.spared.number < head.spared.number {
                 all.spared = head.spared;
             }
             all.words.iter_mut().zip(head.words).for_each(|(all, word)| *all = word.max(*all));
         }
     }
-    found.ok_or_else(|| StoreError::Damaged("the staging space: no drive has a head of it".into()))
+    let damaged = || StoreError::Damaged("the staging space: no drive has a head of it".into());
+    let all = found.ok_or_else(damaged)?;
+    // One page may have rotted, and have been the newer one.
+    let is_stale = |at: &usize| own[*at].len() == 2 && own[*at].iter().all(|own| *own < all.taken);
+    let stale = (0..holders.len()).filter(is_stale).collect();
+    Ok(Told { all, stale })
 }
 
 /// All records of present epochs on one holder that are whole; `None`: it can't be read. With
@@ -168,7 +183,7 @@ pub async fn write_first<D: Drive>(
     parts: &[crate::part::Part<D>],
     drives: usize,
 ) -> Result<(), StoreError> {
-    let head = Head { sequence: 1, words: vec![2; drives], spared: Spared::default() };
+    let head = Head { sequence: 1, words: vec![2; drives], spared: Spared::default(), taken: 0 };
     let page = record::encode_head(pool, &head);
     for part in parts {
         for at in [0, PAGE] {

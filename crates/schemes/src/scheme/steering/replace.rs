@@ -16,16 +16,24 @@ use std::rc::Rc;
 use format::{MemberState, Superblock, Uuid};
 use futures_util::future::join;
 use io::sync::Turn;
-use io::{Drive, Env};
+use io::{Buf, Drive, Durability, Env};
 
 use super::drive::Steered;
 use super::home::Home;
-use super::record::Spared;
+use super::record::{HEADS, Spared};
 use super::{Inner, Steering};
 use crate::locks::Hold;
 use crate::part::Part;
 use crate::set;
 use crate::store::{Replace, Restoring, Store, StoreError, refuse_drive as refuse};
+
+/// Heads that it has of before, if it was in the array once, would say that it is out of date; and
+/// no new one may come before the next opening, as long as it is busy.
+async fn forget_heads<D: Drive>(side: &Part<D>) -> Result<(), StoreError> {
+    let blank = Buf::zeroed(HEADS as usize);
+    let done = side.write(0, blank, Durability::Durable).await;
+    done.map_err(|_| StoreError::NotWritten { name: side.name() })
+}
 
 impl<E: Env> Steering<E> {
     /// Gives the place of a lost drive to a new one. [`Store::work`] fills it. A dedicated staging
@@ -57,8 +65,11 @@ impl<E: Env> Steering<E> {
         others.for_each(|at| next.forget(at));
         let split = stage.targets.len();
         let of = if place < split { 0..split } else { split..next.len() };
-        next.write_labels().await?;
         let (part, head) = (next.first_of(of, place), next.second(place..place + 1).pop());
+        if let Some(head) = &head {
+            forget_heads(head).await?;
+        }
+        next.write_labels().await?;
         *set.borrow_mut() = next;
         let parts = part.zip(head).filter(|_| place < split);
         let Some((part, head)) = parts else { return Ok(()) };

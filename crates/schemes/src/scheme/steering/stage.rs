@@ -132,6 +132,8 @@ pub struct Heads {
     pub sequence: Cell<u64>,
     /// The last that is durable on enough drives.
     pub sealed: Cell<u64>,
+    /// The last that is durable on all.
+    pub taken: Cell<u64>,
     pub turn: Turn,
 }
 
@@ -278,9 +280,11 @@ impl<D: Drive> Stage<D> {
         let words = self.heads.words.borrow().clone();
         let sequence = self.heads.sequence.replace(self.heads.sequence.get() + 1);
         let spared = self.heads.spared.get();
-        let head = Head { sequence, words: words.clone(), spared };
+        let taken = self.heads.taken.get();
+        let head = Head { sequence, words: words.clone(), spared, taken };
         let page = record::encode_head(&self.pool, &head);
         let mut holding = vec![false; self.holders.len()];
+        let mut wrote = holding.clone();
         // As it is now: a drive that stops being busy meanwhile must not be left out of both.
         let all = 0..self.holders.len();
         let (busy, idle): (Vec<usize>, Vec<usize>) = all.partition(|&at| self.is_busy(at));
@@ -290,7 +294,12 @@ impl<D: Drive> Stage<D> {
                 self.holders[at].head.write(at_byte, page.clone(), Durability::Durable)
             });
             for (at, done) in due.iter().zip(join_all(writes).await) {
+                wrote[*at] = done.is_ok();
                 holding[*at] = done.is_ok() && self.keeps(*at);
+            }
+            let all = self.holders.iter().zip(&wrote);
+            if { all }.all(|(holder, wrote)| *wrote || holder.head.is_lost()) {
+                self.heads.taken.set(sequence);
             }
             let array = &holding[..self.targets.len()];
             if is_enough(&self.grid, &self.lost(), array) {
@@ -353,5 +362,11 @@ impl<D: Drive> Holder<D> {
         self.replaced.get()
             || self.head.is_lost()
             || self.space.as_ref().is_some_and(|space| space.member.is_lost())
+    }
+
+    /// Nothing on it counts.
+    pub fn lose(&self) {
+        self.head.lose();
+        self.space.iter().for_each(|space| space.member.lose());
     }
 }

@@ -11,6 +11,7 @@ use io::{Env, Nanos};
 use schemes::scheme::steering::{Options, Spec, Staging, Steering, create, open};
 use schemes::{Store, StoreError};
 
+use crate::battery::afflicted::battery_afflicted;
 use crate::battery::hung::battery_hung;
 use crate::battery::rotten::battery_rotten;
 use crate::battery::world::{CHUNK, Subject, battery, battery_variant, one};
@@ -233,17 +234,23 @@ const PARALLEL_RAID6: Steered = Steered {
     replaces: true,
 };
 
+const RESERVED_RAID5: Steered = Steered {
+    name: "steering raid5",
+    redundancy: Redundancy::Parity(1),
+    width: 4,
+    groups: 1,
+    staging: RESERVED,
+    replaces: false,
+};
+
 #[test]
 fn steering_raid5_reserved() {
-    let (redundancy, staging) = (Redundancy::Parity(1), RESERVED);
-    battery(Steered {
-        name: "steering raid5",
-        redundancy,
-        width: 4,
-        groups: 1,
-        staging,
-        replaces: false,
-    });
+    battery(RESERVED_RAID5);
+}
+
+#[test]
+fn steering_afflicted() {
+    battery_afflicted(RESERVED_RAID5);
 }
 
 #[test]
@@ -333,15 +340,6 @@ fn steering_worlds_that_failed_once() {
     one(RAID50, 355);
     one(PARALLEL_RAID6, 144);
 }
-
-const RESERVED_RAID5: Steered = Steered {
-    name: "steering raid5",
-    redundancy: Redundancy::Parity(1),
-    width: 4,
-    groups: 1,
-    staging: RESERVED,
-    replaces: false,
-};
 
 #[test]
 fn steering_rotten() {
