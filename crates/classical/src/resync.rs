@@ -110,6 +110,7 @@ impl<E: Env> Inner<E> {
         self.load_checksum_log(page.opening, &marked).await;
         let mut records = self.read_log(&page.bits).await;
         self.unrecorded.replace(std::mem::take(&mut records.doubtful));
+        records.last.retain(|_, told| !self.is_outdated(told));
         self.believe_newest(&records);
         let mut stripes: BTreeSet<u64> = records.last.keys().copied().collect();
         stripes.extend(self.open_stripes());
@@ -267,6 +268,19 @@ impl<E: Env> Inner<E> {
     /// The log knows the checksums that the write left.
     fn is_over(&self, told: &Recorded) -> bool {
         told.record.sequence < self.records_over.get()
+    }
+
+    /// The record of a later write is gone with its drive: a page that the record tells of got
+    /// another checksum after that write's. A drive that lacks none has the last one of a stripe.
+    fn is_outdated(&self, told: &Recorded) -> bool {
+        let doubtful = self.unrecorded.borrow();
+        let lacks = told.partial.keys().all(|drive| doubtful.contains(drive));
+        lacks
+            && told.record.sums.iter().any(|sum| {
+                let may_be = self.may_be(told.record.stripe, sum.member, sum.start);
+                let (newest, before) = (may_be[0], &may_be[1..]);
+                newest != sum.old && newest != sum.new && before.contains(&sum.new)
+            })
     }
 
     fn stripe_of_page(&self, drive: usize, page: u64) -> u64 {
