@@ -9,7 +9,7 @@ use io::virt::{Disk, VirtDrive};
 use schemes::Replace;
 
 use crate::battery::rotten::{is_label, settle, spoil, victims};
-use crate::battery::world::{Subject, World, failures, worlds};
+use crate::battery::world::{Subject, World, failures, made, worlds};
 use crate::scrub::scrub;
 
 /// Worlds; others with SCHEME_FIRST and SCHEME_SEEDS.
@@ -51,6 +51,14 @@ where
     S::Store: Replace<Drive = VirtDrive>,
 {
     worlds(subject, SEEDS, |world| story(world, Left::Nothing));
+}
+
+/// One such world.
+pub fn one_afflicted<S: Subject>(subject: S, seed: u64)
+where
+    S::Store: Replace<Drive = VirtDrive>,
+{
+    story(made(subject, seed), Left::Nothing);
 }
 
 /// How many of some worlds find other bytes than were written; whatever else goes wrong is no

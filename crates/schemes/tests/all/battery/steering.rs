@@ -11,7 +11,7 @@ use io::{Env, Nanos};
 use schemes::scheme::steering::{Options, Spec, Staging, Steering, create, open};
 use schemes::{Store, StoreError};
 
-use crate::battery::afflicted::battery_afflicted;
+use crate::battery::afflicted::{battery_afflicted, one_afflicted};
 use crate::battery::hung::battery_hung;
 use crate::battery::rotten::battery_rotten;
 use crate::battery::world::{CHUNK, Subject, battery, battery_variant, one};
@@ -334,11 +334,13 @@ fn steering_raid50_reserved() {
 
 /// Beyond those that are run every time. 355: a head that only a drive half filled had was gone
 /// when that was replaced again. 144: so were writes redirected to one that was given what the
-/// staging space had.
+/// staging space had. 31: what was redirected made a drive of long ago look new. 15, 47: a drive
+/// that came again had heads of before.
 #[test]
 fn steering_worlds_that_failed_once() {
     one(RAID50, 355);
     one(PARALLEL_RAID6, 144);
+    [31, 15, 47].into_iter().for_each(|seed| one_afflicted(RESERVED_RAID5, seed));
 }
 
 #[test]

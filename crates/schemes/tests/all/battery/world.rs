@@ -478,7 +478,7 @@ pub fn failures<S: Subject>(subject: S, seeds: u64, world: impl Fn(World<S>)) ->
     (0..seeds).filter_map(run).map(said).collect()
 }
 
-fn made<S: Subject>(subject: S, seed: u64) -> World<S> {
+pub fn made<S: Subject>(subject: S, seed: u64) -> World<S> {
     forget_strange();
     let mut world = World::new(subject, seed);
     world.make();
