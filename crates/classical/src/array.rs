@@ -531,6 +531,9 @@ impl<E: Env> Inner<E> {
             (label.pool, label.meta.offset)
         };
         self.note_losses();
+        if let Some(error) = self.too_many_lost() {
+            return Err(error);
+        }
         let unkept = |region: &u64| self.sums_stored(*region) && !self.kept.may_clear(*region);
         if self.intents.rested(now).iter().any(unkept) {
             self.write_kept().await;

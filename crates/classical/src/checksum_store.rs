@@ -98,6 +98,9 @@ impl<E: Env> Inner<E> {
             let Entry { drive, page, checksum } = entry;
             let is_ours = drive < sums.area.drives && page < sums.area.pages;
             let settled = if is_ours { sums.get(drive, page) } else { UNKNOWN };
+            // One of no drive of ours is nobody's checksum.
+            let known = is_ours || page == LAST_RECORD;
+            let entry = if known { entry } else { Entry { page: LAST_RECORD, ..entry } };
             state.found_entry(at, entry, settled);
             if page == LAST_RECORD && header.opening == head.opening {
                 self.last_records.borrow_mut().insert(drive, checksum);
@@ -228,18 +231,22 @@ impl<E: Env> Inner<E> {
     /// The log goes on in this opening's name, whether there is an entry or not.
     pub async fn begin_log(&self) -> Result<(), ArrayError> {
         let Some(sums) = &self.sums else { return Ok(()) };
-        sums.log.state.borrow_mut().recovered();
         let _turn = sums.log.turn.lock().await;
-        loop {
+        // No page calls settled what only one after it tells: a crash may come between them.
+        while sums.log.state.borrow().has_more() {
             self.write_log_page(sums).await?;
-            if !sums.log.state.borrow().has_more() {
-                return Ok(());
-            }
         }
+        sums.log.state.borrow_mut().recovered();
+        self.write_log_page(sums).await
     }
 
     /// The turn is held.
     async fn write_log_page(&self, sums: &Sums) -> Result<(), ArrayError> {
+        // What failed because of it is not over, and must not be told to be: the drives may come
+        // back.
+        if let Some(error) = self.too_many_lost() {
+            return Err(error);
+        }
         while sums.log.state.borrow().is_full(sums.log.ring.slots()) {
             let tail = sums.log.state.borrow().tail();
             self.move_tail(sums).await?;

@@ -59,12 +59,19 @@ pub const LOG_IN_LABELS: Extent = Extent { offset: 640 << 10, len: 384 << 10 };
 
 /// Where the checksum log lies.
 pub fn log_ring(label: &Superblock, grid: &Grid) -> Ring {
+    ring_of(label.meta, grid)
+}
+
+/// `meta`: intents, checksum area, and what is behind them.
+fn ring_of(meta: Extent, grid: &Grid) -> Ring {
     let copies = Area::of(grid).copies.min(LOG_COPIES_MAX);
     let before = intents::BYTES + Area::of(grid).bytes();
-    let room = label.meta.len.saturating_sub(before);
-    let own = Ring::new(grid, copies, label.meta.offset + before, room);
+    let room = meta.len.saturating_sub(before);
+    let own = Ring::new(grid, copies, meta.offset + before, room);
     let Extent { offset, len } = LOG_IN_LABELS;
-    own.or_else(|| Ring::new(grid, copies, offset, len)).expect("the label area has room")
+    let in_labels = Ring::new(grid, copies, offset, len).expect("the label area has room");
+    // What is left of the area for checksums may be a page or two.
+    own.filter(|own| own.slots() >= in_labels.slots()).unwrap_or(in_labels)
 }
 
 fn scheme_number(redundancy: Redundancy) -> u16 {
@@ -251,4 +258,26 @@ async fn write_copy<D: Drive>(label: &Superblock, members: &[Member<D>], index: 
     let at = label_offsets(own.drive_size)[usize::from(copy)];
     // One that can't take it is lost.
     let _ = members[index].write(at, Buf::from_slice(&own.encode(copy)), Durability::Durable).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the rounding of rows leaves of the checksum area was taken for the log: of two pages,
+    /// in which a write waits for ever.
+    #[test]
+    fn the_checksum_log_is_never_a_page_or_two() {
+        let shapes =
+            [(Redundancy::Mirror, 2), (Redundancy::Parity(0), 2), (Redundancy::Parity(1), 4)];
+        for (redundancy, width) in shapes {
+            for mib in 64..1100 {
+                let any = Grid { redundancy, drives: width, width, chunk: 64 << 10, rows: 1 };
+                let Division { intents, data, .. } = divide(mib << 20, &any, true);
+                let grid = Grid { rows: data.len / any.chunk, ..any };
+                let slots = ring_of(intents, &grid).slots();
+                assert!(slots >= 40, "{redundancy:?}, {mib} MiB: {slots} pages");
+            }
+        }
+    }
 }

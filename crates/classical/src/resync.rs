@@ -220,7 +220,8 @@ impl<E: Env> Inner<E> {
                 newest = newest.max(record.sequence);
                 let aligned = |byte: u64| byte.is_multiple_of(self.align);
                 let whole = self.sums.is_none() || aligned(record.start) && aligned(record.end);
-                let known = record.stripe < self.grid.stripes();
+                let of_row = |sum: &PageSum| sum.member < self.grid.width && sum.start < chunk;
+                let known = record.stripe < self.grid.stripes() && record.sums.iter().all(of_row);
                 if !known || !whole || !marked[self.intents.region(record.stripe)] {
                     continue;
                 }

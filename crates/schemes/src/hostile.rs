@@ -40,7 +40,7 @@ fn take_alternate(pool: &Uuid, bytes: &[u8]) -> bool {
     let page = page::Page::decode(pool, bytes);
     if let Some(read) = page {
         assert_eq!(page::Page::decode(pool, &read.encode(pool)), Some(read));
-        let _ = page::current(&[(0, read), (1, read)]);
+        let _ = page::current(&[(0, read), (1, read)], &[true; 4]);
     }
     let record = kept::Kept::decode(pool, bytes, KEPT.0, KEPT.1);
     if let Some(record) = &record {

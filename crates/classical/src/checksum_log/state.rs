@@ -175,6 +175,13 @@ impl State {
     pub fn note_record(&mut self, drive: usize, sequence: u64) {
         let news = Entry { drive, page: LAST_RECORD, checksum: sequence as u32 };
         let is_it = |own: &Entry| (own.drive, own.page) == (drive, LAST_RECORD);
+        // One that waits for its page comes after what is in one.
+        let put = (self.put - self.window_first) as usize;
+        let waits = (put..self.window.len()).rev().find(|at| is_it(&self.window[*at]));
+        if let Some(at) = waits {
+            self.window[at] = news;
+            return;
+        }
         let here = self.entries.iter().rposition(is_it).filter(|_| !self.next_number().1);
         match here {
             Some(at) => self.entries[at] = news,

@@ -154,3 +154,26 @@ fn the_newest_of_a_drive_s_records_is_the_last_of_a_page() {
     let (_, entries) = state.take_page(0);
     assert_eq!(entries.last().map(|own| own.checksum), Some(7));
 }
+
+/// A newer one was told, waited for a page, and an older place was told the newest: what came last
+/// in the log was the older.
+#[test]
+fn the_newest_record_comes_last_also_if_more_waits_than_a_page_holds() {
+    let mut state = State::new((1, 0), None, false);
+    state.note_record(2, 5);
+    for _ in 0..ENTRIES {
+        state.append(1, 5, &[(66, 77)]);
+    }
+    state.note_record(2, 6);
+    // Of a page that could not be written.
+    state.take_page(0);
+    state.note_record(2, 7);
+    let mut told = Vec::new();
+    while state.has_more() || told.is_empty() {
+        let (header, entries) = state.take_page(0);
+        state.page_written(&header);
+        told.extend(entries);
+    }
+    let last = told.iter().rfind(|own| own.page == LAST_RECORD);
+    assert_eq!(last.map(|own| own.checksum), Some(7));
+}

@@ -60,14 +60,15 @@ pub fn sides_of(bits: u64) -> Option<Each<bool>> {
 /// whose own page is none from before one that another knew: that is an image of a drive from
 /// before. There may be several that do not agree: a crash can come while they are written, or one
 /// replica was away when the other's was. Pages go with the replica that has them.
-pub fn current(pages: &[(usize, Page)]) -> Each<bool> {
+/// `whole`: whose two places both hold a page; of one that has rotted nobody knows how new it was.
+pub fn current(pages: &[(usize, Page)], whole: &Each<bool>) -> Each<bool> {
     let newest = pages.iter().map(|(_, page)| page.generation).max();
     let newest =
         || pages.iter().map(|(_, page)| page).filter(|page| Some(page.generation) == newest);
     std::array::from_fn(|side| {
         let seen = newest().map(|page| page.seen[side]).max().unwrap_or(0);
         let own = pages.iter().find(|(own, _)| *own == side);
-        let is_stale = own.is_some_and(|(_, page)| page.sequence < seen);
+        let is_stale = whole[side] && own.is_some_and(|(_, page)| page.sequence < seen);
         !is_stale && newest().all(|page| page.current[side])
     })
 }
@@ -169,6 +170,7 @@ pub mod tests {
             let current = std::array::from_fn(|at| sides.contains(&at));
             Page { generation, current, seen: [0; 4], ..PAGE_OF_ONE }
         };
+        let current = |pages: &[(usize, Page)]| super::current(pages, &[true; 4]);
         let both = [true, true, false, false];
         assert_eq!(current(&[(0, of(4, &[0, 1])), (1, of(4, &[0, 1]))]), both);
         // However many pages the other has written before.
@@ -183,6 +185,8 @@ pub mod tests {
         let knew = Page { seen: [PAGE_OF_ONE.sequence + 1, 0, 0, 0], ..of(4, &[0, 1]) };
         let old = [(0, of(4, &[0, 1])), (1, knew)];
         assert_eq!(current(&old), [false, true, false, false]);
+        // Or its newest page has rotted.
+        assert_eq!(super::current(&old, &[false, true, true, true]), both);
         // It is not there: it was current when it went.
         assert_eq!(current(&old[1..]), both);
     }

@@ -38,6 +38,8 @@ struct Side<E: Env> {
     array: Inside<E>,
     page: Page,
     place: u64,
+    /// Both of its places hold a page.
+    whole: bool,
 }
 
 /// What opening made of a pool.
@@ -78,14 +80,15 @@ async fn find<E: Env>(
     options: OpenOptions,
 ) -> Result<Side<E>, StoreError> {
     let array = Array::open(env, drives, options).await?;
-    let mut newest: Option<(Page, u64)> = None;
+    let (mut newest, mut count): (Option<(Page, u64)>, _) = (None, 0);
     for place in [0, 1] {
         let Ok(bytes) = array.read(page_place(array.size(), place), PAGE).await else { continue };
         let page = Page::decode(pool, &bytes).map(|page| (page, place));
+        count += usize::from(page.is_some());
         newest = [newest, page].into_iter().flatten().max_by_key(|(page, _)| page.sequence);
     }
     let (page, place) = newest.ok_or(ArrayError::NoLabel)?;
-    Ok(Side { array, page, place })
+    Ok(Side { array, page, place, whole: count == 2 })
 }
 
 /// A replica, and what its log told.
@@ -292,31 +295,37 @@ async fn replay_all<E: Env>(
 ) -> Told<E> {
     let (replicas, ranges, error) = (Vec::new(), Vec::new(), StoreError::NoLabel);
     let mut told = Told { replicas, filling: None, ranges, replayed: 0, error };
+    let mut logs = Vec::new();
     for (at, side) in sides.into_iter().enumerate() {
         told.replicas.push(None);
-        let done = async {
-            let side = side?;
-            // The others went on without it.
-            if !trusted[at] && (!side.page.filling || told.filling.is_some()) {
-                return Ok(None);
-            }
+        // The others went on without it.
+        let is_left = |side: &Side<E>| !trusted[at] && !side.page.filling;
+        let read = async {
+            let Some(side) = Some(side?).filter(|side| !is_left(side)) else { return Ok(None) };
             let own = read_log(side, *pool).await?;
             let ranges = own.ranges(size).await?;
-            if trusted[at] {
-                own.announce(&ranges, size);
-            }
-            let entries = if trusted[at] { own.replay().await? } else { 0 };
-            Ok::<_, StoreError>(Some((own.replica, ranges, entries)))
+            Ok::<_, StoreError>(Some((own, ranges)))
         };
-        match done.await {
+        match read.await {
             Ok(None) => {}
-            Ok(Some((replica, ranges, entries))) => {
-                told.replayed += entries;
-                match trusted[at] {
-                    true => told.replicas[at] = Some(replica),
-                    false => told.filling = Some((at, replica)),
-                }
+            Ok(Some((own, ranges))) => {
                 told.ranges.extend(ranges);
+                logs.push((at, own));
+            }
+            Err(failed) => told.error = failed,
+        }
+    }
+    for (at, own) in logs {
+        if !trusted[at] {
+            told.filling.get_or_insert((at, own.replica));
+            continue;
+        }
+        // What any log tells is copied to all, and a crash may come between.
+        own.announce(&told.ranges, size);
+        match own.replay().await {
+            Ok(entries) => {
+                told.replayed += entries;
+                told.replicas[at] = Some(own.replica);
             }
             Err(failed) => told.error = failed,
         }
@@ -442,7 +451,9 @@ pub async fn recover<E: Env>(
     if newest.size > most {
         return Err(damaged());
     }
-    let trusted = current(&numbered);
+    let is_whole =
+        |side: usize| sides.get(side).is_some_and(|side| side.as_ref().is_ok_and(|own| own.whole));
+    let trusted = current(&numbered, &std::array::from_fn(is_whole));
     if !trusted.contains(&true) {
         let what = "each replica went on without the other".into();
         return Err(StoreError::Shape { what, hint: "leave the drives of one of them out" });

@@ -196,9 +196,11 @@ async fn new_stage<D: Drive>(
         holders,
     };
     stale.iter().for_each(|at| stage.holders[*at].lose());
+    // What others have of a lost drive is new, whatever is found of itself.
+    let is_stale = |target| stale.contains(&target) && spared.place != Some(target);
     let staging_lost = dedicated.is_some_and(|at| stage.holders[at].is_lost());
     for (target, own) in stage.targets.iter().enumerate() {
-        own.dead.set(staging_lost && stage.is_claimed(target) || stale.contains(&target));
+        own.dead.set(staging_lost && stage.is_claimed(target) || is_stale(target));
     }
     Ok(stage)
 }

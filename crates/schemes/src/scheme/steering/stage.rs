@@ -297,8 +297,8 @@ impl<D: Drive> Stage<D> {
                 wrote[*at] = done.is_ok();
                 holding[*at] = done.is_ok() && self.keeps(*at);
             }
-            let all = self.holders.iter().zip(&wrote);
-            if { all }.all(|(holder, wrote)| *wrote || holder.head.is_lost()) {
+            // Not while one is lost: nothing may say so yet, and then it is there again.
+            if wrote.iter().all(|wrote| *wrote) {
                 self.heads.taken.set(sequence);
             }
             let array = &holding[..self.targets.len()];

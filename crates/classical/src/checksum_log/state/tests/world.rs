@@ -204,10 +204,11 @@ impl World {
         if self.state.next() > before {
             return self.told(key, value, true);
         }
-        // In the page that is being filled, in its place.
+        // In its place, which waits for its page, or is in the one that is being filled.
         let at = *self.by_key[&key].last().expect("it was told before");
         let header = self.last.expect("a log begins with a page");
-        assert!(self.put.get(at as usize) == Some(&header.number) && at >= header.first);
+        let is_here = |number: &u64| *number == header.number && at >= header.first;
+        assert!(self.put.get(at as usize).is_none_or(is_here));
         self.entries[at as usize].value = value;
     }
 
