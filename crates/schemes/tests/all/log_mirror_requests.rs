@@ -165,7 +165,7 @@ const GOLDEN: &str = "\
 512 B, in the log          data r  0    0K  w  0    0K   log r  1    4K  w  2   16K
 chunk                      data r  0    0K  w  0    0K   log r  0    0K  w  2  136K
 stripe                     data r  0    0K  w  5  260K   log r  0    0K  w  0    0K
-stripe, in the log         data r  0    0K  w 11  284K   log r  0    0K  w  4   16K
+stripe, in the log         data r  0    0K  w  9  276K   log r  0    0K  w  4   16K
 a stripe and a half        data r  0    0K  w  5  260K   log r  0    0K  w  2  200K
 across two stripes         data r  0    0K  w  2    8K   log r  0    0K  w  2   24K
 read, in the log           data r  0    0K  w  0    0K   log r  1    4K  w  0    0K
