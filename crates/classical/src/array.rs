@@ -296,9 +296,9 @@ impl<E: Env> Array<E> {
         let array = Array { inner: Rc::new(inner) };
         // A crash may have left the newest label on some: if the next one is cut short, too, those
         // that have neither must not seem out of date.
+        let newest = array.inner.label.borrow().clone();
         for index in behind {
-            let label = array.inner.label.borrow().clone();
-            label::write_to(&label, &array.inner.members, index).await;
+            label::write_to(&newest, &array.inner.members, index).await;
         }
         array.inner.recover().await?;
         Ok(array)

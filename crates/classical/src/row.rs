@@ -108,13 +108,26 @@ pub fn without(
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
     use crate::sums::{LOST, sum_of};
     use io::rng::Rng;
 
     fn grid(redundancy: Redundancy, width: usize) -> Grid {
         Grid { redundancy, drives: width, width, chunk: PAGE, rows: 1 }
+    }
+
+    /// Data with its parity, if there is any.
+    pub fn with_parity(grid: &Grid, mut data: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+        if grid.parity() == 0 {
+            return data;
+        }
+        let columns: Vec<&[u8]> = data.iter().map(|page| &page[..]).collect();
+        let mut parity = vec![vec![0; PAGE as usize]; grid.parity()];
+        let mut out: Vec<&mut [u8]> = parity.iter_mut().map(|page| &mut page[..]).collect();
+        layout::parity::compute(&columns, &mut out);
+        data.extend(parity);
+        data
     }
 
     /// A row that agrees.
@@ -125,13 +138,7 @@ mod tests {
             page
         };
         let Some(shape) = shape_of(grid) else { return vec![page(); grid.width] };
-        let mut all: Vec<Vec<u8>> = (0..shape.data()).map(|_| page()).collect();
-        let columns: Vec<&[u8]> = all.iter().map(|page| &page[..]).collect();
-        let mut parity = vec![vec![0; PAGE as usize]; shape.parity()];
-        let mut out: Vec<&mut [u8]> = parity.iter_mut().map(|page| &mut page[..]).collect();
-        layout::parity::compute(&columns, &mut out);
-        all.extend(parity);
-        all
+        with_parity(grid, (0..shape.data()).map(|_| page()).collect())
     }
 
     /// Whatever is missing, wrong without a sum, or lost: nothing comes out that is not right, and

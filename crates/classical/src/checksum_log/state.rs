@@ -102,10 +102,6 @@ impl State {
         self.recovering.is_some()
     }
 
-    pub fn is_doubted(&self) -> bool {
-        self.doubted
-    }
-
     /// Every stripe has been looked at.
     pub fn doubts_nothing(&mut self) {
         self.doubted = false;

@@ -4,6 +4,7 @@ use io::rng::Rng;
 use proptest::prelude::*;
 
 use super::*;
+use crate::row::tests::with_parity;
 
 mod any_row;
 
@@ -42,18 +43,6 @@ fn random_page(rng: &mut Rng) -> Vec<u8> {
     let mut page = vec![0; PAGE as usize];
     rng.fill(&mut page);
     page
-}
-
-fn with_parity(grid: &Grid, mut data: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
-    if grid.parity() == 0 {
-        return data;
-    }
-    let columns: Vec<&[u8]> = data.iter().map(|page| &page[..]).collect();
-    let mut parity = vec![vec![0; PAGE as usize]; grid.parity()];
-    let mut out: Vec<&mut [u8]> = parity.iter_mut().map(|page| &mut page[..]).collect();
-    layout::parity::compute(&columns, &mut out);
-    data.extend(parity);
-    data
 }
 
 impl Write {

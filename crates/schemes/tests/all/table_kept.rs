@@ -4,7 +4,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use futures_util::future::join;
 use io::rng::{Rng, mix};
@@ -17,6 +17,7 @@ use schemes::{VolumeError, Volumes};
 
 use crate::battery::afflicted::noise;
 use crate::battery::rotten::spoil;
+use crate::battery::world::every_seed;
 use crate::scrub::scrub;
 
 type Pool = Volumes<VirtEnv, AnyStore<VirtEnv>>;
@@ -342,17 +343,7 @@ fn what_is_not_borne_is_noticed() {
 
 #[test]
 fn the_table_and_its_maps_outlive_the_power_and_drives_that_rot_with_it() {
-    let number = |name: &str, or: u64| {
-        std::env::var(name).map_or(or, |text| text.parse().unwrap_or_else(|_| panic!("{name}")))
-    };
-    let first = number("SCHEME_FIRST", 0);
-    for seed in first..first + number("SCHEME_SEEDS", SEEDS) {
-        for subject in SUBJECTS {
-            let run = catch_unwind(AssertUnwindSafe(|| story(seed, subject)));
-            if let Err(panic) = run {
-                eprintln!("fails with seed {seed} of {subject:?}");
-                resume_unwind(panic);
-            }
-        }
+    for subject in SUBJECTS {
+        every_seed(&format!("{subject:?}"), SEEDS, |seed| story(seed, subject));
     }
 }

@@ -212,15 +212,14 @@ async fn gather<E: Env>(
     (at, len): (u64, u64),
     base: u64,
 ) -> Result<Vec<Copied>, (usize, StoreError)> {
-    let mut lost = Vec::new();
     let (from, first) = replicas[0];
     match first.array.read(base + at, len).await {
         Ok(data) => return Ok(vec![Copied { at, data, from }]),
-        Err(ArrayError::PageLost { .. }) => lost.extend((at..at + len).step_by(PAGE as usize)),
+        Err(ArrayError::PageLost { .. }) => {}
         Err(error) => return Err((from, error.into())),
     }
     let mut found = Vec::new();
-    for at in lost {
+    for at in (at..at + len).step_by(PAGE as usize) {
         for (from, replica) in replicas {
             match replica.array.read(base + at, PAGE).await {
                 Ok(data) => {

@@ -16,4 +16,4 @@ mod replaced;
 pub mod rotten;
 mod steering;
 mod tole_raid;
-mod world;
+pub mod world;

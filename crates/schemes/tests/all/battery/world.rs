@@ -486,7 +486,7 @@ pub fn made<S: Subject>(subject: S, seed: u64) -> World<S> {
 }
 
 /// SCHEME_SEEDS worlds from SCHEME_FIRST on, or so many from 0 on.
-fn every_seed(name: &str, seeds: u64, world: impl Fn(u64)) -> u64 {
+pub fn every_seed(name: &str, seeds: u64, world: impl Fn(u64)) -> u64 {
     let asked = |name| std::env::var(name).ok().map(|asked| asked.parse().expect("a number"));
     let seeds = asked("SCHEME_SEEDS").unwrap_or(seeds);
     let first = asked("SCHEME_FIRST").unwrap_or(0);
