@@ -165,7 +165,7 @@ pub async fn create<E: Env>(
     let stripes = grid.stripes();
     let regions = stripes.div_ceil(intents::region_stripes(stripes));
     let bits = vec![!agreed; regions as usize];
-    let page = Page { sequence: 0, opening: 0, kept: 0, bits };
+    let page = Page { sequence: 0, opening: 0, kept: 0, doubted: 0, bits };
     let page = intents::encode(&label.pool, &page);
     for member in &members {
         let at = label.meta.offset + Intents::place(0);

@@ -3,12 +3,16 @@
 //! ```text
 //!  page, on every drive, at two places in turn:
 //!    0  magic "STDYINTN" | crc32c of the rest (4) | 0 (4) | pool uuid (16) | sequence (8)
-//!   40  opening (8) | least sequence of records of kept marks (8) (`kept`) | 0 (8)
+//!   40  opening (8) | least sequence of records of kept marks (8) (`kept`) | doubted drives (8)
 //!   64  a bit for each region
 //! ```
 //! A bit is durable on all drives before the first write of its region begins and is taken back
 //! some time after the last was made durable, or when nothing is written anywhere. A crash then
 //! costs a look at the regions that are marked, not at the whole array.
+//!
+//! Doubted drives had rotted or were out of date when the array was opened, and regions are still
+//! owed since: a bit for each, of more than 64 one for all with the same remainder. Whoever opens
+//! the array next must not see in them what this opening has written there.
 
 use std::cell::{Cell, RefCell};
 
@@ -33,7 +37,13 @@ pub struct Page {
     pub opening: u64,
     /// Older records of kept marks count no more.
     pub kept: u64,
+    /// Bits of drives ([`drive_bit`]).
+    pub doubted: u64,
     pub bits: Vec<bool>,
+}
+
+pub fn drive_bit(drive: usize) -> u64 {
+    1 << (drive % 64)
 }
 
 pub fn encode(pool: &Uuid, told: &Page) -> Vec<u8> {
@@ -43,6 +53,7 @@ pub fn encode(pool: &Uuid, told: &Page) -> Vec<u8> {
     page[32..40].copy_from_slice(&told.sequence.to_le_bytes());
     page[40..48].copy_from_slice(&told.opening.to_le_bytes());
     page[48..56].copy_from_slice(&told.kept.to_le_bytes());
+    page[56..64].copy_from_slice(&told.doubted.to_le_bytes());
     for (at, _) in told.bits.iter().enumerate().filter(|(_, bit)| **bit) {
         page[HEADER + at / 8] |= 1 << (at % 8);
     }
@@ -61,7 +72,8 @@ pub fn decode(pool: &Uuid, page: &[u8], regions: usize) -> Option<Page> {
     let u64_at = |at: usize| u64::from_le_bytes(page[at..at + 8].try_into().expect("8 bytes"));
     let bit = |at: usize| page[HEADER + at / 8] >> (at % 8) & 1 == 1;
     let bits = (0..regions).map(bit).collect();
-    Some(Page { sequence: u64_at(32), opening: u64_at(40), kept: u64_at(48), bits })
+    let (sequence, opening, kept, doubted) = (u64_at(32), u64_at(40), u64_at(48), u64_at(56));
+    Some(Page { sequence, opening, kept, doubted, bits })
 }
 
 /// Stripes of a region.
@@ -88,6 +100,8 @@ pub struct Intents {
     region_stripes: u64,
     /// Of pages; the next one's.
     pub sequence: Cell<u64>,
+    /// As pages tell it.
+    pub doubted: Cell<u64>,
     /// Pages since the array was opened; the last is not on all drives yet; its bits, and those of
     /// the one before it.
     pages: Cell<u64>,
@@ -110,6 +124,7 @@ impl Intents {
             regions: RefCell::new(vec![Region::default(); count]),
             region_stripes,
             sequence: Cell::new(sequence),
+            doubted: Cell::new(0),
             pages: Cell::new(0),
             under_way: Cell::new(false),
             recent: RefCell::new([vec![false; count], vec![false; count]]),
@@ -251,7 +266,8 @@ impl Intents {
         let mut recent = self.recent.borrow_mut();
         recent.swap(0, 1);
         recent[0].clone_from(&bits);
-        (encode(pool, &Page { sequence, opening, kept, bits: bits.clone() }), bits)
+        let doubted = self.doubted.get();
+        (encode(pool, &Page { sequence, opening, kept, doubted, bits: bits.clone() }), bits)
     }
 
     /// The page is on all drives, and it was noticed which were lost meanwhile.
@@ -277,11 +293,12 @@ mod tests {
     #[test]
     fn pages_are_read_back_and_damage_is_noticed() {
         let bits: Vec<bool> = (0..REGIONS_MAX).map(|at| at % 7 == 3).collect();
-        let told = Page { sequence: 9, opening: 0x0102, kept: 0x0304, bits: bits.clone() };
+        let (opening, kept, doubted) = (0x0102, 0x0304, 0x0506);
+        let told = Page { sequence: 9, opening, kept, doubted, bits: bits.clone() };
         let mut page = encode(&POOL, &told);
         assert_eq!(
             page[32..64],
-            [[9, 0], [2, 1], [4, 3], [0, 0]].map(|n| [n[0], n[1], 0, 0, 0, 0, 0, 0]).concat()
+            [[9, 0], [2, 1], [4, 3], [6, 5]].map(|n| [n[0], n[1], 0, 0, 0, 0, 0, 0]).concat()
         );
         assert_eq!(decode(&POOL, &page, bits.len()), Some(told));
         assert_eq!(decode(&Uuid([8; 16]), &page, bits.len()), None);

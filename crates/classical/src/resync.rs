@@ -127,6 +127,9 @@ impl<E: Env> Inner<E> {
         // Drives that were not there, or could not take what they should hold, are written off;
         // what was read from a cache must not be lost after it was trusted.
         join_all(self.members.iter().map(|member| member.flush())).await;
+        if self.owed.borrow().left() > 0 {
+            self.write_doubted(page).await;
+        }
         // The checksums of what was made to agree are durable before the records are void, and in
         // this opening's name before any page of intents is.
         self.begin_log().await?;
@@ -140,6 +143,31 @@ impl<E: Env> Inner<E> {
         // Two pages: of a drive's image of before, one is missed that all the others have whole.
         self.write_intents().await?;
         self.write_intents().await
+    }
+
+    /// Says which drives are doubted, as long as anything is owed: once this opening has written to
+    /// them nobody can tell any more.
+    async fn write_doubted(&self, newest: Page) {
+        let doubted = {
+            let (suspects, unrecorded) = (self.suspects.borrow(), self.unrecorded.borrow());
+            let all = suspects.iter().chain(unrecorded.iter());
+            all.fold(0, |bits, drive| bits | intents::drive_bit(*drive))
+        };
+        self.intents.doubted.set(doubted);
+        if newest.doubted == doubted {
+            return;
+        }
+        let (pool, at) = {
+            let label = self.label.borrow();
+            (label.pool, label.meta.offset)
+        };
+        let sequence = self.intents.sequence.replace(self.intents.sequence.get() + 1);
+        let page = Page { sequence, doubted, ..newest };
+        let (bytes, at) = (intents::encode(&pool, &page), at + Intents::place(sequence));
+        let there = self.members.iter().filter(|member| !member.is_lost());
+        let writes =
+            there.map(|member| member.write(at, Buf::from_slice(&bytes), Durability::Durable));
+        join_all(writes).await;
     }
 
     /// The newest page of intents. Without any page everything is marked. A drive whose newest page
@@ -168,9 +196,14 @@ impl<E: Env> Inner<E> {
         if pages.is_empty() {
             self.suspects.borrow_mut().clear();
         }
-        let all = Page { sequence: 0, opening: 0, kept: 0, bits: vec![true; regions] };
+        let all = Page { sequence: 0, opening: 0, kept: 0, doubted: 0, bits: vec![true; regions] };
         let newest = pages.iter().map(|(_, page)| page).max_by_key(|page| page.sequence);
         let newest = newest.cloned().unwrap_or(all);
+        let is_doubted = |drive: &usize| newest.doubted & intents::drive_bit(*drive) != 0;
+        let owes = newest.bits.contains(&true);
+        self.suspects
+            .borrow_mut()
+            .extend((0..self.members.len()).filter(is_doubted).filter(|_| owes));
         for (drive, page) in &pages {
             if page.sequence + 1 < newest.sequence {
                 self.members[*drive].lose();
@@ -304,6 +337,7 @@ impl<E: Env> Inner<E> {
         }
         if owed.left() == 0 {
             self.announced.take();
+            self.intents.doubted.set(0);
             let sums = self.sums.iter();
             sums.for_each(|sums| sums.log.state.borrow_mut().doubts_nothing());
         }

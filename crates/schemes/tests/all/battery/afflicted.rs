@@ -8,6 +8,7 @@ use io::rng::Rng;
 use io::virt::{Disk, VirtDrive};
 use schemes::Replace;
 
+use crate::battery::replaced::Replaced;
 use crate::battery::rotten::{is_label, settle, spoil, victims};
 use crate::battery::world::{Subject, World, failures, made, worlds};
 use crate::scrub::scrub;
@@ -51,6 +52,7 @@ where
     S::Store: Replace<Drive = VirtDrive>,
 {
     worlds(subject, SEEDS, |world| story(world, Left::Nothing));
+    worlds(Replaced(subject), SEEDS / 3, |world| story(world, Left::Nothing));
 }
 
 /// One such world.
@@ -88,6 +90,11 @@ where
         if left == Left::Log {
             world.disks.iter().for_each(forget_log);
         }
+        // Whoever opens it first may not get far.
+        for _ in 0..world.rng.below(3) {
+            let (pieces, limit) = (world.rng.below(20), 1 + world.rng.below(120));
+            world.cut_short(pieces, limit);
+        }
         // What rotted where nothing was written is put right when it is read, or by a scrub.
         world.check_bytes(false);
         heal(&mut world);
@@ -98,6 +105,7 @@ fn afflict<S: Subject>(world: &mut World<S>, images: &[Vec<Disk>], cut: bool) {
     let mut hurt = victims(world);
     let count = 1 + world.rng.index(hurt.len().max(1));
     hurt.truncate(count);
+    let mut rotted = false;
     for &drive in &hurt {
         let kinds = [
             Affliction::Rot,
@@ -110,6 +118,7 @@ fn afflict<S: Subject>(world: &mut World<S>, images: &[Vec<Disk>], cut: bool) {
         ];
         let kind = kinds[world.rng.index(kinds.len())];
         let mut rng = Rng::new(world.rng.next_u64());
+        rotted |= kind == Affliction::Rot;
         match kind {
             Affliction::Rot => {
                 let (disk, blank) = (&world.disks[drive], world.fresh(drive));
@@ -125,7 +134,7 @@ fn afflict<S: Subject>(world: &mut World<S>, images: &[Vec<Disk>], cut: bool) {
         }
     }
     if cut && !hurt.is_empty() {
-        world.doubt_unflushed();
+        world.doubt_unflushed(rotted);
     }
 }
 

@@ -36,7 +36,7 @@ fn note_lost() {
 
 /// The same scheme, whose lost drives are replaced.
 #[derive(Clone, Copy)]
-pub struct Replaced<S>(S);
+pub struct Replaced<S>(pub S);
 
 impl<S: Subject> Subject for Replaced<S>
 where
@@ -98,6 +98,14 @@ where
 
     fn hangs(&self) -> bool {
         true
+    }
+
+    fn records_first(&self) -> bool {
+        self.0.records_first()
+    }
+
+    fn copies_later(&self) -> bool {
+        self.0.copies_later()
     }
 }
 

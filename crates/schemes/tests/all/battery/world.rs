@@ -288,6 +288,22 @@ impl<S: Subject> World<S> {
         }
     }
 
+    /// Whoever opens the pool gets so far, in pieces of work and writes of drives; then the machine
+    /// stops.
+    pub fn cut_short(&mut self, pieces: u64, limit: u64) {
+        self.env.set_write_limit(self.env.writes_issued() + limit);
+        let work = async {
+            let store = self.open().await.unwrap_or_else(|error| panic!("open: {error}"));
+            for _ in 0..pieces {
+                store.work().await.unwrap_or_else(|error| panic!("work: {error}"));
+                self.env.sleep_until(self.env.now() + io::Nanos::from_micros(100)).await;
+            }
+        };
+        self.env.run_until(work, || self.env.write_limit_reached());
+        self.env.set_write_limit(u64::MAX);
+        self.stop();
+    }
+
     /// Sectors that are being written, and the write.
     fn being_written(&self) -> Vec<(u64, u64)> {
         let oracle = self.oracle.borrow();
@@ -356,10 +372,11 @@ impl<S: Subject> World<S> {
         }
     }
 
-    /// Drives rotted after the machine stopped: nobody can tell that from what was being written,
-    /// or, if nothing told of it before, what was written since the last flush. There a page that
-    /// was torn may be the only other copy.
-    pub fn doubt_unflushed(&mut self) {
+    /// Drives were hurt after the machine stopped: what was being written may be neither old nor
+    /// new. If some pages of them rotted nobody can tell that from what was written since the last
+    /// flush either, if nothing told of it before. There a page that was torn may be the only other
+    /// copy.
+    pub fn doubt_unflushed(&mut self, rotted: bool) {
         // Before any is doubted: one that is in doubt does not say any more that it was unflushed,
         // and what shares its page would be held to be safe.
         let unflushed: Vec<u64> = {
@@ -368,7 +385,7 @@ impl<S: Subject> World<S> {
             open.map(|(sector, _)| *sector).collect()
         };
         self.doubt(&self.in_flight, self.unit());
-        if !self.subject.records_first() {
+        if rotted && !self.subject.records_first() {
             self.doubt(&unflushed, PAGE / SECTOR);
         }
     }
