@@ -12,6 +12,9 @@ pub struct Geometry {
     pub size: u64,
     /// Offsets and lengths of reads and writes are multiples of this (512 or 4096 bytes).
     pub align: u32,
+    /// Bytes that a power cut leaves old or new as a whole, as far as the drive tells: 512 at
+    /// least, at multiples of as many.
+    pub atomic: u32,
     /// True for spinning drives.
     pub rotational: bool,
 }
@@ -32,7 +35,8 @@ pub enum Durability {
 ///   anything else is [`DriveErrorKind::OutOfRange`], never a partial transfer;
 /// * writes in flight at the same time to the same bytes end in either order;
 /// * a completed `flush` makes every write that completed before the flush was *started*
-///   durable; others may be durable or not, wholly or in part (atomic unit: 512 bytes);
+///   durable; others may be durable or not, wholly or in part (`geometry().atomic` bytes are never
+///   torn, which are 512 at least);
 /// * a failed write leaves the range undefined (old, new, or torn).
 pub trait Drive: Clone + 'static {
     fn geometry(&self) -> Geometry;

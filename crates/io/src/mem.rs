@@ -51,7 +51,7 @@ impl MemDrive {
         let len = usize::try_from(size).map_err(std::io::Error::other)?;
         let inner = Inner {
             name: name.into(),
-            geometry: Geometry { size, align, rotational: false },
+            geometry: Geometry { size, align, atomic: align, rotational: false },
             bytes: RefCell::new(MmapOptions::new().len(len).no_reserve_swap().map_anon()?),
             written: RefCell::new(vec![false; len.div_ceil(CHUNK)]),
         };

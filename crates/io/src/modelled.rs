@@ -79,7 +79,11 @@ impl<E: Env, D: Drive> Modelled<E, D> {
         let pace = Pace {
             env: env.clone(),
             name: name.into(),
-            geometry: Geometry { align: inner.align.max(modelled.align), ..modelled },
+            geometry: Geometry {
+                align: inner.align.max(modelled.align),
+                atomic: inner.atomic,
+                ..modelled
+            },
             timeline: Timeline::new(model),
             waiting: RefCell::default(),
             last_tag: Cell::new(0),

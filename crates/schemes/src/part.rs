@@ -57,7 +57,10 @@ impl<D: Drive> Part<D> {
         let end = extent.offset.checked_add(extent.len);
         assert!(end.is_some_and(|end| end <= drive.geometry().size), "a part lies on its drive");
         let (counters, zeroed) = (Rc::default(), drive.holds_zeroes());
-        let geometry = Geometry { size: extent.len, ..drive.geometry() };
+        let whole = drive.geometry();
+        let at_unit = extent.offset.is_multiple_of(u64::from(whole.atomic));
+        let atomic = if at_unit { whole.atomic } else { 512 };
+        let geometry = Geometry { size: extent.len, atomic, ..whole };
         let geometry = Rc::new(Cell::new(geometry));
         Part {
             slot: Slot::new(drive),

@@ -34,7 +34,7 @@ struct Blank {
 
 impl Drive for Blank {
     fn geometry(&self) -> Geometry {
-        Geometry { size: self.size, align: 4096, rotational: false }
+        Geometry { size: self.size, align: 4096, atomic: 512, rotational: false }
     }
 
     fn name(&self) -> String {

@@ -188,7 +188,9 @@ impl Opened {
     pub fn geometries(&self) -> Vec<(String, Geometry)> {
         let geometry = |slot: &Slot| match slot {
             Slot::Existing(drive) => drive.geometry(),
-            Slot::New(size) => Geometry { size: size.0, align: 4096, rotational: false },
+            Slot::New(size) => {
+                Geometry { size: size.0, align: 4096, atomic: 512, rotational: false }
+            }
         };
         self.slots.iter().map(|(path, slot)| (path.display().to_string(), geometry(slot))).collect()
     }

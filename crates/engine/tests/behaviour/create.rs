@@ -7,7 +7,7 @@ use layout::LayoutError;
 use crate::common::{MIB, Virtual, World, open_pool};
 
 fn drives(count: usize, size: u64) -> Vec<(String, Geometry)> {
-    let geometry = Geometry { size, align: 4096, rotational: false };
+    let geometry = Geometry { size, align: 4096, atomic: 512, rotational: false };
     (0..count).map(|at| (format!("d{at}"), geometry)).collect()
 }
 

@@ -128,7 +128,8 @@ fn drives_of_different_sizes_are_used_as_far_as_redundancy_allows() {
         env.block_on(async {
             let when = format!("{sizes:?}");
             let spec = CreateSpec { parity, width: Some(width), ..CreateSpec::new("tank") };
-            let geometry = |size: u64| Geometry { size, align: 4096, rotational: false };
+            let geometry =
+                |size: u64| Geometry { size, align: 4096, atomic: 512, rotational: false };
             let sized = |sizes: &[u64]| -> Vec<(String, Geometry)> {
                 sizes.iter().map(|size| ("d".to_owned(), geometry(size * MIB))).collect()
             };

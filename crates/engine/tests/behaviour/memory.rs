@@ -22,7 +22,7 @@ struct EndsOnly {
 
 impl Drive for EndsOnly {
     fn geometry(&self) -> Geometry {
-        Geometry { size: SIZE, align: 4096, rotational: false }
+        Geometry { size: SIZE, align: 4096, atomic: 4096, rotational: false }
     }
 
     fn name(&self) -> String {

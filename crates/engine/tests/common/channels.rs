@@ -24,7 +24,7 @@ impl Channels {
 
 impl Model for Channels {
     fn geometry(&self) -> Geometry {
-        Geometry { size: self.size, align: 4096, rotational: false }
+        Geometry { size: self.size, align: 4096, atomic: 512, rotational: false }
     }
 
     fn submit(&mut self, now: Nanos, tag: Tag, _command: Command) {

@@ -36,6 +36,22 @@ pub(super) fn checked(align: u64) -> Option<u32> {
     usable.then(|| align.max(ALIGN_MIN) as u32)
 }
 
+/// Bytes that a power cut does not tear: of a file its filesystem's block, of which the disk below
+/// may write less at a time. A disk tells its physical sector; a partition need not begin at one.
+pub(super) fn atomic(device: libc::dev_t, block_of_file: Option<u64>) -> u32 {
+    let physical = queue_limit(device, "physical_block_size");
+    let least = physical.or(block_of_file).unwrap_or(ALIGN_MIN);
+    let bytes = block_of_file.map_or(least, |block| block.min(least));
+    let usable = bytes.is_power_of_two() && !is_misaligned(device);
+    if usable { bytes.clamp(ALIGN_MIN, ALIGN_MAX) as u32 } else { ALIGN_MIN as u32 }
+}
+
+fn is_misaligned(device: libc::dev_t) -> bool {
+    let (major, minor) = (libc::major(device), libc::minor(device));
+    let path = format!("/sys/dev/block/{major}:{minor}/alignment_offset");
+    fs::read_to_string(path).is_ok_and(|offset| offset.trim() != "0")
+}
+
 fn logical_sector(file: &File) -> Option<u64> {
     let mut size: libc::c_int = 0;
     // SAFETY: the kernel writes one int into `size`.

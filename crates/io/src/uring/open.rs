@@ -134,9 +134,11 @@ fn describe(
             align: alignment.offset.max(alignment.memory),
         })?;
     let device = if block { metadata.rdev() } else { metadata.dev() };
+    let file_block = (!block).then_some(metadata.blksize());
     let geometry = Geometry {
         size: size - size % u64::from(align),
         align,
+        atomic: geometry::atomic(device, file_block),
         rotational: geometry::is_rotational(device),
     };
     let discarder = match block {

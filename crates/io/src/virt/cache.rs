@@ -22,7 +22,7 @@ pub enum CutMode {
     DropAll,
     /// All are kept, in the order of completion, then those in flight.
     KeepAll,
-    /// Each is kept, lost, or torn between sectors, whatever happened to the others.
+    /// Each is kept, lost, or torn between units, whatever happened to the others.
     Random,
 }
 
@@ -54,10 +54,12 @@ pub(super) struct Cache {
     last_flight: u64,
     /// Completed writes survive a power cut.
     protected: bool,
+    /// Bytes that are never torn.
+    unit: u64,
 }
 
 impl Cache {
-    pub(super) fn new(seed: u64) -> Cache {
+    pub(super) fn new(seed: u64, unit: u64) -> Cache {
         Cache {
             durable: Platter::new(seed),
             newest: BTreeMap::new(),
@@ -67,7 +69,12 @@ impl Cache {
             last_version: 0,
             last_flight: 0,
             protected: false,
+            unit,
         }
+    }
+
+    pub(super) fn tear_at(&mut self, unit: u64) {
+        self.unit = unit;
     }
 
     pub(super) fn protect(&mut self) {
@@ -215,7 +222,7 @@ impl Cache {
         let orphans = self.in_flight.iter().filter(|(_, flight)| flight.orphan);
         for id in orphans.map(|(&id, _)| id).collect::<Vec<u64>>() {
             let flight = self.in_flight.remove(&id).expect("just seen");
-            for piece in survivors(flight.write, rng.below(101), rng) {
+            for piece in survivors(flight.write, self.unit, rng.below(101), rng) {
                 self.last_version += 1;
                 self.keep(piece);
             }
@@ -248,7 +255,7 @@ impl Cache {
         let kept: Vec<_> = match mode {
             CutMode::DropAll => Vec::new(),
             CutMode::KeepAll => undecided.collect(),
-            CutMode::Random => survive_at_random(undecided, rng),
+            CutMode::Random => survive_at_random(undecided, self.unit, rng),
         };
         for (version, write) in kept {
             self.durable.store(write.offset, &write.data, Rule::Unordered(version));
@@ -261,33 +268,34 @@ impl Cache {
 /// Some cuts lose nearly everything, some nearly nothing: the chance is drawn for each cut.
 fn survive_at_random(
     undecided: impl Iterator<Item = (Version, Write)>,
+    unit: u64,
     rng: &mut Rng,
 ) -> Vec<(Version, Write)> {
     let percent_kept = rng.below(101);
     let mut kept = Vec::new();
     for (version, write) in undecided {
-        let pieces = survivors(write, percent_kept, rng);
+        let pieces = survivors(write, unit, percent_kept, rng);
         kept.extend(pieces.into_iter().map(|piece| (version, piece)));
     }
     rng.shuffle(&mut kept);
     kept
 }
 
-/// What is left of one undecided write: all of it, nothing, a prefix, or any sectors.
-fn survivors(write: Write, percent_kept: u64, rng: &mut Rng) -> Vec<Write> {
+/// What is left of one undecided write: all of it, nothing, a prefix, or any units.
+fn survivors(write: Write, unit: u64, percent_kept: u64, rng: &mut Rng) -> Vec<Write> {
     if rng.chance(percent_kept, 100) {
         return vec![write];
     }
-    let sectors = write.data.len() as u64 / SECTOR;
+    let units = write.data.len() as u64 / unit;
     let part = |first: u64, end: u64| Write {
-        offset: write.offset + first * SECTOR,
-        data: write.data.slice((first * SECTOR) as usize..(end * SECTOR) as usize),
+        offset: write.offset + first * unit,
+        data: write.data.slice((first * unit) as usize..(end * unit) as usize),
     };
     match rng.below(4) {
-        0 => vec![part(0, rng.below(sectors + 1))],
+        0 => vec![part(0, rng.below(units + 1))],
         1 => {
-            let kept = (0..sectors).filter(|_| rng.chance(1, 2));
-            kept.map(|sector| part(sector, sector + 1)).collect()
+            let kept = (0..units).filter(|_| rng.chance(1, 2));
+            kept.map(|at| part(at, at + 1)).collect()
         }
         _ => Vec::new(),
     }

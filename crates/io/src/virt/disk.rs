@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::cache::{Cache, CutMode};
+use super::platter::SECTOR;
 use super::port::ModelPort;
 use crate::buf::Buf;
 use crate::drive::{DriveErrorKind, Durability, Geometry, Operation};
@@ -57,19 +58,22 @@ pub struct Counters {
 impl Disk {
     /// An empty disk. `seed` decides garbage and torn writes.
     pub fn new(name: impl Into<String>, size: u64, align: u32, seed: u64) -> Disk {
-        Disk::with_geometry(name, Geometry { size, align, rotational: false }, seed)
+        let geometry = Geometry { size, align, atomic: SECTOR as u32, rotational: false };
+        Disk::with_geometry(name, geometry, seed)
     }
 
     pub fn with_geometry(name: impl Into<String>, geometry: Geometry, seed: u64) -> Disk {
-        let Geometry { size, align, .. } = geometry;
+        let Geometry { size, align, atomic, .. } = geometry;
         assert!(align.is_power_of_two() && align >= 512 && size.is_multiple_of(u64::from(align)));
+        // So every write is made of whole units.
+        assert!(atomic.is_power_of_two() && (SECTOR as u32..=align).contains(&atomic));
         let name = name.into();
         let id = name.bytes().fold(0, |id, byte| mix(id ^ u64::from(byte) ^ 0x100));
         let state = DiskState {
             name,
             geometry,
             id,
-            cache: Cache::new(mix(seed) ^ id),
+            cache: Cache::new(mix(seed) ^ id, u64::from(atomic)),
             rng: Rng::new(seed ^ id),
             counters: Counters::default(),
             failed: false,
@@ -78,6 +82,17 @@ impl Disk {
             model: None,
         };
         Disk { state: Rc::new(RefCell::new(state)) }
+    }
+
+    /// Whole units of reads and writes are old or new after a power cut; else sectors of 512 bytes.
+    pub fn without_torn_units(self) -> Disk {
+        let atomic = {
+            let mut state = self.state.borrow_mut();
+            state.geometry.atomic = state.geometry.align;
+            u64::from(state.geometry.atomic)
+        };
+        self.with_cache(|cache| cache.tear_at(atomic));
+        self
     }
 
     /// With capacitors: every write that has completed survives a power cut.

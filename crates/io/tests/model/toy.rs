@@ -56,7 +56,7 @@ impl Toy {
 
 impl Model for Toy {
     fn geometry(&self) -> Geometry {
-        Geometry { size: SIZE, align: 512, rotational: true }
+        Geometry { size: SIZE, align: 512, atomic: 512, rotational: true }
     }
 
     fn submit(&mut self, now: Nanos, tag: Tag, command: Command) {

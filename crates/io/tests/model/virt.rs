@@ -185,7 +185,7 @@ fn protected_disks_keep_what_has_completed() {
 #[test]
 fn pages_of_zeroes_take_no_memory_and_read_as_written() {
     let env = VirtEnv::new(1);
-    let geometry = Geometry { size: 1 << 40, align: 512, rotational: false };
+    let geometry = Geometry { size: 1 << 40, align: 512, atomic: 512, rotational: false };
     let disk = Disk::with_geometry("d", geometry, 1).with_zeroes_dropped();
     let attach = || VirtDrive::attach(&env, &disk, io::virt::Latency::SSD);
     let mut drive = attach();

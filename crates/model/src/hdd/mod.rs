@@ -259,7 +259,12 @@ impl Hdd {
 
 impl Model for Hdd {
     fn geometry(&self) -> Geometry {
-        Geometry { size: self.config.size, align: SECTOR as u32, rotational: true }
+        Geometry {
+            size: self.config.size,
+            align: SECTOR as u32,
+            atomic: SECTOR as u32,
+            rotational: true,
+        }
     }
 
     fn submit(&mut self, now: Nanos, tag: Tag, command: Command) {

@@ -194,7 +194,8 @@ impl Ssd {
 
 impl Model for Ssd {
     fn geometry(&self) -> Geometry {
-        Geometry { size: self.shape.size(), align: self.config.align, rotational: false }
+        let align = self.config.align;
+        Geometry { size: self.shape.size(), align, atomic: 512, rotational: false }
     }
 
     fn submit(&mut self, now: Nanos, tag: Tag, command: Command) {

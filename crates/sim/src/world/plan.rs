@@ -244,7 +244,7 @@ fn least_bytes(drives: usize, spec: &CreateSpec) -> Result<u64, CreateError> {
 
 /// Drives of one size, as `plan_create` wants them.
 pub fn alike(drives: usize, size: u64) -> Vec<(String, Geometry)> {
-    let geometry = Geometry { size, align: 4096, rotational: false };
+    let geometry = Geometry { size, align: 4096, atomic: 512, rotational: false };
     (0..drives).map(|at| (format!("d{at}"), geometry)).collect()
 }
 

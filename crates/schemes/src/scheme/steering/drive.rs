@@ -310,7 +310,8 @@ impl<E: Env> Drive for Steered<E> {
     fn geometry(&self) -> Geometry {
         // Of the whole set: what any of them can't take can't be staged there.
         let Stage { align, home_bytes: size, .. } = *self.stage;
-        Geometry { size, align, rotational: false }
+        // After a crash some of a page may be staged and the rest not.
+        Geometry { size, align, atomic: 512, rotational: false }
     }
 
     fn name(&self) -> String {
