@@ -94,6 +94,8 @@ pub(crate) struct Inner<E: Env> {
     /// Unit of reads and writes of the drives; with sums a page at least, so that they never have
     /// to be computed from what is there.
     pub align: u64,
+    /// A power cut may leave a page of some drive neither old nor new.
+    pub tears: bool,
     /// `None`: the array has none.
     pub sums: Option<Sums>,
     /// What recovery has not looked at yet.
@@ -258,6 +260,7 @@ impl<E: Env> Array<E> {
         let grid = label::grid_of(&label).ok_or(ArrayError::NoLabel)?;
         let Placed { places, behind } = place(&label, &grid, found)?;
         let aligns = places.iter().flatten().map(|drive| drive.geometry().align);
+        let tears = places.iter().flatten().any(|d| u64::from(d.geometry().atomic) < PAGE);
         let sums =
             label::has_sums(&label).then(|| Sums::new(&grid, label::log_ring(&label, &grid)));
         let unit = if sums.is_some() { PAGE } else { 512 };
@@ -279,6 +282,7 @@ impl<E: Env> Array<E> {
             write_hole: options.write_hole,
             away: options.away,
             align,
+            tears,
             sums,
             open_sums: RefCell::default(),
             last_records: RefCell::default(),

@@ -1,6 +1,7 @@
 //! The checksum log on the drives: read when an array is opened, written with FLUSH and FUA.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::rc::Rc;
 
 use io::{Buf, Durability, Env, join_all};
@@ -226,6 +227,23 @@ impl<E: Env> Inner<E> {
             }
         }
         self.record_losses().await
+    }
+
+    /// The drives know the checksums of these pages of drives when this returns.
+    pub async fn tell_pages(&self, runs: &[(usize, Range<u64>)]) -> Result<(), ArrayError> {
+        let Some(sums) = &self.sums else { return Ok(()) };
+        let told = || {
+            let state = sums.log.state.borrow();
+            runs.iter().all(|(drive, pages)| state.is_told(*drive, pages.clone()))
+        };
+        if told() {
+            return Ok(());
+        }
+        let _turn = sums.log.turn.lock().await;
+        while !told() {
+            self.write_log_page(sums).await?;
+        }
+        Ok(())
     }
 
     /// The log goes on in this opening's name, whether there is an entry or not.

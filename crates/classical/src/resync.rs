@@ -6,7 +6,7 @@
 //!        └── page by page of every member: what it is, what it may be ── verdict
 //!              forward, back      a row as its checksums say, after or before the last write
 //!              mixed              parity from the data, what is missing from the partial parity
-//!              copies             the newest that equals a checksum, else what most say
+//!              copies             the newest that equals a checksum, else what they agree on
 //! ```
 //! Stripes with a record, and those with checksums that are not settled, come at opening, before
 //! the epoch is raised, which voids the records. The others of marked regions are owed (`owed`). A
@@ -399,7 +399,7 @@ impl<E: Env> Inner<E> {
                 let may_be = self.may_be(stripe, copy, start);
                 copies.push(Copy { seen: *seen, may_be, suspect: self.is_suspect(stripe, copy) });
             }
-            let right = verdict::copies(&copies);
+            let right = verdict::copies(&copies, self.tears);
             let all_gone = seen.iter().all(|seen| seen.is_err());
             let width = self.grid.width;
             return match right.page.is_none() && all_gone && self.sums.is_none() {

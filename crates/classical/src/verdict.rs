@@ -15,6 +15,18 @@
 //! the crash follow from parity if they were the only ones of their row; else they may be neither
 //! old nor new. Bytes beside them are what they were, unless a page that was being written rotted
 //! as well: nothing tells that from the write.
+//!
+//! ```text
+//!  copies of a page, the first that holds
+//!
+//!  vouched for   the newest that a checksum vouches for, as long as no suspect drive alone has it
+//!                of before the newest checksum
+//!  agreed        of drives that are not suspect, what more copies say than say anything else
+//!  lost          copies differ that nobody vouches for: one rotted, and nothing tells which
+//! ```
+//! Before a page is written over, the drives know the checksum of what it holds: so a crash leaves
+//! copies that are vouched for, or the one newest content. Only a drive that may tear a page leaves
+//! others without rot; there, and where nothing was known of the page, what most copies say counts.
 
 use std::ops::Range;
 
@@ -166,28 +178,62 @@ pub struct Copy<'a> {
     pub suspect: bool,
 }
 
-/// What all copies of a page should be: the newest that any checksum vouches for.
-pub fn copies(all: &[Copy<'_>]) -> Right {
-    let there: Vec<(&[u8], &Copy<'_>)> =
-        all.iter().filter_map(|copy| Some((copy.seen?, copy))).collect();
+impl Copy<'_> {
+    /// A checksum of this age vouches for it.
+    fn is_of(&self, age: usize) -> bool {
+        let sum = self.may_be.get(age).copied().filter(|sum| is_known(*sum));
+        sum.zip(self.seen).is_some_and(|(sum, page)| passes(sum, page))
+    }
+
+    /// Something of it was known when the last writes began: it may have been flushed.
+    fn was_known(&self) -> bool {
+        self.may_be.last().is_some_and(|sum| *sum != UNKNOWN)
+    }
+}
+
+/// What all copies of a page should be. `tears`: a power cut may leave a copy that is neither old
+/// nor new.
+pub fn copies(all: &[Copy<'_>], tears: bool) -> Right {
+    let there: Vec<&Copy<'_>> = all.iter().filter(|copy| copy.seen.is_some()).collect();
+    let trusted: Vec<&Copy<'_>> = there.iter().copied().filter(|copy| !copy.suspect).collect();
     let ages = all.iter().map(|copy| copy.may_be.len()).max().unwrap_or(0);
-    for age in 0..ages {
-        let is_it = |(page, copy): &&(&[u8], &Copy<'_>)| {
-            copy.may_be.get(age).is_some_and(|sum| is_known(*sum) && passes(*sum, page))
-        };
-        if let Some((page, _)) = there.iter().find(is_it) {
-            return Right::of(page.to_vec());
-        }
-    }
+    let newest_of = |among: &[&Copy<'_>], ages: Range<usize>| {
+        let of = |age: usize| among.iter().find(|copy| copy.is_of(age)).and_then(|copy| copy.seen);
+        ages.into_iter().find_map(of).map(<[u8]>::to_vec)
+    };
     let lost = all.iter().all(|copy| copy.may_be.first().is_some_and(|sum| is_lost(*sum)));
-    // Written since the last flush, or nobody knew it: what most copies say, rather the first, and
-    // rather those of drives that nothing speaks against.
-    let votes = |page: &[u8]| there.iter().filter(|(other, _)| *other == page).count();
-    let rank = |(page, copy): &&(&[u8], &Copy<'_>)| (!copy.suspect, votes(page));
-    match there.iter().rev().max_by_key(rank).filter(|_| !lost) {
-        Some((page, _)) => Right::of(page.to_vec()),
-        None => Right::lost(LOST),
+    let vouched = newest_of(&there, 0..1).or_else(|| newest_of(&trusted, 1..ages));
+    if vouched.is_none() && lost {
+        return Right::lost(LOST);
     }
+    // Written since the last checksum: each that is trusted is that write's, or has rotted. What a
+    // suspect has of before may be older than what was flushed.
+    let guesses = tears || !all.iter().any(Copy::was_known);
+    let right = vouched.or_else(|| agreed(&trusted)).or_else(|| match guesses {
+        true => newest_of(&there, 1..ages).or_else(|| most_say(&there)),
+        false if trusted.is_empty() => newest_of(&there, 1..ages).or_else(|| agreed(&there)),
+        false => None,
+    });
+    right.map_or(Right::lost(LOST), Right::of)
+}
+
+/// How many of these copies are the same as one of them.
+fn votes(copies: &[&Copy<'_>], copy: &Copy<'_>) -> usize {
+    copies.iter().filter(|other| other.seen == copy.seen).count()
+}
+
+/// What more of these copies say than say anything else.
+fn agreed(copies: &[&Copy<'_>]) -> Option<Vec<u8>> {
+    let most = copies.iter().max_by_key(|copy| votes(copies, copy))?;
+    let is_rival =
+        |other: &&Copy<'_>| other.seen != most.seen && votes(copies, other) == votes(copies, most);
+    most.seen.filter(|_| !copies.iter().any(is_rival)).map(<[u8]>::to_vec)
+}
+
+/// What most copies say, rather the first, and rather those of drives that nothing speaks against.
+fn most_say(copies: &[&Copy<'_>]) -> Option<Vec<u8>> {
+    let most = copies.iter().rev().max_by_key(|copy| (!copy.suspect, votes(copies, copy)))?;
+    most.seen.map(<[u8]>::to_vec)
 }
 
 /// What a record told of the write that the crash cut short.

@@ -202,6 +202,9 @@ impl<E: Env> Inner<E> {
             Redundancy::Mirror => self.grid.width,
             Redundancy::Parity(_) | Redundancy::ParityDrive => 1,
         };
+        if copies > 1 {
+            self.tell_before(stripe, new).await?;
+        }
         let pages: u64 = new.iter().map(|new| new.piece.len() / PAGE).sum();
         let room = self.reserve_log(pages as usize * copies).await?;
         let mut logged = Logged::default();
@@ -214,8 +217,9 @@ impl<E: Env> Inner<E> {
         }
         drop(room);
         // Of a page that is written in part the rest must be known again whatever becomes of it: no
-        // record tells of it.
-        if copies > 1 && new.iter().any(|new| new.exact != new.piece) {
+        // record tells of it. Of a stripe that is still to be looked at copies may differ already.
+        let in_part = new.iter().any(|new| new.exact != new.piece);
+        if copies > 1 && (in_part || self.is_owed(stripe)) {
             self.commit(logged.end()).await?;
         }
         let how = if logged.urgent { Durability::Durable } else { how };
@@ -227,6 +231,18 @@ impl<E: Env> Inner<E> {
             })
         });
         self.finish(join_all(writes), &logged, how, fua).await
+    }
+
+    /// What copies hold that are about to be written over is known to the drives: else two contents
+    /// could be there after a crash that nothing vouches for, and nobody could tell them from rot.
+    async fn tell_before(&self, stripe: u64, new: &[New]) -> Result<(), ArrayError> {
+        let runs = new.iter().flat_map(|New { piece, .. }| {
+            (0..self.grid.width).map(|copy| {
+                let (drive, first) = self.page_of(stripe, piece.position + copy, piece.start);
+                (drive, first..first + piece.len() / PAGE)
+            })
+        });
+        self.tell_pages(&runs.collect::<Vec<_>>()).await
     }
 
     /// Until data is written whose sums were set, and with FUA, or if pages were lost, they are

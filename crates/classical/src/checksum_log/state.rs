@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
 use super::page::{ENTRIES, Entry, Header, LAST_RECORD};
-use crate::sums::PER_PAGE;
+use crate::sums::{PER_PAGE, UNKNOWN};
 
 /// A page of checksums in the checksum area: a drive, and its number there.
 pub type AreaPage = (usize, u64);
@@ -52,6 +52,8 @@ pub struct State {
     in_flight: BTreeSet<u64>,
     cached: BTreeSet<u64>,
     settled: BTreeMap<(usize, u64), Settled>,
+    /// Pages whose first checksum is settled, and its entry: the drives have not been told that.
+    untold: BTreeMap<(usize, u64), u64>,
     /// By the number of a page of the log, and the other way round.
     unstored: BTreeMap<u64, BTreeSet<AreaPage>>,
     oldest: BTreeMap<AreaPage, u64>,
@@ -148,6 +150,13 @@ impl State {
         own.filter(|(_, own)| own.last >= self.committed).map(|((_, page), _)| *page)
     }
 
+    /// Of all of a range of pages the drives know the checksum, and of none that they know nothing
+    /// of before it: a crash would make them think that nothing was there yet.
+    pub fn is_told(&self, drive: usize, pages: Range<u64>) -> bool {
+        let untold = self.untold.range((drive, pages.start)..(drive, pages.end)).next();
+        untold.is_none() && self.uncommitted_of(drive, pages).next().is_none()
+    }
+
     // ---- entries
 
     /// Pages of a drive from one on have other checksums: before and from now on. Their data is on
@@ -224,6 +233,9 @@ impl State {
         while self.window_first < to {
             let entry = self.window.pop_front().expect("it is before the next");
             let key = (entry.drive, entry.page);
+            if self.settled.get(&key).is_some_and(|own| own.checksum == UNKNOWN) {
+                self.untold.entry(key).or_insert(self.window_first);
+            }
             match self.settled.get_mut(&key) {
                 Some(own) if own.last > self.window_first => own.checksum = entry.checksum,
                 _ => {
@@ -303,6 +315,7 @@ impl State {
     /// A page that was taken is durable.
     pub fn page_written(&mut self, header: &Header) {
         self.told_settled = header.settled;
+        self.untold.retain(|_, first| *first >= header.settled);
         self.committed = self.committed.max(header.end());
         self.unwritten = false;
         self.advance();

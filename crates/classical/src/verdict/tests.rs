@@ -387,6 +387,10 @@ fn in_the_middle_of_a_write_zeroes_stand_for_what_was_lost_before() {
 
 /// Copies that hold one of these, by number: the sums of `may_be` are of pages of that number.
 fn agreed(copies: &[(Option<u8>, &[u8], bool)]) -> Option<u8> {
+    agreed_if(copies, false)
+}
+
+fn agreed_if(copies: &[(Option<u8>, &[u8], bool)], tears: bool) -> Option<u8> {
     let page = |byte: u8| vec![byte; PAGE as usize];
     let pages: Vec<Option<Vec<u8>>> = copies.iter().map(|(seen, ..)| seen.map(page)).collect();
     let sum = |byte: &u8| match byte {
@@ -399,7 +403,7 @@ fn agreed(copies: &[(Option<u8>, &[u8], bool)]) -> Option<u8> {
         may_be: may_be.iter().map(sum).collect(),
         suspect: *suspect,
     });
-    let right = super::copies(&each.collect::<Vec<_>>());
+    let right = super::copies(&each.collect::<Vec<_>>(), tears);
     let byte = right.page.as_ref().map(|page| page[0]);
     assert_eq!(right.sum, byte.map_or(LOST, |byte| sum(&byte)));
     byte
@@ -430,25 +434,79 @@ fn copies_of_a_mirror_of_three() {
     assert_eq!(agreed(&ages), Some(8), "a copy that was not being written");
 }
 
+/// 7 and 6: one is what was written last, which no checksum on the drives tells, and the other has
+/// rotted.
+#[test]
+fn copies_that_differ_and_nobody_vouches_for_are_lost() {
+    let both: &[u8] = &[9, 8];
+    let pair = |one: (u8, bool), other: (u8, bool), tears| {
+        let copy = |(page, suspect)| (Some(page), both, suspect);
+        agreed_if(&[copy(one), copy(other)], tears)
+    };
+    assert_eq!(pair((7, false), (6, false), false), None, "nothing tells which");
+    assert_eq!(pair((7, false), (6, false), true), Some(7), "a power cut may have torn one");
+    assert_eq!(pair((7, false), (7, false), false), Some(7), "no rot makes two the same");
+    assert_eq!(pair((7, true), (6, false), false), Some(6), "one is of a rotten drive");
+    assert_eq!(pair((7, true), (6, true), false), None, "both are");
+    assert_eq!(
+        agreed(&[(None, both, false), (Some(6), both, false)]),
+        Some(6),
+        "there is no other"
+    );
+    let three = |pages: [u8; 3], may_be| agreed(&pages.map(|page| (Some(page), may_be, false)));
+    assert_eq!(three([7, 6, 6], both), Some(6));
+    assert_eq!(three([7, 6, 5], both), None);
+    assert_eq!(three([7, 6, 5], &[1, 8]), None, "it was lost");
+    assert_eq!(three([7, 6, 5], &[9, 0]), Some(7), "nothing was known of it, so nothing flushed");
+    assert_eq!(three([7, 6, 5], &[9, 1]), None, "it was lost before");
+}
+
+/// 8 was flushed once, and 9 after it; the next write is what the other drive has.
+#[test]
+fn an_image_of_before_the_last_flush_does_not_win() {
+    let both: &[u8] = &[9, 8];
+    for tears in [false, true] {
+        let image = |other, suspect| {
+            agreed_if(&[(Some(8), both, suspect), (Some(other), both, false)], tears)
+        };
+        assert_eq!(image(7, true), Some(7));
+        assert_eq!(image(9, true), Some(9));
+        assert_eq!(image(7, false), Some(8), "it is no image: the last writes have not got there");
+    }
+    let of_now = [(Some(9), both, true), (Some(7), both, false)];
+    assert_eq!(agreed(&of_now), Some(9), "whatever is flushed is no newer");
+    let rotten = [(Some(8), both, true), (Some(7), both, false), (Some(6), both, false)];
+    assert_eq!(agreed(&rotten), None, "two drives are hurt");
+    assert_eq!(agreed(&[(Some(8), both, true), (None, both, false)]), Some(8), "there is no other");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(any_row::CASES))]
 
-    /// While a copy is there that any checksum vouches for, the newest such is taken.
+    /// While a copy is there that any checksum vouches for, the newest such is taken: of drives
+    /// that rotted or are out of date only if it is the newest of all, or nobody else is there.
     #[test]
     fn the_newest_copy_that_is_vouched_for_counts(
         seen in prop::collection::vec(prop::option::of(4..9_u8), 1..4),
         mut may_be in prop::collection::vec(4..9_u8, 1..4),
         suspects in any::<[bool; 3]>(),
+        tears in any::<bool>(),
     ) {
         may_be.dedup();
         let copies: Vec<_> = seen.iter().zip(suspects).map(|(seen, suspect)| {
             (*seen, &may_be[..], suspect)
         }).collect();
-        let newest = may_be.iter().find(|byte| seen.contains(&Some(**byte)));
-        let right = agreed(&copies);
-        match newest {
-            Some(newest) => prop_assert_eq!(right, Some(*newest)),
-            None => prop_assert!(seen.contains(&right)),
+        let trusted: Vec<u8> = copies.iter().filter(|own| !own.2).filter_map(|own| own.0).collect();
+        let counts = |(age, byte): &(usize, &u8)| {
+            let any = *age == 0 || trusted.is_empty();
+            trusted.contains(byte) || any && seen.contains(&Some(**byte))
+        };
+        let newest = may_be.iter().enumerate().find(counts).map(|(_, byte)| *byte);
+        let right = agreed_if(&copies, tears);
+        match (newest, right) {
+            (Some(newest), _) => prop_assert_eq!(right, Some(newest)),
+            (None, Some(_)) => prop_assert!(seen.contains(&right)),
+            (None, None) => prop_assert!(!tears || seen.iter().all(Option::is_none)),
         }
     }
 }

@@ -11,6 +11,8 @@ use io::rng::Rng;
 use io::virt::{CutMode, Disk, Latency, VirtDrive, VirtEnv};
 use io::{AnyDrive, Buf, DriveErrorKind, Env, Nanos, Operation};
 
+mod mirror;
+
 const CHUNK: u64 = 16384;
 const PAGE: u64 = 4096;
 /// Of pages are 1,008 sums in a page: two of them a drive.
@@ -44,10 +46,15 @@ fn attach(env: &VirtEnv, disk: &Disk, faults: &Faults) -> VirtDrive {
 }
 
 impl World {
-    fn new((redundancy, width, groups): (Redundancy, usize, usize), seed: u64) -> World {
+    fn new(shape: (Redundancy, usize, usize), seed: u64) -> World {
+        World::on(shape, seed, 512)
+    }
+
+    /// On drives of this unit, which they never tear.
+    fn on((redundancy, width, groups): (Redundancy, usize, usize), seed: u64, align: u32) -> World {
         let env = VirtEnv::new(seed);
         let count = (width * groups) as u64;
-        let disk = |at| Disk::new(format!("d{at}"), SIZE, 512, seed ^ at);
+        let disk = |at| Disk::new(format!("d{at}"), SIZE, align, seed ^ at).without_torn_units();
         let disks: Vec<Disk> = (0..count).map(disk).collect();
         let faults: Vec<Faults> = (0..count).map(|at| Faults::new(seed ^ at)).collect();
         let drives = |_: &()| -> Vec<VirtDrive> {
@@ -73,6 +80,15 @@ impl World {
         self.truth[offset as usize..(offset + len) as usize].copy_from_slice(&bytes);
         let done = self.env.block_on(self.array.write(offset, Buf::from_slice(&bytes), true));
         done.expect("writes");
+    }
+
+    /// Writes a page without a flush; what it is.
+    fn cached(&mut self, offset: u64) -> Vec<u8> {
+        let mut bytes = vec![0; PAGE as usize];
+        self.rng.fill(&mut bytes);
+        let done = self.env.block_on(self.array.write(offset, Buf::from_slice(&bytes), false));
+        done.expect("writes");
+        bytes
     }
 
     fn read(&self, offset: u64, len: u64) -> Result<bool, ArrayError> {

@@ -177,3 +177,29 @@ fn the_newest_record_comes_last_also_if_more_waits_than_a_page_holds() {
     let last = told.iter().rfind(|own| own.page == LAST_RECORD);
     assert_eq!(last.map(|own| own.checksum), Some(7));
 }
+
+/// Of a page that has its first checksum the drives know that only when they are told that it is
+/// settled; if it is written over before, a crash would find nothing that it surely was.
+#[test]
+fn a_first_checksum_is_told_once_its_page_is_durable_and_the_next_page_says_so() {
+    let mut state = State::new((1, 0), None, false);
+    let commit = |state: &mut State| {
+        let (header, _) = state.take_page(0);
+        state.page_written(&header);
+    };
+    commit(&mut state);
+    assert!(state.is_told(0, 0..PAGES), "there is nothing to tell");
+    let first = state.append(0, 5, &[(UNKNOWN, 10)]);
+    assert!(!state.is_told(0, 0..PAGES), "no page has it");
+    commit(&mut state);
+    assert!(state.is_told(0, 0..PAGES), "its data is on its way: nothing was flushed");
+    state.durable(&first);
+    assert!(!state.is_told(0, 5..6), "it was flushed, which no page says");
+    assert!(state.is_told(0, 0..5) && state.is_told(1, 0..PAGES));
+    commit(&mut state);
+    assert!(state.is_told(0, 0..PAGES));
+    let second = state.append(0, 5, &[(10, 11)]);
+    commit(&mut state);
+    state.durable(&second);
+    assert!(state.is_told(0, 0..PAGES), "before it was the first");
+}

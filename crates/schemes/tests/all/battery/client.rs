@@ -40,6 +40,12 @@ pub struct Oracle {
 }
 
 impl Oracle {
+    /// Of the next write.
+    pub fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
     pub fn of(&mut self, sector: u64) -> &mut Expected {
         let first = || Expected { may_be: vec![0], in_flight: false };
         self.sectors.entry(sector).or_insert_with(first)
@@ -105,8 +111,7 @@ impl<T: Store> Client<T> {
         let (first, count) = self.draw();
         let number = {
             let mut oracle = self.oracle.borrow_mut();
-            oracle.next += 1;
-            let number = oracle.next;
+            let number = oracle.number();
             for sector in first..first + count {
                 let expected = oracle.of(sector);
                 expected.may_be.push(number);

@@ -104,6 +104,10 @@ where
         self.0.records_first()
     }
 
+    fn admits_loss(&self) -> bool {
+        self.0.admits_loss()
+    }
+
     fn copies_later(&self) -> bool {
         self.0.copies_later()
     }

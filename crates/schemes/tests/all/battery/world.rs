@@ -5,7 +5,7 @@
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 
@@ -19,6 +19,8 @@ use schemes::{Replace, Store, StoreError};
 use crate::battery::client::{
     CLIENTS, Client, Oracle, SECTOR, SPAN, content, forget_strange, found_strange, settle, strange,
 };
+
+mod lost;
 
 const PAGE: u64 = 4096;
 pub const CHUNK: u64 = 8192;
@@ -46,6 +48,12 @@ pub trait Subject: Copy {
     /// Whether the drives know of every write what it is about to change before they have any of
     /// it: else nobody can tell what was written since the last flush from what rotted since.
     fn records_first(&self) -> bool {
+        false
+    }
+
+    /// Whether it fails to read what was written since the last flush, rather than guess, where it
+    /// can't tell it from what rotted since: on drives that tear no page.
+    fn admits_loss(&self) -> bool {
         false
     }
 
@@ -79,10 +87,22 @@ pub struct World<S: Subject> {
     torn_by_loss: RefCell<BTreeMap<u64, u64>>,
     /// The same when the machine stopped.
     in_flight: Vec<u64>,
+    /// Pages that may fail to be read next, unflushed when the machine stopped.
+    may_fail: BTreeSet<u64>,
     pub rng: Rng,
     oracle: Rc<RefCell<Oracle>>,
     base: u64,
     seed: u64,
+}
+
+/// Worlds have drives of both units.
+fn unit_of(seed: u64) -> u32 {
+    if seed.is_multiple_of(2) { 512 } else { PAGE as u32 }
+}
+
+/// Those whose unit is a page tear none.
+fn blank(at: usize, size: u64, align: u32, seed: u64) -> Disk {
+    Disk::new(format!("d{at}"), size, align, seed).without_torn_units()
 }
 
 impl<S: Subject> Drop for World<S> {
@@ -94,9 +114,7 @@ impl<S: Subject> Drop for World<S> {
 impl<S: Subject> World<S> {
     pub fn new(subject: S, seed: u64) -> World<S> {
         let sizes = subject.drives();
-        // Drives of both units.
-        let align = if seed.is_multiple_of(2) { 512 } else { 4096 };
-        let disk = |at: usize| Disk::new(format!("d{at}"), sizes[at], align, seed ^ at as u64);
+        let disk = |at: usize| blank(at, sizes[at], unit_of(seed), seed ^ at as u64);
         World {
             subject,
             env: VirtEnv::new(seed),
@@ -106,6 +124,7 @@ impl<S: Subject> World<S> {
             unplugged: vec![false; sizes.len()],
             torn_by_loss: RefCell::default(),
             in_flight: Vec::new(),
+            may_fail: BTreeSet::new(),
             rng: Rng::new(mix(seed)),
             oracle: Rc::default(),
             base: 0,
@@ -115,7 +134,7 @@ impl<S: Subject> World<S> {
     /// A drive as it was before it was used.
     pub fn fresh(&self, at: usize) -> Disk {
         let (size, align) = (self.subject.drives()[at], self.disks[at].geometry().align);
-        Disk::new(format!("d{at}"), size, align, self.seed ^ at as u64)
+        blank(at, size, align, self.seed ^ at as u64)
     }
 
     pub fn drives(&self) -> Vec<VirtDrive> {
@@ -259,7 +278,7 @@ impl<S: Subject> World<S> {
             if gone && self.rng.chance(1, 2) {
                 let (size, align) = (self.subject.drives()[at], self.disks[at].geometry().align);
                 let seed = self.rng.next_u64();
-                self.disks[at] = Disk::new(format!("d{at}"), size, align, seed);
+                self.disks[at] = blank(at, size, align, seed);
             }
         }
     }
@@ -374,8 +393,8 @@ impl<S: Subject> World<S> {
 
     /// Drives were hurt after the machine stopped: what was being written may be neither old nor
     /// new. If some pages of them rotted nobody can tell that from what was written since the last
-    /// flush either, if nothing told of it before. There a page that was torn may be the only other
-    /// copy.
+    /// flush either, if nothing told of it before: such pages may fail to be read. Where drives
+    /// tear pages one that was torn may be the only other copy, and these may be anything.
     pub fn doubt_unflushed(&mut self, rotted: bool) {
         // Before any is doubted: one that is in doubt does not say any more that it was unflushed,
         // and what shares its page would be held to be safe.
@@ -384,6 +403,14 @@ impl<S: Subject> World<S> {
             let open = oracle.sectors.iter().filter(|(_, expected)| expected.may_be.len() > 1);
             open.map(|(sector, _)| *sector).collect()
         };
+        let whole_pages = self.unit() == PAGE / SECTOR;
+        if rotted && whole_pages && !self.subject.records_first() {
+            let pages = unflushed.iter().map(|sector| (self.base + sector) / (PAGE / SECTOR));
+            self.may_fail = pages.collect();
+        }
+        if whole_pages && self.subject.admits_loss() {
+            return;
+        }
         self.doubt(&self.in_flight, self.unit());
         if rotted && !self.subject.records_first() {
             self.doubt(&unflushed, PAGE / SECTOR);
@@ -424,8 +451,7 @@ impl<S: Subject> World<S> {
     /// Everything is as promised; what was read is the truth from now on.
     pub fn check_bytes(&mut self, audit: bool) {
         let store = self.env.block_on(self.open()).unwrap_or_else(|error| panic!("open: {error}"));
-        let read = self.env.block_on(store.read(self.base * SECTOR, SPAN * SECTOR));
-        let read = read.unwrap_or_else(|error| panic!("read: {error}"));
+        let read = self.read_all(&store);
         let mut oracle = self.oracle.borrow_mut();
         for (at, bytes) in read.chunks_exact(SECTOR as usize).enumerate() {
             let sector = at as u64;
