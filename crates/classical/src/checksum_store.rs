@@ -12,6 +12,7 @@ use crate::checksum_log::state::State;
 use crate::checksum_log::{Found, Room, chain, head};
 use crate::limits::{LOG_READ, PAGE};
 use crate::sums::{Sums, UNKNOWN};
+use crate::{intents, verdict};
 
 /// Of a drive's page what it may be after a crash beside what its checksum says, oldest first:
 /// entries of the log whose data may have been on its way.
@@ -21,9 +22,10 @@ impl<E: Env> Inner<E> {
     // ---- read
 
     /// Replays the log over what the checksum area has, which is not believed in marked regions if
-    /// there is no log that counts, or a page of it is missing.
-    pub async fn load_checksum_log(&self, before: u64, marked: &[u64]) {
+    /// there is no log that counts, or a page of it is missing. `page`: the newest one of intents.
+    pub async fn load_checksum_log(&self, page: &intents::Page, marked: &[u64]) {
         let Some(sums) = &self.sums else { return };
+        let before = page.opening;
         let found = self.find_log_pages(sums).await;
         let head = head(&found, before);
         head.iter().for_each(|head| self.suspect_drives(sums, &found, head, before));
@@ -47,8 +49,12 @@ impl<E: Env> Inner<E> {
         // Records of the opening before are of its epoch.
         self.records_over.set(if head.opening == before { head.records } else { 0 });
         read.iter().for_each(|page| self.replay(sums, &head, page));
-        if let Some((places, page)) = pages.iter().flatten().last().zip(read.last()) {
-            self.complete_head(sums, &head, places, page).await;
+        // What a suspect lacks it is given, and then nothing shows any more what it is.
+        if verdict::is_mirror(&self.grid) && !marked.is_empty() {
+            self.write_doubted(page).await;
+        }
+        if let Some((places, bytes)) = pages.iter().flatten().last().zip(read.last()) {
+            self.complete_head(sums, &head, places, bytes).await;
         }
     }
 

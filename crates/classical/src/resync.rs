@@ -103,11 +103,12 @@ impl<E: Env> Inner<E> {
     pub async fn recover(&self) -> Result<(), ArrayError> {
         let page = self.newest_intents().await?;
         self.intents.sequence.set(page.sequence + 1);
+        self.intents.doubted.set(page.doubted);
         self.load_kept(&page).await;
         let marked: Vec<u64> =
             (0..page.bits.len() as u64).filter(|region| page.bits[*region as usize]).collect();
         self.load_sums().await;
-        self.load_checksum_log(page.opening, &marked).await;
+        self.load_checksum_log(&page, &marked).await;
         let mut records = self.read_log(&page.bits).await;
         self.unrecorded.replace(std::mem::take(&mut records.doubtful));
         records.last.retain(|_, told| !self.is_outdated(told));
@@ -127,8 +128,10 @@ impl<E: Env> Inner<E> {
         // Drives that were not there, or could not take what they should hold, are written off;
         // what was read from a cache must not be lost after it was trusted.
         join_all(self.members.iter().map(|member| member.flush())).await;
-        if self.owed.borrow().left() > 0 {
-            self.write_doubted(page).await;
+        let left = self.owed.borrow().left();
+        match left {
+            0 => self.intents.doubted.set(0),
+            _ => self.write_doubted(&page).await,
         }
         // The checksums of what was made to agree are durable before the records are void, and in
         // this opening's name before any page of intents is.
@@ -147,14 +150,13 @@ impl<E: Env> Inner<E> {
 
     /// Says which drives are doubted, as long as anything is owed: once this opening has written to
     /// them nobody can tell any more.
-    async fn write_doubted(&self, newest: Page) {
+    pub async fn write_doubted(&self, newest: &Page) {
         let doubted = {
             let (suspects, unrecorded) = (self.suspects.borrow(), self.unrecorded.borrow());
             let all = suspects.iter().chain(unrecorded.iter());
             all.fold(0, |bits, drive| bits | intents::drive_bit(*drive))
         };
-        self.intents.doubted.set(doubted);
-        if newest.doubted == doubted {
+        if self.intents.doubted.replace(doubted) == doubted {
             return;
         }
         let (pool, at) = {
@@ -162,7 +164,7 @@ impl<E: Env> Inner<E> {
             (label.pool, label.meta.offset)
         };
         let sequence = self.intents.sequence.replace(self.intents.sequence.get() + 1);
-        let page = Page { sequence, doubted, ..newest };
+        let page = Page { sequence, doubted, ..newest.clone() };
         let (bytes, at) = (intents::encode(&pool, &page), at + Intents::place(sequence));
         let there = self.members.iter().filter(|member| !member.is_lost());
         let writes =
