@@ -61,7 +61,13 @@ pub fn samples(pool: &Uuid) -> Vec<Vec<u8>> {
     let logged = page::encode(pool, &header, &[entry]);
     let header = sums::Header { drive: 1, number: 2, age: (3, 4) };
     let bits = vec![true, false, true];
-    let marks = intents::Page { sequence: 5, opening: 6, kept: 7, doubted: 8, bits: bits.clone() };
+    let marks = intents::Page {
+        sequence: 5,
+        opening: 6,
+        kept: 7,
+        doubted: intents::Doubted { suspect: 8, unrecorded: 9 },
+        bits: bits.clone(),
+    };
     let gone = vec![None, Some(kept::Gone { opening: 6, first: 4, last: 5 })];
     let kept = kept::Record { sequence: 7, opening: 6, before: 3, bits, gone };
     vec![

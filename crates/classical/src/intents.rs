@@ -10,9 +10,10 @@
 //! some time after the last was made durable, or when nothing is written anywhere. A crash then
 //! costs a look at the regions that are marked, not at the whole array.
 //!
-//! Doubted drives had rotted or were out of date when the array was opened, and regions are still
-//! owed since: a bit for each, of more than 64 one for all with the same remainder. Whoever opens
-//! the array next must not see in them what this opening has written there.
+//! Doubted drives had rotted or were out of date when the array was opened, or lacked records, and
+//! regions are still owed since. Whoever opens the array next must not see in them what this opening
+//! has written there. Of each kind a bit for each drive; of more than 32 one for all with the same
+//! remainder.
 
 use std::cell::{Cell, RefCell};
 
@@ -37,13 +38,24 @@ pub struct Page {
     pub opening: u64,
     /// Older records of kept marks count no more.
     pub kept: u64,
-    /// Bits of drives ([`drive_bit`]).
-    pub doubted: u64,
+    pub doubted: Doubted,
     pub bits: Vec<bool>,
 }
 
-pub fn drive_bit(drive: usize) -> u64 {
-    1 << (drive % 64)
+/// Bits of drives that are not believed, or of whose partial-parity log records may be missing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Doubted {
+    pub suspect: u32,
+    pub unrecorded: u32,
+}
+
+pub fn bits_of<'a>(drives: impl IntoIterator<Item = &'a usize>) -> u32 {
+    drives.into_iter().fold(0, |bits, drive| bits | 1 << (drive % 32))
+}
+
+/// Those of so many drives that have their bit.
+pub fn drives_of(bits: u32, drives: usize) -> impl Iterator<Item = usize> {
+    (0..drives).filter(move |drive| bits >> (drive % 32) & 1 == 1)
 }
 
 pub fn encode(pool: &Uuid, told: &Page) -> Vec<u8> {
@@ -53,7 +65,8 @@ pub fn encode(pool: &Uuid, told: &Page) -> Vec<u8> {
     page[32..40].copy_from_slice(&told.sequence.to_le_bytes());
     page[40..48].copy_from_slice(&told.opening.to_le_bytes());
     page[48..56].copy_from_slice(&told.kept.to_le_bytes());
-    page[56..64].copy_from_slice(&told.doubted.to_le_bytes());
+    page[56..60].copy_from_slice(&told.doubted.suspect.to_le_bytes());
+    page[60..64].copy_from_slice(&told.doubted.unrecorded.to_le_bytes());
     for (at, _) in told.bits.iter().enumerate().filter(|(_, bit)| **bit) {
         page[HEADER + at / 8] |= 1 << (at % 8);
     }
@@ -72,7 +85,8 @@ pub fn decode(pool: &Uuid, page: &[u8], regions: usize) -> Option<Page> {
     let u64_at = |at: usize| u64::from_le_bytes(page[at..at + 8].try_into().expect("8 bytes"));
     let bit = |at: usize| page[HEADER + at / 8] >> (at % 8) & 1 == 1;
     let bits = (0..regions).map(bit).collect();
-    let (sequence, opening, kept, doubted) = (u64_at(32), u64_at(40), u64_at(48), u64_at(56));
+    let (sequence, opening, kept, both) = (u64_at(32), u64_at(40), u64_at(48), u64_at(56));
+    let doubted = Doubted { suspect: both as u32, unrecorded: (both >> 32) as u32 };
     Some(Page { sequence, opening, kept, doubted, bits })
 }
 
@@ -101,7 +115,7 @@ pub struct Intents {
     /// Of pages; the next one's.
     pub sequence: Cell<u64>,
     /// As pages tell it.
-    pub doubted: Cell<u64>,
+    pub doubted: Cell<Doubted>,
     /// Pages since the array was opened; the last is not on all drives yet; its bits, and those of
     /// the one before it.
     pages: Cell<u64>,
@@ -124,7 +138,7 @@ impl Intents {
             regions: RefCell::new(vec![Region::default(); count]),
             region_stripes,
             sequence: Cell::new(sequence),
-            doubted: Cell::new(0),
+            doubted: Cell::default(),
             pages: Cell::new(0),
             under_way: Cell::new(false),
             recent: RefCell::new([vec![false; count], vec![false; count]]),
@@ -293,7 +307,7 @@ mod tests {
     #[test]
     fn pages_are_read_back_and_damage_is_noticed() {
         let bits: Vec<bool> = (0..REGIONS_MAX).map(|at| at % 7 == 3).collect();
-        let (opening, kept, doubted) = (0x0102, 0x0304, 0x0506);
+        let (opening, kept, doubted) = (0x0102, 0x0304, Doubted { suspect: 0x0506, unrecorded: 0 });
         let told = Page { sequence: 9, opening, kept, doubted, bits: bits.clone() };
         let mut page = encode(&POOL, &told);
         assert_eq!(

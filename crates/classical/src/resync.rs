@@ -21,7 +21,7 @@ use io::{Buf, Durability, Env, join_all};
 use crate::announced::Announced;
 use crate::array::{Array, ArrayError, Inner, WriteHole};
 use crate::checksum_log::Logged;
-use crate::intents::{self, Intents, Page};
+use crate::intents::{self, Doubted, Intents, Page};
 use crate::label::set_log_counts;
 use crate::limits::{LOG_SLOTS, PAGE, RESYNC_AT_ONCE};
 use crate::log::{PageSum, Record, decode, is_empty, slot_bytes};
@@ -111,6 +111,10 @@ impl<E: Env> Inner<E> {
         self.load_checksum_log(&page, &marked).await;
         let mut records = self.read_log(&page.bits).await;
         self.unrecorded.replace(std::mem::take(&mut records.doubtful));
+        if !marked.is_empty() {
+            let drives = intents::drives_of(page.doubted.unrecorded, self.members.len());
+            self.unrecorded.borrow_mut().extend(drives);
+        }
         records.last.retain(|_, told| !self.is_outdated(told));
         self.believe_newest(&records);
         let mut stripes: BTreeSet<u64> = records.last.keys().copied().collect();
@@ -130,7 +134,7 @@ impl<E: Env> Inner<E> {
         join_all(self.members.iter().map(|member| member.flush())).await;
         let left = self.owed.borrow().left();
         match left {
-            0 => self.intents.doubted.set(0),
+            0 => drop(self.intents.doubted.take()),
             _ => self.write_doubted(&page).await,
         }
         // The checksums of what was made to agree are durable before the records are void, and in
@@ -151,10 +155,9 @@ impl<E: Env> Inner<E> {
     /// Says which drives are doubted, as long as anything is owed: once this opening has written to
     /// them nobody can tell any more.
     pub async fn write_doubted(&self, newest: &Page) {
-        let doubted = {
-            let (suspects, unrecorded) = (self.suspects.borrow(), self.unrecorded.borrow());
-            let all = suspects.iter().chain(unrecorded.iter());
-            all.fold(0, |bits, drive| bits | intents::drive_bit(*drive))
+        let doubted = Doubted {
+            suspect: intents::bits_of(&*self.suspects.borrow()),
+            unrecorded: intents::bits_of(&*self.unrecorded.borrow()),
         };
         if self.intents.doubted.replace(doubted) == doubted {
             return;
@@ -198,14 +201,19 @@ impl<E: Env> Inner<E> {
         if pages.is_empty() {
             self.suspects.borrow_mut().clear();
         }
-        let all = Page { sequence: 0, opening: 0, kept: 0, doubted: 0, bits: vec![true; regions] };
+        let all = Page {
+            sequence: 0,
+            opening: 0,
+            kept: 0,
+            doubted: Doubted::default(),
+            bits: vec![true; regions],
+        };
         let newest = pages.iter().map(|(_, page)| page).max_by_key(|page| page.sequence);
         let newest = newest.cloned().unwrap_or(all);
-        let is_doubted = |drive: &usize| newest.doubted & intents::drive_bit(*drive) != 0;
-        let owes = newest.bits.contains(&true);
-        self.suspects
-            .borrow_mut()
-            .extend((0..self.members.len()).filter(is_doubted).filter(|_| owes));
+        if newest.bits.contains(&true) {
+            let drives = intents::drives_of(newest.doubted.suspect, self.members.len());
+            self.suspects.borrow_mut().extend(drives);
+        }
         for (drive, page) in &pages {
             if page.sequence + 1 < newest.sequence {
                 self.members[*drive].lose();
@@ -339,7 +347,7 @@ impl<E: Env> Inner<E> {
         }
         if owed.left() == 0 {
             self.announced.take();
-            self.intents.doubted.set(0);
+            self.intents.doubted.take();
             let sums = self.sums.iter();
             sums.for_each(|sums| sums.log.state.borrow_mut().doubts_nothing());
         }
