@@ -12,7 +12,7 @@ use layout::StripeShape;
 use crate::announced::Announced;
 use crate::checksum_store::OpenSums;
 use crate::grid::{Grid, GridError, Redundancy};
-use crate::intents::{Doubted, Intents, Page};
+use crate::intents::{Intents, Page};
 use crate::kept::Kept;
 use crate::limits::PAGE;
 use crate::log::Log;
@@ -167,7 +167,7 @@ pub async fn create<E: Env>(
     let stripes = grid.stripes();
     let regions = stripes.div_ceil(intents::region_stripes(stripes));
     let bits = vec![!agreed; regions as usize];
-    let page = Page { sequence: 0, opening: 0, kept: 0, doubted: Doubted::default(), bits };
+    let page = Page::new(0, 0, 0, bits);
     let page = intents::encode(&label.pool, &page);
     for member in &members {
         let at = label.meta.offset + Intents::place(0);

@@ -11,9 +11,9 @@
 //! costs a look at the regions that are marked, not at the whole array.
 //!
 //! Doubted drives had rotted or were out of date when the array was opened, or lacked records, and
-//! regions are still owed since. Whoever opens the array next must not see in them what this opening
-//! has written there. Of each kind a bit for each drive; of more than 32 one for all with the same
-//! remainder.
+//! regions are still owed since. Whoever opens the array next must not see in them what this
+//! opening has written there. Of each kind a bit for each drive; of more than 32 one for all with
+//! the same remainder.
 
 use std::cell::{Cell, RefCell};
 
@@ -47,6 +47,13 @@ pub struct Page {
 pub struct Doubted {
     pub suspect: u32,
     pub unrecorded: u32,
+}
+
+impl Page {
+    /// One that doubts nobody.
+    pub fn new(sequence: u64, opening: u64, kept: u64, bits: Vec<bool>) -> Page {
+        Page { sequence, opening, kept, doubted: Doubted::default(), bits }
+    }
 }
 
 pub fn bits_of<'a>(drives: impl IntoIterator<Item = &'a usize>) -> u32 {

@@ -505,13 +505,7 @@ mod tests {
     /// Which records count when an array is opened whose newest page of intents is this one.
     #[test]
     fn a_record_counts_with_the_pages_of_its_opening_only() {
-        let page = |opening, kept| Page {
-            sequence: 40,
-            opening,
-            kept,
-            doubted: intents::Doubted::default(),
-            bits: vec![true; 1],
-        };
+        let page = |opening, kept| Page::new(40, opening, kept, vec![true; 1]);
         let lost = |place, active| Absent { place, lost: true, away: false, active };
         let found = |opening, kept, record: Record| {
             let own = Kept::new(4, 3);
@@ -538,17 +532,7 @@ mod tests {
     #[test]
     fn marks_are_kept_from_the_first_loss_until_none_is_lost() {
         let kept = Kept::new(4, 3);
-        kept.found(
-            &Page {
-                sequence: 1,
-                opening: 1,
-                kept: 0,
-                doubted: intents::Doubted::default(),
-                bits: vec![true; 4],
-            },
-            None,
-            &[],
-        );
+        kept.found(&Page::new(1, 1, 0, vec![true; 4]), None, &[]);
         assert_eq!(kept.next_kept(0), None);
         kept.opening.set(2);
         kept.touch(3);
@@ -594,13 +578,7 @@ mod tests {
         // Opened anew: without a record nobody is believed, but what was lost before it is away.
         for (record, told) in [(Some(record), true), (None, false)] {
             let again = Kept::new(4, 3);
-            let page = Page {
-                sequence: 9,
-                opening: 2,
-                kept: 0,
-                doubted: intents::Doubted::default(),
-                bits: vec![false; 4],
-            };
+            let page = Page::new(9, 2, 0, vec![false; 4]);
             let absent = [Absent { place: 1, lost: false, away: true, active: true }];
             again.found(&page, record, &absent);
             let (next, _) = again.next().expect("one is away");

@@ -201,13 +201,7 @@ impl<E: Env> Inner<E> {
         if pages.is_empty() {
             self.suspects.borrow_mut().clear();
         }
-        let all = Page {
-            sequence: 0,
-            opening: 0,
-            kept: 0,
-            doubted: Doubted::default(),
-            bits: vec![true; regions],
-        };
+        let all = Page::new(0, 0, 0, vec![true; regions]);
         let newest = pages.iter().map(|(_, page)| page).max_by_key(|page| page.sequence);
         let newest = newest.cloned().unwrap_or(all);
         if newest.bits.contains(&true) {
