@@ -109,12 +109,12 @@ impl<E: Env> Inner<E> {
             (0..page.bits.len() as u64).filter(|region| page.bits[*region as usize]).collect();
         self.load_sums().await;
         self.load_checksum_log(&page, &marked).await;
-        let mut records = self.read_log(&page.bits).await;
-        self.unrecorded.replace(std::mem::take(&mut records.doubtful));
         if !marked.is_empty() {
             let drives = intents::drives_of(page.doubted.unrecorded, self.members.len());
             self.unrecorded.borrow_mut().extend(drives);
         }
+        let mut records = self.read_log(&page.bits).await;
+        self.unrecorded.replace(std::mem::take(&mut records.doubtful));
         records.last.retain(|_, told| !self.is_outdated(told));
         self.believe_newest(&records);
         let mut stripes: BTreeSet<u64> = records.last.keys().copied().collect();
@@ -235,7 +235,7 @@ impl<E: Env> Inner<E> {
         };
         let chunk = self.grid.chunk;
         // Who lacks pages of the checksum log may lack records as well.
-        let doubtful = self.suspects.borrow().clone();
+        let doubtful = &*self.suspects.borrow() | &*self.unrecorded.borrow();
         let mut records = Records { doubtful, ..Records::default() };
         if self.grid.parity() == 0 {
             return records;
