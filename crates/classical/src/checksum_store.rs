@@ -10,9 +10,9 @@ use crate::array::{ArrayError, Inner};
 use crate::checksum_log::page::{Entry, Header, LAST_RECORD, decode, encode, entries_of};
 use crate::checksum_log::state::State;
 use crate::checksum_log::{Found, Room, chain, head};
+use crate::intents;
 use crate::limits::{LOG_READ, PAGE};
 use crate::sums::{Sums, UNKNOWN};
-use crate::{intents, verdict};
 
 /// Of a drive's page what it may be after a crash beside what its checksum says, oldest first:
 /// entries of the log whose data may have been on its way.
@@ -50,7 +50,7 @@ impl<E: Env> Inner<E> {
         self.records_over.set(if head.opening == before { head.records } else { 0 });
         read.iter().for_each(|page| self.replay(sums, &head, page));
         // What a suspect lacks it is given, and then nothing shows any more what it is.
-        if verdict::is_mirror(&self.grid) && !marked.is_empty() {
+        if !marked.is_empty() {
             self.write_doubted(page).await;
         }
         if let Some((places, bytes)) = pages.iter().flatten().last().zip(read.last()) {

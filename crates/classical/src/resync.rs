@@ -107,12 +107,12 @@ impl<E: Env> Inner<E> {
         self.load_kept(&page).await;
         let marked: Vec<u64> =
             (0..page.bits.len() as u64).filter(|region| page.bits[*region as usize]).collect();
-        self.load_sums().await;
-        self.load_checksum_log(&page, &marked).await;
         if !marked.is_empty() {
             let drives = intents::drives_of(page.doubted.unrecorded, self.members.len());
             self.unrecorded.borrow_mut().extend(drives);
         }
+        self.load_sums().await;
+        self.load_checksum_log(&page, &marked).await;
         let mut records = self.read_log(&page.bits).await;
         self.unrecorded.replace(std::mem::take(&mut records.doubtful));
         records.last.retain(|_, told| !self.is_outdated(told));
