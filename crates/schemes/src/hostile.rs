@@ -147,7 +147,7 @@ fn alternate_samples(pool: &Uuid) -> [Vec<u8>; 2] {
 pub fn samples(pool: &Uuid) -> Vec<Vec<u8>> {
     let slot = record::Slot { kind: 2, crc: 5, address: 512, len: 9, data: 512 };
     let (slots, bytes) = (vec![slot; 2], record::record_bytes(1024));
-    let header = record::Header { epoch: 3, position: 8192, bytes, slots };
+    let header = record::Header { epoch: 3, position: 8192, bytes, durable: 4096, slots };
     let anchor = record::Anchor { epoch: 1, sequence: 2, tail: 4096, area: 8192, floor: 1 };
     let entry = segments::Entry { block: 40, crc: 1, version: 8 };
     let own = segments::Header {

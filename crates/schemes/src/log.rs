@@ -207,8 +207,8 @@ impl<S: Store> Log<S> {
         pool: Uuid,
         found: impl FnMut(Found),
     ) -> Result<Log<S>, StoreError> {
-        let anchor = scan::newest_anchor(&store, &pool).await?;
-        let end = scan::scan(&store, &pool, &anchor, found).await?;
+        let (anchor, lost) = scan::newest_anchor(&store, &pool).await?;
+        let end = scan::scan(&store, &pool, &anchor, lost, found).await?;
         let state = State {
             epoch: anchor.epoch + 1,
             floor: anchor.floor,

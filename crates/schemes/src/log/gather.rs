@@ -29,10 +29,10 @@ impl Gathering {
         self.slots.len() < ENTRIES_MAX && self.len + data <= GATHERED_MAX
     }
 
-    fn encode(&self, epoch: u64, pool: &format::Uuid) -> Buf {
+    fn encode(&self, epoch: u64, durable: u64, pool: &format::Uuid) -> Buf {
         let bytes = record_bytes(self.len);
         let slots = self.slots.clone();
-        let header = Header { epoch, position: self.start, bytes, slots };
+        let header = Header { epoch, position: self.start, bytes, durable, slots };
         let mut whole = BufMut::with_len(bytes as usize);
         whole[..HEADER as usize].copy_from_slice(&header.encode(pool));
         let mut at = HEADER as usize;
@@ -122,7 +122,8 @@ impl<S: Store> Inner<S> {
         let (start, bytes, durable) = {
             let mut state = self.state.borrow_mut();
             let record = state.gathering.pop_front().expect("there is one for everyone who leads");
-            (record.start, record.encode(state.epoch, &self.pool), record.durable)
+            let bytes = record.encode(state.epoch, state.durable, &self.pool);
+            (record.start, bytes, record.durable)
         };
         let done = self.put(start, bytes, durable).await;
         match &done {

@@ -3,7 +3,7 @@
 //! ```text
 //!  record   0  magic "STDYALGR" | crc32c of the rest of the header (4) | entries (2) | 0 (2)
 //!          16  pool uuid (16)
-//!          32  epoch (8) | position (8) | bytes of the record (8) | 0 (8)
+//!          32  epoch (8) | position (8) | bytes of the record (8) | durable (8)
 //!          64  per entry: kind (2) | 0 (2) | crc32c of its data (4) | address (8) | length (8)
 //!              | bytes of data (8)
 //!        4096  data of the entries, one after the other, then zeroes up to a multiple of 4096
@@ -47,6 +47,9 @@ pub struct Header {
     pub position: u64,
     /// Of the whole record.
     pub bytes: u64,
+    /// Everything before this position was durable when the record was made; 0: software that does
+    /// not tell.
+    pub durable: u64,
     pub slots: Vec<Slot>,
 }
 
@@ -82,6 +85,7 @@ impl Header {
         put(32, &self.epoch.to_le_bytes());
         put(40, &self.position.to_le_bytes());
         put(48, &self.bytes.to_le_bytes());
+        put(56, &self.durable.to_le_bytes());
         for (at, slot) in self.slots.iter().enumerate() {
             let at = AT_ENTRIES + at * ENTRY;
             put(at, &slot.kind.to_le_bytes());
@@ -121,6 +125,7 @@ impl Header {
             epoch: u64_at(bytes, 32),
             position: u64_at(bytes, 40),
             bytes: u64_at(bytes, 48),
+            durable: u64_at(bytes, 56),
             slots,
         };
         (header.bytes == record_bytes(data)).then_some(header)
@@ -179,7 +184,7 @@ mod tests {
         let slot = |at| Slot { kind: 2, crc: 5, address: at as u64 * 512, len: 9, data: 512 };
         let slots: Vec<Slot> = (0..entries).map(slot).collect();
         let bytes = record_bytes(entries as u64 * 512);
-        Header { epoch: 3, position: 8192, bytes, slots }
+        Header { epoch: 3, position: 8192, bytes, durable: 4096, slots }
     }
 
     #[test]

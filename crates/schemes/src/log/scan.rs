@@ -6,29 +6,67 @@ use super::record::{Anchor, HEADER, Header, PAGE};
 use super::{AREA_BEGIN, Found, LOG_MIN, Place};
 use crate::store::{Store, StoreError};
 
-pub async fn newest_anchor<S: Store>(store: &S, pool: &Uuid) -> Result<Anchor, StoreError> {
-    let mut newest: Option<Anchor> = None;
+/// The newest anchor, and whether the other is lost: that may have been the newest.
+pub async fn newest_anchor<S: Store>(
+    store: &S,
+    pool: &Uuid,
+) -> Result<(Anchor, Option<StoreError>), StoreError> {
+    let (mut newest, mut lost) = (None::<Anchor>, None);
     for place in [0, PAGE] {
-        let anchor = Anchor::decode(pool, &store.read(place, PAGE).await?);
+        let anchor = match store.read(place, PAGE).await {
+            Ok(page) => Anchor::decode(pool, &page),
+            Err(error) if error.is_page_lost() => {
+                lost = Some(error);
+                None
+            }
+            Err(error) => return Err(error),
+        };
         newest = [newest, anchor].into_iter().flatten().max_by_key(|anchor| anchor.sequence);
     }
     let fits = |anchor: &Anchor| {
         let end = anchor.area.checked_add(AREA_BEGIN);
         end.is_some_and(|end| (LOG_MIN..=store.size()).contains(&end))
     };
-    newest.filter(fits).ok_or_else(|| StoreError::Damaged("the log".into()))
+    match newest.filter(fits) {
+        Some(anchor) => Ok((anchor, lost)),
+        None => Err(lost.unwrap_or_else(|| StoreError::Damaged("the log".into()))),
+    }
 }
 
-/// Tells every entry of the run; the position behind it.
+/// Tells every entry of the run; the position behind it. A page that is lost ends it like one that
+/// was torn, unless a record tells that it had been durable: a crash leaves copies of the last
+/// records that differ, and rot beside it what nobody can tell from that.
 pub async fn scan<S: Store>(
     store: &S,
     pool: &Uuid,
     anchor: &Anchor,
-    mut found: impl FnMut(Found),
+    lost: Option<StoreError>,
+    found: impl FnMut(Found),
 ) -> Result<u64, StoreError> {
-    let (mut record, mut epoch) = (anchor.tail, anchor.floor);
+    let mut end = anchor.tail;
+    let lost = match run(store, pool, anchor, &mut end, found).await {
+        Err(error) if error.is_page_lost() => Some(error),
+        Err(error) => return Err(error),
+        Ok(()) => lost,
+    };
+    match lost {
+        Some(error) if was_durable(store, pool, anchor, end).await? => Err(error),
+        _ => Ok(end),
+    }
+}
+
+/// `end`: how far it got.
+async fn run<S: Store>(
+    store: &S,
+    pool: &Uuid,
+    anchor: &Anchor,
+    end: &mut u64,
+    mut found: impl FnMut(Found),
+) -> Result<(), StoreError> {
+    let mut epoch = anchor.floor;
     let last = anchor.tail + anchor.area;
-    while record < last {
+    while *end < last {
+        let record = *end;
         let page = store.read(AREA_BEGIN + record % anchor.area, PAGE).await?;
         let Some(header) = Header::decode(pool, &page) else { break };
         // One of the last time round; one that lay behind the gap of an earlier crash; one that
@@ -43,7 +81,7 @@ pub async fn scan<S: Store>(
         for slot in &header.slots {
             let bytes = &data[(at - HEADER) as usize..][..slot.data as usize];
             if crc32c::crc32c(bytes) != slot.crc {
-                return Ok(record);
+                return Ok(());
             }
             entries.push(Found {
                 kind: slot.kind,
@@ -56,9 +94,34 @@ pub async fn scan<S: Store>(
         }
         entries.into_iter().for_each(&mut found);
         epoch = header.epoch;
-        record += header.bytes;
+        *end += header.bytes;
     }
-    Ok(record)
+    Ok(())
+}
+
+/// Some record tells that what lies at this position was durable. Looks at the whole area.
+async fn was_durable<S: Store>(
+    store: &S,
+    pool: &Uuid,
+    anchor: &Anchor,
+    position: u64,
+) -> Result<bool, StoreError> {
+    for at in (0..anchor.area).step_by(PAGE as usize) {
+        let page = match store.read(AREA_BEGIN + at, PAGE).await {
+            Ok(page) => page,
+            Err(error) if error.is_page_lost() => continue,
+            Err(error) => return Err(error),
+        };
+        let header = Header::decode(pool, &page);
+        let tells = |header: &Header| {
+            let ours = header.position % anchor.area == at && header.epoch >= anchor.floor;
+            ours && header.durable > position
+        };
+        if header.is_some_and(|header| tells(&header)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// What follows the header, of which the first page is read already.
