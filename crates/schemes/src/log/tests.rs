@@ -327,9 +327,9 @@ fn an_anchor_that_is_torn_leaves_the_one_before() {
     });
 }
 
-/// Both copies of a page rotted. Of the last record nothing tells that it was durable: it may be one
-/// that a crash left different on the drives, beside rot. (Found by the battery: such a log was not
-/// opened.)
+/// Both copies of a page rotted. Of the last record nothing tells that it was durable: it may be
+/// one that a crash left different on the drives, beside rot. (Found by the battery: such a log was
+/// not opened.)
 #[test]
 fn a_page_that_is_lost_ends_the_log_unless_a_record_tells_that_it_was_durable() {
     for (rotten, expected) in [(3, Some(vec![1, 2])), (2, None), (1, None)] {

@@ -238,7 +238,7 @@ fn again(options: &Options, scheme: Scheme, seed: u64) -> String {
 
 fn summarize(options: &Options, lines: &[Line]) -> Result<(), String> {
     println!(
-        "\n{:<13} {:>4} {:>6} {:>5} {:>6} {:>9} {:>8} {:>7} {:>7} {:>7}  seconds",
+        "\n{:<13} {:>4} {:>6} {:>5} {:>6} {:>9} {:>8} {:>7} {:>7} {:>9} {:>7}  seconds",
         "scheme",
         "runs",
         "failed",
@@ -248,6 +248,7 @@ fn summarize(options: &Options, lines: &[Line]) -> Result<(), String> {
         "open",
         "in-hole",
         "rotten",
+        "undecided",
         "unread"
     );
     let mut all = Counts::default();
@@ -255,7 +256,7 @@ fn summarize(options: &Options, lines: &[Line]) -> Result<(), String> {
     for line in lines {
         let Line { scheme, runs, counts, failures, seconds } = line;
         println!(
-            "{:<13} {runs:>4} {:>6} {:>5} {:>6} {:>9} {:>8} {:>7} {:>7} {:>7}  {seconds}",
+            "{:<13} {runs:>4} {:>6} {:>5} {:>6} {:>9} {:>8} {:>7} {:>7} {:>9} {:>7}  {seconds}",
             scheme.name,
             failures.len(),
             counts.kills,
@@ -264,6 +265,7 @@ fn summarize(options: &Options, lines: &[Line]) -> Result<(), String> {
             counts.open_sectors,
             counts.excused_lost,
             counts.excused_rotten,
+            counts.undecided,
             counts.unreadable_sectors
         );
         for (seed, Failure { problem, text }) in failures {

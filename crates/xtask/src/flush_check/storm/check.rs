@@ -93,7 +93,8 @@ impl Report {
 
     fn unreadable(&mut self, ledger: &Ledger, sector: u64, error: u32) {
         self.sectors += 1;
-        match ledger.excused(sector) {
+        let undecided = ledger.may_fail(&(sector..sector + 1)).then_some(Excuse::Undecided);
+        match ledger.excused(sector).or(undecided) {
             Some(excuse) => self.excuse(sector, excuse),
             None => {
                 self.unreadable.push((sector, error));

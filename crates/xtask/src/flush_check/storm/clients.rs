@@ -235,30 +235,30 @@ impl Writer {
             return Err(Stop::Failed(Failure::new(Problem::Failed, text)));
         };
         let (_, promise) = pending.swap_remove(position);
-        let what = match promise {
+        let (what, may_fail) = match promise {
             Promise::Write(place, fua) => {
-                self.target.ledger().answered(place, reply.error);
+                let may_fail = self.target.ledger().answered(place, reply.error);
                 tally.writes += 1;
                 tally.fua_writes += u64::from(fua);
-                "a write"
+                ("a write", may_fail)
             }
             Promise::Flush(sent) => {
                 if reply.error == 0 {
                     self.target.ledger().flush_answered(self.connection, sent);
                 }
                 tally.flushes += 1;
-                "a flush"
+                ("a flush", false)
             }
         };
-        self.bear(what, reply.error, tally)
+        self.bear(what, reply.error, may_fail, tally)
     }
 
-    fn bear(&self, what: &str, error: u32, tally: &mut Tally) -> Result<(), Stop> {
+    fn bear(&self, what: &str, error: u32, may_fail: bool, tally: &mut Tally) -> Result<(), Stop> {
         if error == ESHUTDOWN {
             return Err(Stop::Gone);
         }
         tally.errors += u64::from(error != 0);
-        if error == 0 || self.tolerant {
+        if error == 0 || may_fail || self.tolerant {
             return Ok(());
         }
         let text = format!("{}: {what} failed with error {error}", self.target.export);
@@ -283,8 +283,12 @@ impl Writer {
             as_answered.map_err(|wrong| self.wrong(&wrong))?;
             tally.sectors_read_back += count;
         }
-        self.target.ledger().release(&range);
-        self.bear("a read", error, tally)
+        let may_fail = {
+            let mut ledger = self.target.ledger();
+            ledger.release(&range);
+            ledger.may_fail(&range)
+        };
+        self.bear("a read", error, may_fail, tally)
     }
 
     fn wrong(&self, wrong: &Wrong) -> Stop {

@@ -241,21 +241,23 @@ impl World {
         Err(Failure::new(Problem::Hangs, text))
     }
 
-    /// From the start, and to the end.
+    /// From the start, and to the end; once more if it finds pages that may be lost.
     fn scrub(&mut self) -> Result<(), Failure> {
-        self.wait(&["scrub"])?;
-        self.tool.demand(&["scrub", "start", "tank"])?;
-        self.wait(&["scrub"])?;
-        match self.tool.lost_pages()? {
-            0 => {
+        loop {
+            self.wait(&["scrub"])?;
+            self.tool.demand(&["scrub", "start", "tank"])?;
+            self.wait(&["scrub"])?;
+            let lost = self.tool.lost_pages()?;
+            if lost == 0 {
                 self.slots.scrubbed();
-                Ok(())
+                return Ok(());
             }
-            lost => {
-                // Are they?
-                self.check()?;
+            // Are they? Those that may be are written again.
+            let before = self.counts.undecided;
+            self.check()?;
+            if self.counts.undecided == before {
                 let text = format!("a scrub finds {lost} pages lost, and every sector is right");
-                Err(Failure::new(Problem::Alarm, text))
+                return Err(Failure::new(Problem::Alarm, text));
             }
         }
     }

@@ -6,12 +6,12 @@
 //! what it reads, until a crash: then [`Ledger::fold`] tells the [`Model`], which knows what is
 //! allowed after one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::super::history::{Event, History};
 use super::super::model::{Kind, Model, Version, Wrong};
-use super::super::pattern::{self, Found, SECTOR, Stamp};
+use super::super::pattern::{self, Found, SECTOR, SECTORS_PER_PAGE, Stamp};
 
 /// A write that was sent in this life of the server.
 struct Sent {
@@ -48,6 +48,8 @@ pub enum Excuse {
     LostWithCrash,
     /// A drive had rotten before, and nobody had put that right yet.
     RottenBefore,
+    /// Copies of what no flush covered differ, and rot does, too: no read gives it.
+    Undecided,
 }
 
 /// When a flush was sent.
@@ -65,6 +67,8 @@ pub struct Ledger {
     latest: Vec<Latest>,
     busy: Vec<Range<u64>>,
     excused: BTreeMap<u64, Excuse>,
+    /// Pages that may not be readable.
+    undecided: BTreeSet<u64>,
     /// Flushes cover the writes of all connections.
     pub shared_flush: bool,
 }
@@ -88,6 +92,7 @@ impl Ledger {
             latest: vec![Latest::Model; index(sectors)],
             busy: Vec::new(),
             excused: BTreeMap::new(),
+            undecided: BTreeSet::new(),
             shared_flush: true,
         }
     }
@@ -134,7 +139,8 @@ impl Ledger {
         self.sent.len()
     }
 
-    pub fn answered(&mut self, place: usize, error: u32) {
+    /// True: it may have failed.
+    pub fn answered(&mut self, place: usize, error: u32) -> bool {
         let now = self.tick();
         let sent = &mut self.sent[place];
         let (range, version) = (sent.stamp.sectors(), version_of(sent));
@@ -147,6 +153,7 @@ impl Ledger {
             self.latest[index(sector)] = latest;
         }
         self.release(&range);
+        self.may_fail(&range)
     }
 
     pub fn flush_sent(&mut self) -> Moment {
@@ -211,6 +218,9 @@ impl Ledger {
                 for sector in stamp.sectors() {
                     self.excused.remove(&sector);
                 }
+                for page in whole_pages(&stamp.sectors()) {
+                    self.undecided.remove(&page);
+                }
             }
             if sent.answer == Answer::None {
                 under_way.push(stamp);
@@ -235,6 +245,19 @@ impl Ledger {
         }
     }
 
+    /// Pages with anything that no flush covers may not be readable, until they are durably written
+    /// again.
+    pub fn leave_undecided(&mut self) {
+        let open = (0..self.sectors).filter(|sector| self.model.is_open(*sector));
+        self.undecided.extend(open.map(|sector| sector / SECTORS_PER_PAGE));
+    }
+
+    /// A request of this range may fail: a write of a part of a page reads the rest.
+    pub fn may_fail(&self, range: &Range<u64>) -> bool {
+        let pages = range.start / SECTORS_PER_PAGE..range.end.div_ceil(SECTORS_PER_PAGE);
+        self.undecided.range(pages).next().is_some()
+    }
+
     pub fn excused(&self, sector: u64) -> Option<Excuse> {
         self.excused.get(&sector).copied()
     }
@@ -244,7 +267,12 @@ impl Ledger {
         assert!(self.sent.is_empty(), "the model was told");
         self.model.settle_found(0, found);
         self.excused.clear();
+        self.undecided.clear();
     }
+}
+
+fn whole_pages(sectors: &Range<u64>) -> Range<u64> {
+    sectors.start.div_ceil(SECTORS_PER_PAGE)..sectors.end / SECTORS_PER_PAGE
 }
 
 fn version_of(sent: &Sent) -> Version {
@@ -316,5 +344,31 @@ mod tests {
         ledger.excuse(&[stamp(0, 128), stamp(250, 7)], Excuse::LostWithCrash);
         let excused = |sector| ledger.excused(sector).is_some();
         assert!(!excused(0) && !excused(127) && excused(250) && excused(256) && !excused(257));
+    }
+
+    #[test]
+    fn pages_that_no_flush_covers_may_be_undecided_until_they_are_written_whole() {
+        let mut ledger = Ledger::new(64, 0, 1);
+        for range in [0..16, 20..21] {
+            let (place, _) = send(&mut ledger, range, 0);
+            ledger.answered(place, 0);
+        }
+        flush(&mut ledger, 0);
+        let (place, _) = send(&mut ledger, 15..22, 0);
+        ledger.answered(place, 0);
+        ledger.fold();
+        ledger.leave_undecided();
+        let pages =
+            |ledger: &Ledger| [0..8, 8..9, 23..24, 24..32].map(|range| ledger.may_fail(&range));
+        assert_eq!(pages(&ledger), [false, true, true, false]);
+        for range in [8..20, 20..24] {
+            let (place, _) = send(&mut ledger, range, 0);
+            ledger.answered(place, 0);
+        }
+        flush(&mut ledger, 0);
+        ledger.fold();
+        assert_eq!(pages(&ledger), [false, false, true, false], "no write had all of the second");
+        ledger.settle(&[None; 64]);
+        assert!(!ledger.may_fail(&(0..64)));
     }
 }

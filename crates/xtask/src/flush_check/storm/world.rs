@@ -14,7 +14,7 @@ use super::failure::{Failure, Problem};
 use super::ledger::{Excuse, Ledger};
 use super::op::Op;
 use super::plan::Sketch;
-use super::schemes::Scheme;
+use super::schemes::{Scheme, Writes};
 use super::slots::Condition::{Lost, Suspect};
 use super::slots::{Image, Slots};
 use super::tool::Tool;
@@ -42,6 +42,7 @@ pub struct Counts {
     pub unreadable_sectors: u64,
     pub excused_lost: u64,
     pub excused_rotten: u64,
+    pub undecided: u64,
     /// Drives that nobody hurt and that the pool gave up.
     pub given_up: u64,
     /// Starts that found something still in use.
@@ -59,6 +60,7 @@ impl Counts {
         self.unreadable_sectors += other.unreadable_sectors;
         self.excused_lost += other.excused_lost;
         self.excused_rotten += other.excused_rotten;
+        self.undecided += other.undecided;
         self.given_up += other.given_up;
         self.late_starts += other.late_starts;
     }
@@ -86,6 +88,8 @@ pub struct World {
     pub(super) files: u64,
     /// A drive's file was deleted, and the pool may not have noticed.
     pub(super) deleted: bool,
+    /// The server ended so last, rather than being stopped.
+    killed: bool,
     pub counts: Counts,
 }
 
@@ -132,6 +136,7 @@ impl World {
             loads: 0,
             files: 0,
             deleted: false,
+            killed: false,
             counts: Counts::default(),
             tool,
         })
@@ -305,6 +310,7 @@ impl World {
         let excused = |excuse| report.excused.get(&excuse).copied().unwrap_or(0);
         self.counts.excused_lost += excused(Excuse::LostWithCrash);
         self.counts.excused_rotten += excused(Excuse::RottenBefore);
+        self.counts.undecided += excused(Excuse::Undecided);
         let cut_short = |sector: u64| {
             let stamps = &self.unsure[volume];
             stamps.iter().any(|stamp| stamp.sectors().contains(&sector))
@@ -341,6 +347,7 @@ impl World {
         let server = self.server.take().expect("it is served");
         let killed = server.kill();
         self.counts.kills += 1;
+        self.killed = true;
         if let Err(why) = killed {
             let text = format!("{why}: {}", self.tool.last_words());
             return Err(Failure::new(Problem::Died, text));
@@ -368,13 +375,16 @@ impl World {
         Ok(lost.into_iter().any(|drive| status.drives[drive].state == "active"))
     }
 
-    /// In-place arrays can't tell what was being written to several drives when one was lost.
+    /// In-place arrays can't tell what was being written to several drives when one was lost, and
+    /// mirrors which of two copies rotted.
     pub(super) fn excuse(&self, excuse: Excuse) {
-        if !self.scheme.in_place {
-            return;
-        }
+        let rotten = !self.slots.are(Suspect).is_empty();
         for (target, cut_short) in self.targets.iter().zip(&self.cut_short) {
-            target.ledger().excuse(cut_short, excuse);
+            match self.scheme.writes {
+                Writes::InPlace => target.ledger().excuse(cut_short, excuse),
+                Writes::Copies if rotten && self.killed => target.ledger().leave_undecided(),
+                Writes::Copies | Writes::Elsewhere => {}
+            }
         }
     }
 
@@ -390,7 +400,7 @@ impl World {
             target.ledger().fold();
             cut_short.clear();
         }
-        self.deleted = false;
+        (self.deleted, self.killed) = (false, false);
         if !status.success() && !self.overloaded {
             let text = format!("a clean stop: {status}: {}", self.tool.last_words());
             return Err(Failure::new(Problem::Refused, text));
