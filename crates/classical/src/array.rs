@@ -110,6 +110,8 @@ pub(crate) struct Inner<E: Env> {
     pub unrecorded: RefCell<BTreeSet<usize>>,
     /// Bytes of the array that may have been on their way; `None`: all.
     pub announced: RefCell<Option<Announced>>,
+    /// Pages of what was announced that nothing vouches for.
+    pub unvouched: RefCell<BTreeSet<u64>>,
     /// Who writes sums.
     pub sums_turn: Turn,
     pub mending: Mending,
@@ -290,6 +292,7 @@ impl<E: Env> Array<E> {
             suspects: RefCell::default(),
             unrecorded: RefCell::default(),
             announced: RefCell::default(),
+            unvouched: RefCell::default(),
             sums_turn: Turn::new(),
             mending: Mending::default(),
             stripes: RefCell::default(),

@@ -133,6 +133,8 @@ pub struct Intents {
     /// Writes on their way, and when the last one ended.
     writes: Cell<u64>,
     last_end: Cell<Nanos>,
+    /// No mark is taken back.
+    pub held: Cell<bool>,
     pub turn: Turn,
 }
 
@@ -152,6 +154,7 @@ impl Intents {
             flushes: Cell::new(0),
             writes: Cell::new(0),
             last_end: Cell::new(Nanos::ZERO),
+            held: Cell::new(false),
             turn: Turn::new(),
         }
     }
@@ -229,7 +232,7 @@ impl Intents {
     /// Clean for so long that its mark is not worth keeping, or since everything is at rest.
     fn is_rested(&self, region: &Region, now: Nanos) -> bool {
         let rest = if self.is_idle(now) { Nanos::ZERO } else { INTENT_REST };
-        region.clean_since.is_some_and(|since| since + rest <= now)
+        !self.held.get() && region.clean_since.is_some_and(|since| since + rest <= now)
     }
 
     /// There are marks that could be taken back.
@@ -362,6 +365,10 @@ mod tests {
         intents.flushed(second, Nanos(20));
         assert!(!intents.is_stale(Nanos(19) + INTENT_REST));
         assert!(intents.is_stale(Nanos(20) + INTENT_REST));
+        intents.held.set(true);
+        assert!(!intents.is_stale(Nanos(20) + INTENT_REST), "others lack what was written");
+        assert!(intents.next_page(&POOL, (1, 0), Nanos(20) + INTENT_REST, |_| true).1[0]);
+        intents.held.set(false);
         let (_, bits) = intents.next_page(&POOL, (1, 0), Nanos(20) + INTENT_REST, |_| true);
         assert!(!bits[0]);
         // Before that page is on the drives: the mark there does not count any more.

@@ -18,6 +18,7 @@
 mod announced;
 pub mod array;
 mod audit;
+mod beside;
 pub mod checksum_log;
 mod checksum_store;
 pub mod grid;

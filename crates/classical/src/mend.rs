@@ -19,7 +19,7 @@ use crate::array::{Array, ArrayError, Inner};
 use crate::grid::{Grid, Piece, Redundancy};
 use crate::limits::{LOST_KNOWN_MAX, NOTES_MAX, PAGE};
 use crate::row::{shape_of, solve_row, without};
-use crate::sums::UNKNOWN;
+use crate::sums::is_unsure;
 
 /// Why bytes of a member can't be had from its drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -441,7 +441,7 @@ impl<E: Env> Inner<E> {
         let (name, byte) = drive.device(offset);
         self.mending.tell_rewritten(unread, Note { drive: name, byte, repaired: done });
         if done {
-            if self.sum(stripe, member, start) == UNKNOWN {
+            if is_unsure(self.sum(stripe, member, start)) {
                 // It was not lost: nothing has to be durable.
                 self.know(stripe, member, start, page);
             }

@@ -9,6 +9,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 #[derive(Default)]
 pub struct Owed {
@@ -26,6 +27,13 @@ impl Owed {
         let len = |region: &u64| region_stripes.min(stripes - region * region_stripes);
         let left = Cell::new(regions.keys().map(len).sum());
         Owed { regions: RefCell::new(regions), region_stripes, stripes, left }
+    }
+
+    /// Stripes of the regions of which any is left.
+    pub fn ranges(&self) -> Vec<Range<u64>> {
+        let (each, end) = (self.region_stripes, self.stripes);
+        let of = |region: &u64| region * each..end.min((region + 1) * each);
+        self.regions.borrow().keys().map(of).collect()
     }
 
     /// Stripes that are left.

@@ -321,7 +321,7 @@ impl<E: Env> Inner<E> {
             })
     }
 
-    fn stripe_of_page(&self, drive: usize, page: u64) -> u64 {
+    pub fn stripe_of_page(&self, drive: usize, page: u64) -> u64 {
         self.stripe_of(drive, page / (self.grid.chunk / PAGE))
     }
 
@@ -429,6 +429,7 @@ impl<E: Env> Inner<E> {
             last: from.keys().all(|drive| !suspects.contains(drive)),
         });
         if let Some(right) = verdict::row(&self.grid, &row, start, told) {
+            self.note_unvouched((stripe, start), &row, &right);
             return Ok(Verdict { right, touched });
         }
         let is_absent = |seen: &&&Result<Buf, Unread>| matches!(seen, Err(Unread::Absent));

@@ -6,7 +6,7 @@ use layout::parity::reconstruct;
 
 use crate::grid::{Grid, Redundancy};
 use crate::limits::PAGE;
-use crate::sums::{UNKNOWN, VOID, is_known, is_lost, passes};
+use crate::sums::{VOID, is_known, is_lost, is_unsure, passes};
 
 /// What parity counts on for a page that is lost.
 pub static ZEROES: [u8; PAGE as usize] = [0; PAGE as usize];
@@ -63,7 +63,7 @@ fn solve_parity(shape: StripeShape, sums: &[u32], seen: &[Option<&[u8]>]) -> Pag
         return owned(seen);
     }
     // What nobody vouches for may be what is wrong: if that gives what the sums say, it is.
-    let unsure = (0..seen.len()).filter(|&at| seen[at].is_some() && sums[at] == UNKNOWN);
+    let unsure = (0..seen.len()).filter(|&at| seen[at].is_some() && is_unsure(sums[at]));
     for left in std::iter::once(None).chain(unsure.map(Some)) {
         let wanted: Vec<usize> = missing.iter().copied().chain(left).collect();
         if wanted.len() > shape.parity() {
@@ -110,6 +110,7 @@ pub fn without(
 #[cfg(test)]
 pub mod tests {
     use super::*;
+    use crate::sums::UNKNOWN;
     use crate::sums::{LOST, sum_of};
     use io::rng::Rng;
 

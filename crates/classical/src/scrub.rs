@@ -23,7 +23,7 @@ use crate::label;
 use crate::limits::{PAGE, SCRUB_AT_ONCE, SCRUB_SUMS_AT_ONCE};
 use crate::mend::{Mended, Row, Unread};
 use crate::row::without;
-use crate::sums::{UNKNOWN, is_known, passes};
+use crate::sums::{is_known, is_unsure, passes};
 
 /// What a step of a scrub came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -152,7 +152,7 @@ impl<E: Env> Inner<E> {
             return Some((owned(), true));
         }
         // Those that nobody vouches for follow from the others, if these are enough.
-        let unsure: Vec<usize> = (0..pages.len()).filter(|&at| sums[at] == UNKNOWN).collect();
+        let unsure: Vec<usize> = (0..pages.len()).filter(|&at| is_unsure(sums[at])).collect();
         let by_sums = !unsure.is_empty() && unsure.len() <= shape.parity();
         let mut right = owned();
         let solved = if by_sums { without(shape, &views, &unsure) } else { follows };

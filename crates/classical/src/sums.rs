@@ -38,6 +38,9 @@ pub const LOST: u32 = 1;
 /// The same, of data whose row was written since: its parity counts on zeroes there, so that others
 /// of the row follow.
 pub const VOID: u32 = 2;
+/// A crash found the page to be neither what it was nor what it should be, and nothing gave it
+/// again: whatever is there counts, unless somebody has it elsewhere.
+pub const UNVOUCHED: u32 = u32::MAX;
 
 /// What a page's sum is: none of those above.
 pub fn sum_of(page: &[u8]) -> u32 {
@@ -48,6 +51,7 @@ pub fn sum_of(page: &[u8]) -> u32 {
 pub fn sum_of_crc(crc: u32) -> u32 {
     match crc {
         crc @ 0..3 => crc + 3,
+        UNVOUCHED => UNVOUCHED - 1,
         crc => crc,
     }
 }
@@ -59,12 +63,17 @@ pub fn is_lost(sum: u32) -> bool {
 
 /// It tells what a page should be.
 pub fn is_known(sum: u32) -> bool {
-    sum > VOID
+    sum > VOID && sum != UNVOUCHED
+}
+
+/// Whatever the page holds counts.
+pub fn is_unsure(sum: u32) -> bool {
+    sum == UNKNOWN || sum == UNVOUCHED
 }
 
 /// Whether a page may be what its sum tells of.
 pub fn passes(sum: u32, page: &[u8]) -> bool {
-    sum == UNKNOWN || sum == sum_of(page)
+    is_unsure(sum) || sum == sum_of(page)
 }
 
 /// How many sums there are, and where their pages lie.
@@ -176,6 +185,11 @@ struct Stored {
     dirty: bool,
     /// On its way.
     busy: bool,
+    /// It was found when the array was opened.
+    loaded: bool,
+    /// Some of it is known, or was; some is [`UNVOUCHED`], or was.
+    known: bool,
+    unvouched: bool,
     /// A bit for each copy: at which place the newest is.
     sides: u64,
 }
@@ -225,7 +239,9 @@ impl Sums {
         own.copy_from_slice(news);
         for (page, _) in (first..).zip(&pairs).filter(|(_, (old, new))| old != new) {
             self.any.set(true);
-            self.stored.borrow_mut()[drive][(page / PER_PAGE) as usize].dirty = true;
+            let stored = &mut self.stored.borrow_mut()[drive][(page / PER_PAGE) as usize];
+            (stored.dirty, stored.known) = (true, true);
+            stored.unvouched |= news[(page - first) as usize] == UNVOUCHED;
         }
         pairs
     }
@@ -248,12 +264,37 @@ impl Sums {
     /// What a page of sums on a drive says, found when the array is opened.
     pub fn load(&self, header: &Header, page: &[u8]) {
         self.any.set(true);
+        {
+            let stored = &mut self.stored.borrow_mut()[header.drive][header.number as usize];
+            (stored.loaded, stored.known) = (true, true);
+            stored.unvouched |= sums_in(page).any(|sum| sum == UNVOUCHED);
+        }
         // Written again before the epoch is raised, it must be newer.
         self.sequence.set(self.sequence.get().max(header.age.1 + 1));
         let range = self.area.sums_of(header.number);
         let mut sums = self.sums.borrow_mut();
         let own = &mut sums[header.drive][range];
         own.iter_mut().zip(sums_in(page)).for_each(|(own, sum)| *own = sum);
+    }
+
+    /// Pages of a drive whose sums another array of the same shape knows, while here nothing
+    /// vouches for them, or the page of the sums was not found.
+    pub fn known_only_to(&self, other: &Sums, drive: usize) -> Vec<u64> {
+        let (stored, others) = (self.stored.borrow(), other.stored.borrow());
+        let numbers = stored[drive].iter().zip(&others[drive]).enumerate();
+        let is_missed =
+            |(own, other): (&Stored, &Stored)| other.known && (own.unvouched || !own.loaded);
+        let pages = numbers
+            .filter(|(_, pair)| is_missed(*pair))
+            .flat_map(|(number, _)| self.area.sums_of(number as u64));
+        let (sums, theirs) = (self.sums.borrow(), other.sums.borrow());
+        let lacks = |page: &usize| {
+            let number = page / PER_PAGE as usize;
+            let own = sums[drive][*page];
+            let missed = own == UNVOUCHED || own == UNKNOWN && !stored[drive][number].loaded;
+            missed && is_known(theirs[drive][*page])
+        };
+        pages.filter(lacks).map(|page| page as u64).collect()
     }
 
     pub fn set_side(&self, drive: usize, number: u64, copy: usize, side: usize) {

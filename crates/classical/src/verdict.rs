@@ -36,7 +36,7 @@ use crate::grid::{Grid, Piece, Redundancy};
 use crate::limits::PAGE;
 use crate::partial::{after_crash, segments};
 use crate::row::{ZEROES, shape_of, solve_row, without};
-use crate::sums::{LOST, UNKNOWN, VOID, is_known, is_lost, passes, sum_of};
+use crate::sums::{LOST, UNKNOWN, UNVOUCHED, VOID, is_known, is_lost, is_unsure, passes, sum_of};
 
 /// What is known of one page.
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +57,14 @@ pub struct Known<'a> {
 impl<'a> Known<'a> {
     fn is(&self, sum: u32) -> bool {
         self.seen.is_some_and(|page| passes(sum, page))
+    }
+
+    /// It stays although it is neither what it was before the last write nor what it should be
+    /// after it: it was torn, or has rotted.
+    pub fn is_unvouched(&self, right: &Right) -> bool {
+        let stays = self.seen.is_some_and(|page| right.page.as_deref() == Some(page));
+        let vouches = |sum: u32| is_known(sum) && self.is(sum);
+        stays && !vouches(self.new) && !vouches(self.old)
     }
 
     /// It is what it was before the last write, or what it should be after it, and known to be.
@@ -95,6 +103,14 @@ impl Right {
         Right { page: Some(page), sum }
     }
 
+    /// As it is: what nothing vouched for before is not vouched for by that.
+    fn as_seen(page: Vec<u8>, before: u32) -> Right {
+        match before {
+            UNVOUCHED => Right { page: Some(page), sum: UNVOUCHED },
+            _ => Right::of(page),
+        }
+    }
+
     fn lost(before: u32) -> Right {
         Right { page: None, sum: if before == VOID { VOID } else { LOST } }
     }
@@ -122,7 +138,7 @@ pub fn row(
 
 /// A whole row as it was before or after the last write. `None`: it is neither, or nobody knows.
 pub fn whole(grid: &Grid, row: &[Known<'_>]) -> Option<Vec<Right>> {
-    if row.iter().any(|known| known.touched && known.new == UNKNOWN && known.seen.is_some()) {
+    if row.iter().any(|known| known.touched && is_unsure(known.new) && known.seen.is_some()) {
         return None;
     }
     // What the last write was to leave alone is what those before it left, which are over; unless
@@ -145,7 +161,7 @@ fn version(grid: &Grid, row: &[Known<'_>], sums: &[u32]) -> Option<Vec<Right>> {
     let each = solved.into_iter().zip(sums);
     let right = each.map(|(page, sum)| match (page, is_lost(*sum)) {
         (_, true) => Some(Right::lost(*sum)),
-        (Some(page), _) => Some(Right::of(page)),
+        (Some(page), _) => Some(Right::as_seen(page, *sum)),
         (None, _) => None,
     });
     let right: Vec<Right> = right.collect::<Option<_>>()?;
@@ -355,11 +371,15 @@ pub fn mixed(
 }
 
 /// A page without redundancy: of what was being written whatever is there counts, since it may be
-/// newer than its checksum.
+/// newer than its checksum. What no checksum vouches for gets none: the next opening must not take
+/// it for what was written.
 fn alone(known: &Known<'_>) -> Right {
-    let may_be = known.touched || known.is(known.new) || known.is(known.old);
+    let vouched = known.is(known.new) || known.is(known.old);
     match known.seen {
-        Some(page) if may_be && !is_lost(known.new) => Right::of(page.to_vec()),
+        Some(page) if vouched && !is_lost(known.new) => Right::as_seen(page.to_vec(), known.new),
+        Some(page) if known.touched && !is_lost(known.new) => {
+            Right { page: Some(page.to_vec()), sum: UNVOUCHED }
+        }
         _ => Right::lost(known.new),
     }
 }

@@ -104,6 +104,11 @@ impl State {
         self.recovering.is_some()
     }
 
+    /// Stripes of marked regions are to be looked at whose checksums nobody knows.
+    pub fn is_doubted(&self) -> bool {
+        self.doubted
+    }
+
     /// Every stripe has been looked at.
     pub fn doubts_nothing(&mut self) {
         self.doubted = false;

@@ -1,0 +1,138 @@
+//! Another array has the same data: what of this one is not vouched for, or not the same, may be
+//! had from there.
+//!
+//! ```text
+//!   checksums lost ── doubts, known_only_to ─┐
+//!   neither old nor new ── take_unvouched ───┼─► whoever has both arrays copies
+//!   other checksums where marked ── differs ─┘
+//! ```
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use io::{Env, join_all};
+
+use crate::array::{Array, ArrayError, Inner};
+use crate::limits::PAGE;
+use crate::sums::{is_known, is_unsure};
+use crate::verdict::{Known, Right};
+
+impl<E: Env> Array<E> {
+    /// Ranges of bytes whose checksums nobody knows since the array was opened: the checksum log
+    /// was lost. Whatever they hold counts; whoever has it elsewhere may believe that rather.
+    pub fn doubts(&self) -> Vec<Range<u64>> {
+        let sums = self.inner.sums.as_ref();
+        if !sums.is_some_and(|sums| sums.log.state.borrow().is_doubted()) {
+            return Vec::new();
+        }
+        self.marked()
+    }
+
+    /// Ranges of bytes that were marked when the array was opened, and not looked at since.
+    pub fn marked(&self) -> Vec<Range<u64>> {
+        let bytes = self.inner.grid.stripe_bytes();
+        let owed = self.inner.owed.borrow().ranges();
+        owed.into_iter().map(|stripes| stripes.start * bytes..stripes.end * bytes).collect()
+    }
+
+    /// The same of pages whose checksums are lost here, as far as another array with
+    /// the same shape and the same data has them.
+    pub fn known_only_to(&self, other: &Array<E>) -> Vec<Range<u64>> {
+        let inner = &self.inner;
+        let pairs = inner.sums.as_ref().zip(other.inner.sums.as_ref());
+        let Some((own, theirs)) = pairs.filter(|_| inner.grid == other.inner.grid) else {
+            return Vec::new();
+        };
+        let pages = |drive| own.known_only_to(theirs, drive).into_iter().map(move |p| (drive, p));
+        let pages = (0..inner.members.len()).flat_map(pages);
+        pages.filter_map(|(drive, page)| inner.bytes_of_page(drive, page)).collect()
+    }
+
+    /// Pages of a range, by their first bytes, of which no checksum is known: whatever they hold
+    /// counts.
+    pub fn unknown(&self, offset: u64, len: u64) -> Vec<u64> {
+        let unknown = |at: &u64| self.sum_at(*at).is_some_and(is_unsure);
+        (offset / PAGE * PAGE..offset + len).step_by(PAGE as usize).filter(unknown).collect()
+    }
+
+    fn sum_at(&self, at: u64) -> Option<u32> {
+        let (inner, grid) = (&self.inner, &self.inner.grid);
+        inner.sums.as_ref()?;
+        let (stripe, within) = (at / grid.stripe_bytes(), at % grid.stripe_bytes());
+        let (member, start) = ((within / grid.chunk) as usize, within % grid.chunk);
+        Some(inner.sum(stripe, member, start))
+    }
+
+    /// Looks at what is owed of a range.
+    pub async fn look_at(&self, offset: u64, len: u64) -> Result<(), ArrayError> {
+        self.inner.check_range(offset, len)?;
+        let shares = self.inner.grid.split(offset, len);
+        let each = shares.iter().map(async |share| {
+            let _lock = self.inner.lock(share.stripe).await;
+            self.inner.settle(share.stripe).await
+        });
+        join_all(each).await.into_iter().collect()
+    }
+
+    /// Pages, by their first bytes, that were looked at by opening, or since it was told what was
+    /// written, and are neither what they were before nor what they should be after it: torn by the
+    /// crash, or rotten.
+    pub fn take_unvouched(&self) -> BTreeSet<u64> {
+        self.inner.unvouched.take()
+    }
+
+    /// Ranges of bytes, in regions that were marked when the array was opened, whose checksums are
+    /// not known to be the same in another array with the same shape.
+    pub fn differs_from(&self, other: &Array<E>) -> Vec<Range<u64>> {
+        let (inner, grid) = (&self.inner, &self.inner.grid);
+        let have_sums = inner.sums.is_some() && other.inner.sums.is_some();
+        if !have_sums || *grid != other.inner.grid {
+            return Vec::new();
+        }
+        let marked = self.marked().into_iter();
+        let pages = marked.flat_map(|own| own.step_by(PAGE as usize));
+        let same = |at: u64| {
+            let sums = [self.sum_at(at), other.sum_at(at)];
+            sums[0] == sums[1] && sums[0].is_some_and(is_known)
+        };
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        for at in pages.filter(|at| !same(*at)) {
+            match ranges.last_mut().filter(|last| last.end == at) {
+                Some(last) => last.end += PAGE,
+                None => ranges.push(at..at + PAGE),
+            }
+        }
+        ranges
+    }
+
+    /// Marks stay: another array that has the same data lacks some of what was written.
+    pub fn hold_marks(&self, held: bool) {
+        self.inner.intents.held.set(held);
+    }
+}
+
+impl<E: Env> Inner<E> {
+    /// The bytes of the array that a drive's page holds; none if it is parity.
+    fn bytes_of_page(&self, drive: usize, page: u64) -> Option<Range<u64>> {
+        let (stripe, each) = (self.stripe_of_page(drive, page), self.grid.chunk / PAGE);
+        let holds = |member: &usize| self.grid.place(stripe, *member) == (drive, page / each);
+        let member = (0..self.grid.data()).find(holds)?;
+        let chunk = stripe * self.grid.data() as u64 + member as u64;
+        let at = chunk * self.grid.chunk + page % each * PAGE;
+        Some(at..at + PAGE)
+    }
+
+    /// Whoever announces what was written, as soon as the array is open, may have such a page
+    /// elsewhere.
+    pub fn note_unvouched(&self, (stripe, start): (u64, u64), row: &[Known<'_>], right: &[Right]) {
+        let opens = self.sums.iter().any(|sums| sums.log.state.borrow().is_recovering());
+        if self.announced.borrow().is_none() && !opens {
+            return;
+        }
+        let data = row.iter().zip(right).enumerate().take(self.grid.data());
+        let chunk = stripe * self.grid.data() as u64;
+        let unvouched = data.filter(|(_, (known, right))| known.is_unvouched(right));
+        let at = |(member, _)| (chunk + member as u64) * self.grid.chunk + start;
+        self.unvouched.borrow_mut().extend(unvouched.map(at));
+    }
+}
