@@ -273,7 +273,18 @@ impl<S: Store> Log<S> {
         durable: bool,
         space: Space,
     ) -> Result<Option<Appended<S>>, StoreError> {
-        let Some((place, leads)) = self.inner.join(entry, durable, space) else {
+        self.append_all(vec![entry], durable, space).await
+    }
+
+    /// The same with several that lie in one record, one after the other: a crash leaves all of
+    /// them or none. At most [`record::ENTRIES_MAX`]. Tells where the first lies.
+    pub async fn append_all(
+        &self,
+        entries: Vec<Entry>,
+        durable: bool,
+        space: Space,
+    ) -> Result<Option<Appended<S>>, StoreError> {
+        let Some((place, leads)) = self.inner.join(entries, durable, space) else {
             return Ok(None);
         };
         let pin = self.pin(place);

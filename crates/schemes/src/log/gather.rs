@@ -25,8 +25,8 @@ pub struct Pending {
 }
 
 impl Gathering {
-    fn may_join(&self, data: u64) -> bool {
-        self.slots.len() < ENTRIES_MAX && self.len + data <= GATHERED_MAX
+    fn may_join(&self, entries: usize, data: u64) -> bool {
+        self.slots.len() + entries <= ENTRIES_MAX && self.len + data <= GATHERED_MAX
     }
 
     fn encode(&self, epoch: u64, durable: u64, pool: &format::Uuid) -> Buf {
@@ -43,6 +43,11 @@ impl Gathering {
         whole[at..].fill(0);
         whole.freeze()
     }
+}
+
+fn slot_of(entry: &Entry) -> Slot {
+    let Entry { kind, address, len, ref data } = *entry;
+    Slot { kind, crc: crc32c::crc32c(data), address, len, data: data.len() as u64 }
 }
 
 impl State {
@@ -64,10 +69,16 @@ impl State {
 }
 
 impl<S: Store> Inner<S> {
-    /// Gives the entry its place. True: the caller is the first of the record, and has one written.
-    pub fn join(&self, entry: Entry, durable: bool, space: Space) -> Option<(Place, bool)> {
-        let data = entry.data.len() as u64;
-        assert!(data <= ENTRY_MAX && data.is_multiple_of(512), "an entry of {data} bytes");
+    /// Gives entries places in one record; tells that of the first. True: the caller is the first
+    /// of the record, and has one written.
+    pub fn join(&self, entries: Vec<Entry>, durable: bool, space: Space) -> Option<(Place, bool)> {
+        let fits = |entry: &Entry| {
+            let data = entry.data.len() as u64;
+            data <= ENTRY_MAX && data.is_multiple_of(512)
+        };
+        assert!(entries.iter().all(fits), "data of an entry is short, and whole sectors");
+        assert!(entries.len() <= ENTRIES_MAX, "a record holds all of them");
+        let data: u64 = entries.iter().map(|entry| entry.data.len() as u64).sum();
         let leave = match space {
             Space::Leave(bytes) => Some(bytes),
             Space::Reserved(room) => {
@@ -78,7 +89,7 @@ impl<S: Store> Inner<S> {
         };
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
-        let last = state.gathering.back_mut().filter(|last| last.may_join(data));
+        let last = state.gathering.back_mut().filter(|last| last.may_join(entries.len(), data));
         let (start, before, leads) = match &last {
             Some(last) => (last.start, last.len, false),
             None => (state.end, 0, true),
@@ -90,27 +101,16 @@ impl<S: Store> Inner<S> {
             assert!(leave.is_some(), "what was reserved is there");
             return None;
         }
-        let slot = Slot {
-            kind: entry.kind,
-            crc: crc32c::crc32c(&entry.data),
-            address: entry.address,
-            len: entry.len,
-            data,
-        };
         state.end = end;
-        match last {
-            Some(last) => {
-                last.slots.push(slot);
-                last.data.push(entry.data);
-                last.len += data;
-                last.durable |= durable;
-            }
-            None => {
-                let (slots, held) = (vec![slot], vec![entry.data]);
-                let gathering = Gathering { start, slots, data: held, len: data, durable };
-                state.gathering.push_back(gathering);
-            }
+        if leads {
+            let (slots, data) = (Vec::new(), Vec::new());
+            state.gathering.push_back(Gathering { start, slots, data, len: 0, durable });
         }
+        let last = state.gathering.back_mut().expect("it is the last, or was just begun");
+        last.slots.extend(entries.iter().map(slot_of));
+        last.data.extend(entries.into_iter().map(|entry| entry.data));
+        last.len += data;
+        last.durable |= durable;
         state.pending.insert(start, Pending { end, written: false, durable: false });
         Some((Place { record: start, at: start + HEADER + before }, leads))
     }
