@@ -136,6 +136,7 @@ fn alternate_samples(pool: &Uuid) -> [Vec<u8>; 2] {
         seen: [8, 9, 10, 11],
         kept: 12,
         keeps: true,
+        session: 1,
     };
     let mut record = kept::Kept::none(KEPT.1);
     record.lose(1, Some(kept::Gone::of(&own, true)), KEPT.0);

@@ -31,12 +31,13 @@
 //! drive dies together with the power, or before the pool is opened again, the pool goes back to
 //! what another replica has, and flushed writes of up to a window for each replica are lost.
 //! Rot: a page that a replica can't give is read from another one and written again, by the next
-//! background work, or by a scrub. What of the log of a replica without parity rots is lost.
+//! background work, or by a scrub. Of a log that rots what it told is had from the other replicas:
+//! where any wrote just before, their checksums are compared; with `--flush-log writer` it is lost.
 //! Two failures: nothing is lost if one of the replicas is whole, or, of parity, readable: of three
 //! any two drives, of four any three. With `--flush-log writer` only one after the other, without
 //! loss of power.
-//! Device writes per user write: of n bytes to each replica, in its turn, n; a record of 8 KiB for
-//! a batch of up to 64 writes, a page of 4 KiB when the roles change, and another one for a batch
+//! Device writes per user write: of n bytes to each replica, in its turn, n; a record of 4 KiB for
+//! a batch of up to 120 writes, a page of 4 KiB when the roles change, and another record for one
 //! that was flushed before. With FLUSH or FUA also n + 4 KiB to each log; with `--flush-log writer`
 //! to one log, and a page of 4 KiB for the first FLUSH of a window. What is overwritten while
 //! it waits is written once. No reads but for parts of a drive's unit. Of parity as many as a write
@@ -73,7 +74,7 @@ use self::members::NOT_RECORDED;
 use self::page::Page;
 use self::recover::Recovered;
 use self::replace::Filling;
-use self::replica::{Replica, log_bytes, log_space, page_place};
+use self::replica::{ENTRY_BITS, Replica, log_bytes, log_space, page_place};
 pub use self::roles::REPLICAS_MAX;
 use self::roles::{Each, Roles};
 use self::turns::Turned;
@@ -222,6 +223,8 @@ struct Inner<E: Env> {
     held: Cell<bool>,
     /// Every entry up to here is in place on this replica, durably.
     applied: Cell<Each<u64>>,
+    /// This opening's number.
+    session: u64,
     /// Which replica leads, the number of its page, and what it must have.
     lead: Cell<usize>,
     leads: Cell<u64>,
@@ -305,6 +308,7 @@ pub async fn create<E: Env>(env: &E, drives: &[E::Drive], spec: &Spec) -> Result
             seen: [0; REPLICAS_MAX],
             kept: 0,
             keeps: true,
+            session: 0,
         };
         let page = Buf::from_slice(&page.encode(&set.label.pool));
         for place in [0, 1] {
@@ -334,14 +338,15 @@ impl<E: Env> Alternate<E> {
         let parts = (0..count).map(|side| set.first(side * width..(side + 1) * width));
         let found = recover::recover(&env, &pool, parts.collect(), options.arrays).await?;
         let Recovered { right, newest, base, size, .. } = found;
-        let (replayed_entries, copied_bytes) = (found.replayed, found.copied);
-        let seen = Seen { replayed_entries, copied_bytes, ..Seen::default() };
+        let seen = found.seen();
         let alive = found.alive();
         let mut replicas: Vec<_> = found.replicas.into_iter().map(|own| own.map(Rc::new)).collect();
         let grid = replicas[right].as_ref().expect("it is right").array.grid();
+        let session = found.session + 1;
+        let first = session << ENTRY_BITS;
         let filling = found.filling.map(|(side, replica)| {
             replicas[side] = Some(Rc::new(replica));
-            Filling::begin(side, &found.kept, size, 0)
+            Filling::begin(side, &found.kept, size, first)
         });
         let inner = Inner {
             roles: RefCell::new(Roles::new(right, env.now(), options.t_min)),
@@ -365,12 +370,13 @@ impl<E: Env> Alternate<E> {
             keeps: found.keeps,
             rebuilding: Cell::new(None),
             held: Cell::new(false),
-            applied: Cell::new([0; REPLICAS_MAX]),
+            applied: Cell::new([first; REPLICAS_MAX]),
+            session,
             lead: Cell::new(right),
             leads: Cell::new(found.leads),
-            flushed: Cell::new(0),
+            flushed: Cell::new(first),
             electing: Cell::new(false),
-            cache: RefCell::new(Cache::new(newest.cache, grid.parity() > 0)),
+            cache: RefCell::new(Cache::new(newest.cache, first, grid.parity() > 0)),
             sequence: Cell::new(found.sequence),
             window: Cell::new(found.window),
             next_read: Cell::new(0),
@@ -403,7 +409,20 @@ impl<E: Env> Inner<E> {
     /// which say where they differ, are emptied.
     async fn begin(&self, writer: usize) -> Result<(), StoreError> {
         self.record_losses().await?;
+        if let Some(Filling { side, .. }) = self.filling.get() {
+            let _turn = self.page_turn.lock().await;
+            // It may not have said so before.
+            if let Err(error) = self.write_page(side, |_| ()).await {
+                self.lose(side, error)?;
+            }
+        }
         self.trim(true).await?;
+        let first = self.cache.borrow().newest();
+        for (side, replica) in self.whole() {
+            if let Err(error) = replica.begin(first).await {
+                self.lose(side, error)?;
+            }
+        }
         let alive = self.alive.get();
         let mut wanted = [writer].into_iter().chain(0..REPLICAS_MAX);
         let writer = wanted.find(|side| alive[*side]).expect("one is always alive");

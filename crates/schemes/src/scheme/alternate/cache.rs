@@ -23,8 +23,8 @@ pub const CACHE_MIN: u64 = 4 * charge(ENTRY_MAX, true);
 /// Bytes of neighbours that are written as one piece: a few chunks.
 const PIECE_MAX: usize = 256 << 10;
 
-/// What an entry takes in a log at most: its own record, a record of ranges if it is alone in its
-/// batch, and if `edges` are logged, two of these.
+/// What an entry takes in a log at most: its own record; if it is alone in its batch a record of
+/// ranges, and one that says that it is in place; and if `edges` are logged, two of these.
 pub const fn charge(len: u64, edges: bool) -> u64 {
     let edges = if edges { 4 * PAGE } else { 0 };
     len.next_multiple_of(PAGE) + PAGE + 2 * PAGE + edges
@@ -87,6 +87,16 @@ impl Overlay {
         parts.collect()
     }
 
+    /// A page with what there is of it.
+    pub fn over(&self, at: u64, page: &[u8]) -> Buf {
+        let mut whole = BufMut::from_slice(page);
+        for (start, bytes) in self.find(at..at + page.len() as u64) {
+            let from = (start - at) as usize;
+            whole[from..from + bytes.len()].copy_from_slice(&bytes);
+        }
+        whole.freeze()
+    }
+
     /// All of it, neighbours joined.
     pub fn pieces(&self) -> Vec<(u64, Buf)> {
         let mut pieces = Vec::new();
@@ -147,9 +157,10 @@ pub struct Cache {
 }
 
 impl Cache {
-    pub fn new(limit: u64, edges: bool) -> Cache {
+    /// Entries are numbered from `newest` on.
+    pub fn new(limit: u64, newest: u64, edges: bool) -> Cache {
         let (entries, overlay) = (VecDeque::new(), Overlay::default());
-        Cache { entries, overlay, newest: 0, charged: 0, limit, edges }
+        Cache { entries, overlay, newest, charged: 0, limit, edges }
     }
 
     pub fn newest(&self) -> u64 {
@@ -249,7 +260,8 @@ mod tests {
     #[test]
     fn what_an_entry_takes_in_a_log_is_charged() {
         for len in [512, 4096, 4608, ENTRY_MAX] {
-            let least = record_bytes(len) + record_bytes(1024);
+            // Data; its range; that it is in place.
+            let least = record_bytes(len) + 2 * record_bytes(0);
             assert!(charge(len, false) >= least);
             assert!(charge(len, true) >= least + 2 * record_bytes(PAGE));
         }
@@ -260,7 +272,7 @@ mod tests {
     fn it_is_what_a_list_of_writes_says() {
         for seed in 0..200 {
             let mut rng = Rng::new(mix(seed));
-            let mut cache = Cache::new(40 * charge(1, false), false);
+            let mut cache = Cache::new(40 * charge(1, false), 0, false);
             let mut list: Vec<(u64, u64, u64)> = Vec::new();
             for step in 1..120u64 {
                 let start = rng.below(SIZE);

@@ -164,7 +164,8 @@ impl<E: Env> Inner<E> {
             false => 0,
         };
         let seen = std::array::from_fn(seen);
-        Page { sequence, current, generation, kept, seen, keeps: self.keeps, ..like }
+        let (keeps, session) = (self.keeps, self.session);
+        Page { sequence, current, generation, kept, seen, keeps, session, ..like }
     }
 
     /// Everything up to here, and all that was flushed before, is durable on the replica that

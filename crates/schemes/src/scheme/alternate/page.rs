@@ -8,13 +8,15 @@
 //!   96  bytes of data (8)
 //!  104  per replica: the highest sequence of its page known to this one (8 each)
 //!  136  number of the record of what the lost ones miss (8) | 1: there is room for one (8)
+//!  152  session (8)
 //! ```
 //! Two places, written in turn; of the two the one with the higher sequence counts. The generation
 //! rises whenever a replica is lost or whole again: see [`current`]. `window`: the last one in
 //! which this replica was written to. `replay`: data in its log before this position is in place.
 //! `lead`: of the replicas that are current the one with the highest has all that was flushed, if
-//! flag 0 says that one log is enough. Flag 1: this replica is being filled. What comes from 104 on
-//! is zeros in pools of older software (`kept.rs`).
+//! flag 0 says that one log is enough. Flag 1: this replica is being filled. `session`: counts
+//! openings; what logs tell of earlier ones is in place everywhere. What comes from 104 on is zeros
+//! in pools of older software (`kept.rs`).
 
 use format::Uuid;
 
@@ -42,6 +44,7 @@ pub struct Page {
     pub kept: u64,
     /// Before the data there is room for the records.
     pub keeps: bool,
+    pub session: u64,
 }
 
 /// A bit for each replica.
@@ -95,6 +98,7 @@ impl Page {
         }
         put(136, &self.kept.to_le_bytes());
         put(144, &u64::from(self.keeps).to_le_bytes());
+        put(152, &self.session.to_le_bytes());
         let crc = crc32c::crc32c(&bytes[12..]);
         bytes[8..12].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -125,6 +129,7 @@ impl Page {
             seen: std::array::from_fn(|side| u64_at(104 + side * 8)),
             kept: u64_at(136),
             keeps: u64_at(144) == 1,
+            session: u64_at(152),
         })
     }
 }
@@ -147,6 +152,7 @@ pub mod tests {
         seen: [8, 9, 10, 11],
         kept: 12,
         keeps: true,
+        session: 13,
     };
 
     #[test]

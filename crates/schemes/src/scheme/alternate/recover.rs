@@ -5,33 +5,44 @@
 //!        └─ who is right                 └─ all ranges in any ─► from who is right to all others
 //!                                              └─ flush ─► logs emptied ─► a new window
 //! ```
-//! A replica that was not being written to is right: all it was told to bring to its place is
-//! there, flushed, and its log has the rest of what was flushed. Where one log is enough it is the
-//! one that led: its log also has what its last batch may have left half done. A crash meanwhile
-//! does all of it again, to the same end. One that was being filled is filled again; with what the
-//! lost ones miss goes all that any log tells (`kept.rs`).
+//! The replica is right whose log says that it has most: if no log rotted all have what was
+//! flushed, in the log or in place, and one that lost its end says less. Of several the one that
+//! was not being written to. Where one log is enough it is the one that led: its log also has what
+//! its last batch may have left half done. A crash meanwhile does all of it again, to the same end.
+//! One that was being filled is filled again; with what the lost ones miss goes all that any log
+//! tells (`kept.rs`).
+//!
+//! A page that is neither what it was before the last batch nor what it should be after it was torn
+//! by the crash, or has rotted: it is had from another replica, with what the log of the one that
+//! is right has of it. That replica has at least what was flushed.
+//!
+//! Where a log has rotted that told of a batch, checksums do: those of pages in regions that are
+//! marked (marks stay until all replicas have a batch) are compared with those of the one that is
+//! right. One that lost checksums is filled: with what others know and it does not, and with what
+//! is marked.
 
-use classical::{Array, ArrayError, OpenOptions};
+mod agree;
+
+use std::collections::BTreeSet;
+
+use classical::{Array, ArrayError, OpenOptions, label};
 use format::Uuid;
-use io::{Buf, Env, join_all};
+use io::{Drive, Env, join_all};
 
+use self::agree::{COPIES, agree, merged, within};
 use super::cache::{CACHE_MIN, Overlay};
 use super::kept::{Gone, Kept};
 use super::page::{Page, current};
 use super::replica::{
-    DATA, EDGE, Inside, RANGES, Replica, decode_ranges, kept_place, log_bytes, page_place,
+    DATA, DONE, EDGE, ENTRY_BITS, Inside, NUMBERED, RANGE, RANGES, Replica, decode_ranges,
+    kept_place, log_bytes, page_place,
 };
 use super::roles::Each;
-use super::{CACHE_MAX, divide};
+use super::{CACHE_MAX, Seen, divide};
 use crate::log::record::PAGE;
 use crate::log::{Found, Log};
 use crate::part::{Part, PartEnv};
 use crate::store::StoreError;
-
-/// Bytes that are copied from one replica to the others at once.
-const COPY: u64 = 256 << 10;
-/// Of these copies.
-const COPIES: usize = 8;
 
 /// A replica as it is found.
 struct Side<E: Env> {
@@ -57,6 +68,7 @@ pub struct Recovered<E: Env> {
     pub sequence: u64,
     pub window: u64,
     pub leads: u64,
+    pub session: u64,
     /// Where data begins, and how much of it there is.
     pub base: u64,
     pub size: u64,
@@ -66,10 +78,26 @@ pub struct Recovered<E: Env> {
 }
 
 impl<E: Env> Recovered<E> {
+    pub fn seen(&self) -> Seen {
+        let (replayed_entries, copied_bytes) = (self.replayed, self.copied);
+        Seen { replayed_entries, copied_bytes, ..Seen::default() }
+    }
+
     /// Which replicas are whole.
     pub fn alive(&self) -> Each<bool> {
         std::array::from_fn(|side| self.replicas.get(side).is_some_and(Option::is_some))
     }
+}
+
+/// Those that are most: a replica that was lost is made anew, and an image of one of its drives may
+/// be of before.
+async fn of_one_array<D: Drive>(drives: Vec<Part<D>>) -> Vec<Part<D>> {
+    let labels = join_all(drives.iter().map(label::read)).await;
+    let pools: Vec<Option<Uuid>> = labels.into_iter().map(|own| own.map(|own| own.pool)).collect();
+    let count = |pool: &Option<Uuid>| pools.iter().filter(|own| *own == pool).count();
+    let most = pools.iter().filter(|pool| pool.is_some()).max_by_key(|pool| count(pool)).copied();
+    let all = drives.into_iter().zip(&pools);
+    all.filter(|(_, pool)| Some(**pool) == most).map(|(drive, _)| drive).collect()
 }
 
 /// An error: too few of its drives are there, or they do not know each other.
@@ -79,7 +107,7 @@ async fn find<E: Env>(
     drives: Vec<Part<E::Drive>>,
     options: OpenOptions,
 ) -> Result<Side<E>, StoreError> {
-    let array = Array::open(env, drives, options).await?;
+    let array = Array::open(env, of_one_array(drives).await, options).await?;
     let (mut newest, mut count): (Option<(Page, u64)>, _) = (None, 0);
     for place in [0, 1] {
         let Ok(bytes) = array.read(page_place(array.size(), place), PAGE).await else { continue };
@@ -116,6 +144,9 @@ impl<E: Env> Read<E> {
                 DATA | EDGE if found.len == found.data && found.len > 0 => {
                     vec![(found.address, found.len)]
                 }
+                NUMBERED if found.data > 0 => vec![(found.address, found.data)],
+                RANGE if found.data == 0 => vec![(found.address, found.len)],
+                DONE if found.data == 0 => Vec::new(),
                 RANGES => decode_ranges(&self.replica.log.read(found.place.at, found.data).await?),
                 _ => return Err(strange(found)),
             };
@@ -136,20 +167,58 @@ impl<E: Env> Read<E> {
         self.replica.array.only_written(of_data.chain(beside).collect());
     }
 
-    /// Data that is not in place goes there. Says how many entries of it there were.
-    async fn replay(&self) -> Result<u64, StoreError> {
+    /// Ranges of the data whose checksums are lost, or lost here and known to another replica.
+    /// What logs tell of may have come to one and not yet to others.
+    fn doubts(&self, others: &[&Inside<E>], (told, size): (&[(u64, u64)], u64)) -> Doubts {
+        let (base, array) = (log_bytes(self.replica.page().cache), &self.replica.array);
+        let within = |range| within(range, (base, size));
+        let is_told = |(start, len): &(u64, u64)| {
+            let after = told.partition_point(|(from, bytes)| from + bytes <= *start);
+            told.get(after).is_some_and(|(from, _)| *from < start + len)
+        };
+        let lacking = others.iter().flat_map(|other| array.known_only_to(other));
+        let lacking = lacking.filter_map(within).filter(|range| !is_told(range));
+        array.doubts().into_iter().filter_map(within).chain(lacking).collect()
+    }
+
+    /// Ranges of the data that are marked.
+    fn marked(&self, size: u64) -> Doubts {
+        let (base, array) = (log_bytes(self.replica.page().cache), &self.replica.array);
+        array.marked().into_iter().filter_map(|range| within(range, (base, size))).collect()
+    }
+
+    /// The highest number of these kinds of entries in the log, of this session.
+    fn says(&self, session: u64, kinds: &[u16]) -> u64 {
+        let number = |found: &Found| match found.kind {
+            NUMBERED => found.len,
+            _ => found.address,
+        };
+        let told = self.found.iter().filter(|found| kinds.contains(&found.kind)).map(number);
+        told.filter(|number| number >> ENTRY_BITS == session).max().unwrap_or(0)
+    }
+
+    /// Data of this session that is not in place, over the pages at the edges of a batch that may
+    /// be half done; and how many entries of it there are.
+    async fn unplaced(&self, session: u64) -> Result<(Overlay, u64), StoreError> {
         let (log, page) = (&self.replica.log, self.replica.page());
+        let done = self.says(session, &[DONE]);
         let mut entries = Vec::new();
-        let (mut edges, mut last_edges) = (Vec::new(), Vec::new());
+        let (mut edges, mut last_edges, mut batch) = (Vec::new(), Vec::new(), None);
         for found in &self.found {
             let read = || log.read(found.place.at, found.data);
             match found.kind {
                 DATA if found.place.at >= page.replay => {
                     entries.push((found.address, read().await?));
                 }
+                NUMBERED if found.len > done && found.len >> ENTRY_BITS == session => {
+                    entries.push((found.address, read().await?));
+                }
                 EDGE => edges.push((found.address, read().await?)),
                 // A batch begins: the one before was through.
-                RANGES => last_edges = std::mem::take(&mut edges),
+                RANGES | RANGE if batch != Some(found.place.record) => {
+                    batch = Some(found.place.record);
+                    last_edges = std::mem::take(&mut edges);
+                }
                 _ => {}
             }
         }
@@ -158,8 +227,7 @@ impl<E: Env> Read<E> {
         for (address, data) in last_edges.into_iter().chain(entries) {
             overlay.put(address, 0, data);
         }
-        self.replica.put(log_bytes(page.cache), &overlay.pieces()).await?;
-        Ok(count)
+        Ok((overlay, count))
     }
 }
 
@@ -167,117 +235,64 @@ fn strange(found: &Found) -> StoreError {
     StoreError::Damaged(format!("the record at {} of a replica's log", found.place.record))
 }
 
-/// A replica that is back, as it is found, and where its log says that it may differ.
+/// A replica that is back, as it is found.
+pub struct Back<E: Env> {
+    pub replica: Replica<E>,
+    /// Where its log says that it may differ.
+    pub ranges: Vec<(u64, u64)>,
+    /// What it was writing when it went: nothing tells what rots there from that.
+    pub marked: Vec<(u64, u64)>,
+}
+
 pub async fn back<E: Env>(
     env: &PartEnv<E>,
     pool: &Uuid,
     drives: Vec<Part<E::Drive>>,
     options: OpenOptions,
     size: u64,
-) -> Result<(Replica<E>, Vec<(u64, u64)>), StoreError> {
+) -> Result<Back<E>, StoreError> {
     let side = find(env, pool, drives, options).await?;
     let own = read_log(side, *pool).await?;
     let ranges = own.ranges(size).await?;
-    Ok((own.replica, ranges))
+    let marked = own.marked(size);
+    Ok(Back { replica: own.replica, ranges, marked })
 }
 
-/// In whole pages, in order, none twice, none longer than what is copied at once.
-fn merged(mut ranges: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
-    ranges.sort_unstable();
-    let mut all: Vec<(u64, u64)> = Vec::new();
-    for (start, len) in ranges {
-        let (from, to) = (start / PAGE * PAGE, (start + len).next_multiple_of(PAGE));
-        match all.last_mut().filter(|(_, end)| *end >= from) {
-            Some((_, end)) => *end = (*end).max(to),
-            None => all.push((from, to)),
-        }
-    }
-    let cut = |(from, to): (u64, u64)| {
-        (from..to).step_by(COPY as usize).map(move |at| (at, COPY.min(to - at)))
+/// What the log of a replica has told.
+struct ToldLog {
+    /// Up to which entry its replica has everything.
+    says: u64,
+    unplaced: Overlay,
+    /// Pages of the data that are neither old nor new.
+    unvouched: BTreeSet<u64>,
+}
+
+/// Ranges of the data of a replica of which it has no checksums, and should.
+type Doubts = Vec<(u64, u64)>;
+
+/// Those of each replica.
+fn all_doubts<E: Env>(
+    logs: &[(usize, Read<E>)],
+    trusted: &Each<bool>,
+    (ranges, size): (&[(u64, u64)], u64),
+) -> Vec<Doubts> {
+    let told = merged(ranges.to_vec());
+    let of = |(at, own): &(usize, Read<E>)| {
+        let others = logs.iter().filter(|(other, _)| other != at && trusted[*other]);
+        let others: Vec<&Inside<E>> = others.map(|(_, other)| &other.replica.array).collect();
+        own.doubts(&others, (&told, size))
     };
-    all.into_iter().flat_map(cut).collect()
-}
-
-/// Bytes of a range, and the replica that gave them.
-struct Copied {
-    at: u64,
-    data: Buf,
-    from: usize,
-}
-
-/// Bytes of a range: of the first of these replicas. What it has lost of them, page by page, is
-/// that of the next that has it. What none has is left out.
-async fn gather<E: Env>(
-    replicas: &[(usize, &Replica<E>)],
-    (at, len): (u64, u64),
-    base: u64,
-) -> Result<Vec<Copied>, (usize, StoreError)> {
-    let (from, first) = replicas[0];
-    match first.array.read(base + at, len).await {
-        Ok(data) => return Ok(vec![Copied { at, data, from }]),
-        Err(ArrayError::PageLost { .. }) => {}
-        Err(error) => return Err((from, error.into())),
-    }
-    let mut found = Vec::new();
-    for at in (at..at + len).step_by(PAGE as usize) {
-        for (from, replica) in replicas {
-            match replica.array.read(base + at, PAGE).await {
-                Ok(data) => {
-                    found.push(Copied { at, data, from: *from });
-                    break;
-                }
-                Err(ArrayError::PageLost { .. }) => {}
-                Err(error) => return Err((*from, error.into())),
-            }
-        }
-    }
-    Ok(found)
-}
-
-/// Copies the ranges from the first replica to the others, and what it has lost of them from these;
-/// durable when this returns. An error says which of them failed.
-async fn copy<E: Env>(
-    replicas: &[(usize, &Replica<E>)],
-    ranges: &[(u64, u64)],
-    base: u64,
-) -> Result<(), (usize, StoreError)> {
-    for some in ranges.chunks(COPIES) {
-        let read = join_all(some.iter().map(|range| gather(replicas, *range, base))).await;
-        let read = read.into_iter().collect::<Result<Vec<_>, _>>()?;
-        let read: Vec<Copied> = read.into_iter().flatten().collect();
-        for (side, target) in replicas {
-            let missing = read.iter().filter(|copied| copied.from != *side);
-            let writes = missing
-                .map(|Copied { at, data, .. }| target.array.write(base + at, data.clone(), false));
-            let written = join_all(writes).await.into_iter().collect::<Result<(), _>>();
-            written.map_err(|error| (*side, error.into()))?;
-        }
-    }
-    // The first as well: what was read of it after a crash has a new checksum.
-    for (side, own) in replicas {
-        own.array.flush().await.map_err(|error| (*side, error.into()))?;
-    }
-    Ok(())
-}
-
-/// Who is right of those that are left.
-fn right<E: Env>(replicas: &[Option<Replica<E>>]) -> Option<usize> {
-    let there = replicas.iter().enumerate();
-    let mut pages: Vec<(usize, Page)> =
-        there.filter_map(|(side, own)| Some((side, own.as_ref()?.page()))).collect();
-    if pages.first()?.1.one_log {
-        return pages.iter().max_by_key(|(_, page)| page.lead).map(|(side, _)| *side);
-    }
-    // Of those that were not written to last the one that was before.
-    pages.sort_by_key(|(_, page)| page.window);
-    let at = pages.len().saturating_sub(2);
-    Some(pages[at].0)
+    logs.iter().map(of).collect()
 }
 
 /// What the replicas were found to be.
 struct Told<E: Env> {
     replicas: Vec<Option<Replica<E>>>,
+    /// Of those that are whole.
+    logs: Vec<Option<ToldLog>>,
     filling: Option<(usize, Replica<E>)>,
+    /// What the one that is filled lacks beside what was kept: nobody knows its checksums.
+    doubts: Doubts,
     /// Where they may differ.
     ranges: Vec<(u64, u64)>,
     replayed: u64,
@@ -290,13 +305,16 @@ async fn replay_all<E: Env>(
     sides: Vec<Result<Side<E>, StoreError>>,
     pool: &Uuid,
     trusted: &Each<bool>,
-    size: u64,
+    (size, base, session): (u64, u64, u64),
 ) -> Told<E> {
     let (replicas, ranges, error) = (Vec::new(), Vec::new(), StoreError::NoLabel);
-    let mut told = Told { replicas, filling: None, ranges, replayed: 0, error };
+    let logs = Vec::new();
+    let (filling, doubts) = (None, Vec::new());
+    let mut told = Told { replicas, logs, filling, doubts, ranges, replayed: 0, error };
     let mut logs = Vec::new();
     for (at, side) in sides.into_iter().enumerate() {
         told.replicas.push(None);
+        told.logs.push(None);
         // The others went on without it.
         let is_left = |side: &Side<E>| !trusted[at] && !side.page.filling;
         let read = async {
@@ -314,17 +332,28 @@ async fn replay_all<E: Env>(
             Err(failed) => told.error = failed,
         }
     }
-    for (at, own) in logs {
-        if !trusted[at] {
-            told.filling.get_or_insert((at, own.replica));
+    let all_doubts = all_doubts(&logs, trusted, (&told.ranges, size));
+    let ranges = merged(told.ranges.clone());
+    let is_sure =
+        |((at, _), doubts): (&(usize, Read<E>), &Doubts)| trusted[*at] && doubts.is_empty();
+    let any_sure = logs.iter().zip(&all_doubts).any(is_sure);
+    for ((at, own), doubts) in logs.into_iter().zip(all_doubts) {
+        if !trusted[at] || any_sure && !doubts.is_empty() {
+            if told.filling.is_none() {
+                told.doubts = doubts;
+                // What its log may have told of is not known by its checksums alone.
+                told.doubts.extend(own.marked(size));
+                told.filling = Some((at, own.replica));
+            }
             continue;
         }
         // What any log tells is copied to all, and a crash may come between.
-        own.announce(&told.ranges, size);
-        match own.replay().await {
-            Ok(entries) => {
+        own.announce(&ranges, size);
+        match replay(&own, &ranges, (size, base, session)).await {
+            Ok((log, entries)) => {
                 told.replayed += entries;
-                told.replicas[at] = Some(own.replica);
+                told.ranges.extend(log.unvouched.iter().map(|at| (*at, PAGE)));
+                (told.replicas[at], told.logs[at]) = (Some(own.replica), Some(log));
             }
             Err(failed) => told.error = failed,
         }
@@ -332,22 +361,25 @@ async fn replay_all<E: Env>(
     told
 }
 
-/// Makes the replicas agree. Says who was right, and how many bytes were copied.
-async fn agree<E: Env>(told: &mut Told<E>, base: u64) -> Option<(usize, u64)> {
-    let ranges = merged(told.ranges.clone());
-    loop {
-        let right = right(&told.replicas)?;
-        let there = told.replicas.iter().enumerate();
-        let there = there.filter_map(|(side, own)| own.as_ref().map(|own| (side, own)));
-        let mut there: Vec<(usize, &Replica<E>)> = there.collect();
-        there.sort_by_key(|(side, _)| *side != right);
-        let copied = if there.len() > 1 { ranges.iter().map(|(_, len)| len).sum() } else { 0 };
-        match copy(&there, &ranges, base).await {
-            Ok(()) => return Some((right, copied)),
-            // Of two: what the log of the other one says is there, and the rest is old or new.
-            Err((side, failed)) => (told.replicas[side], told.error) = (None, failed),
-        }
+/// Data of a log that is not in place goes there. What is there is looked at before: a page that is
+/// written in part is what it should be afterwards, whatever the rest of it was.
+async fn replay<E: Env>(
+    own: &Read<E>,
+    ranges: &[(u64, u64)],
+    (size, base, session): (u64, u64, u64),
+) -> Result<(ToldLog, u64), StoreError> {
+    let array = &own.replica.array;
+    for some in ranges.chunks(COPIES) {
+        join_all(some.iter().map(|(at, len)| array.look_at(base + at, *len))).await;
     }
+    let unknown = ranges.iter().flat_map(|(at, len)| array.unknown(base + at, *len));
+    let unvouched = array.take_unvouched().into_iter().chain(unknown);
+    let within = |at: u64| at.checked_sub(base).filter(|at| at + PAGE <= size);
+    let unvouched = unvouched.filter_map(within).collect();
+    let (unplaced, count) = own.unplaced(session).await?;
+    own.replica.put(base, &unplaced.pieces()).await?;
+    let says = own.says(session, &[NUMBERED, DONE]);
+    Ok((ToldLog { says, unplaced, unvouched }, count))
 }
 
 /// The newest record that a replica has of what the lost ones miss.
@@ -384,6 +416,12 @@ async fn kept<E: Env>(
     kept
 }
 
+/// The last that anything was written in.
+fn newest_session(pages: &[(usize, Page)], trusted: &Each<bool>) -> u64 {
+    let trusted = pages.iter().filter(|(side, _)| trusted[*side]);
+    trusted.map(|(_, page)| page.session).max().unwrap_or(0)
+}
+
 /// Who is not whole from now on, and what of it is known. False: nothing can be kept.
 fn note_lost<E: Env>(
     kept: &mut Kept,
@@ -400,6 +438,8 @@ fn note_lost<E: Env>(
     let filling = told.filling.as_ref().map(|(side, replica)| (*side, replica.page()));
     for side in (0..told.replicas.len()).filter(|side| told.replicas[*side].is_none()) {
         let gone = match filling.filter(|(own, _)| *own == side) {
+            // It was whole until now, but for what is in doubt.
+            Some((_, page)) if trusted[side] => Some(Gone::of(&page, false)),
             // It goes on, if it lacked no more than what was kept.
             Some((_, page)) => kept
                 .gone(side)
@@ -420,6 +460,7 @@ fn note_lost<E: Env>(
         kept.end();
     }
     kept.mark(told.ranges.iter().copied());
+    kept.mark(told.doubts.iter().copied());
     keeps
 }
 
@@ -458,8 +499,11 @@ pub async fn recover<E: Env>(
         return Err(StoreError::Shape { what, hint: "leave the drives of one of them out" });
     }
     let mut kept = kept(&sides, pool, &trusted, newest.size).await;
-    let mut told = replay_all(sides, pool, &trusted, newest.size).await;
-    let Some((right, copied)) = agree(&mut told, base).await else { return Err(told.error) };
+    let session = newest_session(&numbered, &trusted);
+    let mut told = replay_all(sides, pool, &trusted, (newest.size, base, session)).await;
+    let Some((right, copied)) = agree(&mut told, base, newest.size).await else {
+        return Err(told.error);
+    };
     let keeps = note_lost(&mut kept, &told, (&trusted, &numbered), env.random());
     let highest = |of: fn(&Page) -> u64| pages.iter().map(of).max().unwrap_or(0);
     Ok(Recovered {
@@ -472,22 +516,10 @@ pub async fn recover<E: Env>(
         sequence: highest(|page| page.sequence),
         window: highest(|page| page.window),
         leads: highest(|page| page.lead),
+        session: highest(|page| page.session),
         base,
         size: newest.size,
         copied,
         replayed: told.replayed,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranges_are_copied_once_in_whole_pages() {
-        let ranges = vec![(8192, 512), (512, 512), (1024, 8192 - 1024), (100 << 10, 300 << 10)];
-        let (first, second) = ((0, 12 << 10), (100 << 10, COPY));
-        assert_eq!(merged(ranges), [first, second, (second.0 + COPY, 44 << 10)]);
-        assert_eq!(merged(Vec::new()), []);
-    }
 }

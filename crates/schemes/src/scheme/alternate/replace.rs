@@ -23,6 +23,7 @@ use io::{Buf, BufMut, Drive, Env};
 use super::kept::Kept;
 use super::members::NOT_RECORDED;
 use super::page::Page;
+use super::recover::Back;
 use super::replica::{Inside, Replica, log_bytes, log_space, page_place};
 use super::{Alternate, Inner, recover};
 use crate::log::Log;
@@ -238,7 +239,7 @@ impl<E: Env> Inner<E> {
         let (pool, like) = (self.set.borrow().label.pool, self.whole()[0].1.clone());
         let Some(gone) = self.kept.borrow().gone(side) else { return Ok(None) };
         let back = recover::back(&self.env, &pool, parts, self.arrays, self.size).await;
-        let Ok((replica, ranges)) = back else { return Ok(None) };
+        let Ok(Back { replica, ranges, marked }) = back else { return Ok(None) };
         let (own, array, others) = (replica.page(), &replica.array, like.page());
         let shape = |array: &Inside<E>| (array.grid(), array.has_sums());
         let same = (own.size, own.cache, own.keeps) == (others.size, others.cache, self.keeps);
@@ -246,10 +247,9 @@ impl<E: Env> Inner<E> {
         if !gone.is(&own) || !same || !whole {
             return Ok(None);
         }
-        if gone.log_tells {
-            self.kept.borrow_mut().mark(ranges);
-            self.keep().await?;
-        }
+        let told = if gone.log_tells { ranges } else { Vec::new() };
+        self.kept.borrow_mut().mark(told.into_iter().chain(marked));
+        self.keep().await?;
         let page = Page { window: 0, replay: 0, lead: 0, filling: true, ..self.next_page(own) };
         let emptied = async {
             replica.free(u64::MAX, true).await?;
@@ -386,8 +386,13 @@ impl<E: Env> Inner<E> {
         if self.applied.get()[side] < copied_to {
             return Ok(false);
         }
-        if let Err(error) = self.replica(side).array.flush().await {
-            self.lose(side, error.into())?;
+        let (replica, has) = (self.replica(side), self.applied.get()[side]);
+        let whole = async {
+            replica.array.flush().await?;
+            replica.begin(has).await
+        };
+        if let Err(error) = whole.await {
+            self.lose(side, error)?;
         }
         if self.filling.take().is_some() {
             let mut alive = self.alive.get();

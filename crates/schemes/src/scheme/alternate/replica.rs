@@ -5,33 +5,51 @@
 //! ```
 //! The log holds data that was flushed and is not in place yet, and before something is brought to
 //! its place the ranges that change: until all others have it, too, they may differ there.
+//!
+//! ```text
+//!   FLUSH of 7   [ 5 | 6 | 7 ]          data, each with its number    this one has all up to 7
+//!   a batch      [ range | range ]      one record
+//!   in place     [ done 7 ]             data before it is not replayed
+//! ```
+//! So each log says up to which entry its replica has everything, in the log or in place: all that
+//! was flushed, at least, where no end of it rotted. Of a log that is emptied the last record stays
+//! that says so. Entries are numbered by the session, above [`ENTRY_BITS`], and within it.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
 
 use classical::Array;
 use format::Uuid;
-use io::sync::{Permit, Turn};
+use io::sync::Turn;
 use io::{Buf, BufMut, Env, join_all};
 
 use super::cache::{Batch, Entry};
 use super::kept::{self, Kept};
 use super::page::Page;
-use crate::log::record::PAGE;
+use crate::log::record::{ENTRIES_MAX, PAGE};
 use crate::log::{self, Log, Space};
 use crate::part::PartEnv;
 use crate::store::StoreError;
 
-/// Kinds of entries of the log.
+/// Kinds of entries of the log. Data of older software, which has no number.
 pub const DATA: u16 = 1;
+/// Ranges of a batch, of older software.
 pub const RANGES: u16 = 2;
 /// A page at the edge of a batch, with the batch; told before its ranges.
 pub const EDGE: u16 = 3;
+/// Data; its length is that of its bytes, in the place of the length is its number.
+pub const NUMBERED: u16 = 4;
+/// A range of a batch, without data.
+pub const RANGE: u16 = 5;
+/// All up to the entry with this number, which is in the place of the address, is in its place.
+pub const DONE: u16 = 6;
+
+/// Numbers of entries count these low bits up; above them is the session.
+pub const ENTRY_BITS: u32 = 40;
 /// Entries of one batch: their ranges fit into one small record.
-pub const BATCH_MAX: usize = 64;
-const RANGE: usize = 16;
-/// Ranges of a batch, in whole sectors.
-const RANGES_BYTES: usize = BATCH_MAX * RANGE;
+pub const BATCH_MAX: usize = 120;
+const _: () = assert!(BATCH_MAX <= ENTRIES_MAX);
+const OLD_RANGE: usize = 16;
 /// Appended at once: more would be polled in any order, but records keep that of the entries.
 const APPENDS: usize = 24;
 /// Of the log, for ranges only: a batch must not wait for what batches free.
@@ -54,6 +72,12 @@ struct State {
     place: u64,
     /// Every entry up to here is durable in the log, or was not needed there.
     logged: u64,
+    /// And every one up to here the log says to be.
+    told: u64,
+    /// Every entry up to here is in place; and as the log says, in which record.
+    in_place: u64,
+    done: u64,
+    done_at: Option<u64>,
     /// Of what is in the log, in its order: sequence after which it is needless, and its record.
     /// As many as entries and batches of twice the cache.
     marks: VecDeque<(u64, u64)>,
@@ -84,18 +108,9 @@ pub fn log_space(base: u64, keeps: bool) -> u64 {
     if keeps { base - kept::BYTES } else { base }
 }
 
-pub fn encode_ranges(ranges: &[(u64, u64)]) -> Buf {
-    let mut bytes = BufMut::with_len(RANGES_BYTES);
-    bytes.fill(0);
-    for (at, (start, len)) in ranges.iter().enumerate() {
-        bytes[at * RANGE..][..8].copy_from_slice(&start.to_le_bytes());
-        bytes[at * RANGE + 8..][..8].copy_from_slice(&len.to_le_bytes());
-    }
-    bytes.freeze()
-}
-
+/// Ranges as older software told them.
 pub fn decode_ranges(bytes: &[u8]) -> Vec<(u64, u64)> {
-    let (all, _) = bytes.as_chunks::<RANGE>();
+    let (all, _) = bytes.as_chunks::<OLD_RANGE>();
     let u64_of = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("8 bytes"));
     let ranges = all.iter().map(|range| (u64_of(&range[..8]), u64_of(&range[8..])));
     ranges.filter(|(_, len)| *len > 0).collect()
@@ -123,7 +138,9 @@ impl<E: Env> Replica<E> {
         // What it can't give another replica has.
         array.ask_elsewhere();
         let (marks, data) = (VecDeque::new(), VecDeque::new());
-        let state = RefCell::new(State { page, place, logged: 0, marks, data });
+        let (logged, told, in_place, done, done_at) = (0, 0, 0, 0, None);
+        let state = State { page, place, logged, told, in_place, done, done_at, marks, data };
+        let state = RefCell::new(state);
         Replica { array, log, pool, log_turn: Turn::new(), state }
     }
 
@@ -158,23 +175,59 @@ impl<E: Env> Replica<E> {
         Ok(())
     }
 
+    /// Everything up to here is in place when a session begins: the log says so, durably.
+    pub async fn begin(&self, to: u64) -> Result<(), StoreError> {
+        let _turn = self.log_turn.lock().await;
+        {
+            let mut state = self.state.borrow_mut();
+            (state.logged, state.in_place) = (state.logged.max(to), state.in_place.max(to));
+        }
+        self.say_done().await
+    }
+
+    /// The log says up to where everything is in place. The turn for the log is held.
+    async fn say_done(&self) -> Result<(), StoreError> {
+        let to = {
+            let state = self.state.borrow();
+            if state.done >= state.in_place {
+                return Ok(());
+            }
+            state.in_place
+        };
+        let entry = log::Entry { kind: DONE, address: to, len: 0, data: Buf::zeroed(0) };
+        let appended = self.log.append(entry, true, Space::Leave(0)).await?;
+        let appended = appended.expect("there is always room to say so");
+        let mut state = self.state.borrow_mut();
+        state.done_at = Some(appended.place.record);
+        (state.done, state.told) = (to, state.told.max(to));
+        Ok(())
+    }
+
     /// Everything up to here that is not in place is durable in the log. `None`: there is no room;
-    /// else the bytes that were logged.
+    /// else the bytes that were logged. `says`: the log says that, also where it lacks nothing.
     pub async fn log_up_to(
         &self,
         to: u64,
+        says: bool,
         entries: impl FnOnce(u64) -> Vec<Entry>,
     ) -> Result<Option<u64>, StoreError> {
         let _turn = self.log_turn.lock().await;
-        let logged = self.state.borrow().logged;
+        let (logged, told) = {
+            let state = self.state.borrow();
+            (state.logged, state.told)
+        };
         if logged >= to {
+            // What it does not say is in place.
+            if says && told < to {
+                self.say_done().await?;
+            }
             return Ok(Some(0));
         }
         let mut bytes = 0;
         for some in entries(logged).chunks(APPENDS) {
-            let appends = some.iter().map(|Entry { offset, data, .. }| {
-                let len = data.len() as u64;
-                let entry = log::Entry { kind: DATA, address: *offset, len, data: data.clone() };
+            let appends = some.iter().map(|Entry { sequence, offset, data }| {
+                let (address, len) = (*offset, *sequence);
+                let entry = log::Entry { kind: NUMBERED, address, len, data: data.clone() };
                 self.log.append(entry, true, Space::Leave(KEPT))
             });
             let appended = join_all(appends).await;
@@ -188,7 +241,7 @@ impl<E: Env> Replica<E> {
                 state.marks.push_back((entry.sequence, appended.place.record));
                 state.data.push_back((entry.sequence, appended.place.at));
                 if !full {
-                    state.logged = entry.sequence;
+                    (state.logged, state.told) = (entry.sequence, entry.sequence);
                 }
                 bytes += entry.data.len() as u64;
             }
@@ -201,12 +254,15 @@ impl<E: Env> Replica<E> {
         Ok(Some(bytes))
     }
 
-    /// Says in the log, durably, what is about to change, by entries up to this one.
+    /// Says in the log, durably, what entries up to this one are about to change.
     pub async fn log_ranges(&self, to: u64, ranges: &[(u64, u64)]) -> Result<(), StoreError> {
         let _turn = self.log_turn.lock().await;
-        let data = encode_ranges(ranges);
-        let entry = log::Entry { kind: RANGES, address: 0, len: ranges.len() as u64, data };
-        let appended = self.log.append(entry, true, Space::Leave(0)).await?;
+        let range = |&(address, len): &(u64, u64)| {
+            let (kind, data) = (RANGE, Buf::zeroed(0));
+            log::Entry { kind, address, len, data }
+        };
+        let entries = ranges.iter().map(range).collect();
+        let appended = self.log.append_all(entries, true, Space::Leave(0)).await?;
         // Charges of the cache and the part that is kept see to it (`log_bytes`).
         let appended = appended.expect("there is always room for ranges");
         self.state.borrow_mut().marks.push_back((to, appended.place.record));
@@ -247,21 +303,19 @@ impl<E: Env> Replica<E> {
         Ok(self.array.flush().await?)
     }
 
-    /// Everything up to here is in place: a crash must not bring older data back over it.
-    /// Where replay is to begin, if that changes: the page says so before the turn is given back.
-    /// A flush meanwhile would count on what is in place.
-    pub async fn in_place(&self, to: u64) -> (Permit, Option<u64>) {
-        let turn = self.log_turn.lock().await;
-        let mut state = self.state.borrow_mut();
-        state.logged = state.logged.max(to);
-        let before = state.data.len();
-        while state.data.front().is_some_and(|(sequence, _)| *sequence <= to) {
-            state.data.pop_front();
-        }
-        // Nothing is being appended: what comes lies behind the end.
-        let first = state.data.front().map(|(_, at)| *at);
-        let changes = state.data.len() < before;
-        (turn, changes.then(|| first.unwrap_or_else(|| self.log.end())))
+    /// Everything up to here is in place. A crash must not bring older data back over it: if the
+    /// log has any the log says so as well, before a flush counts on what is in place.
+    pub async fn in_place(&self, to: u64) -> Result<(), StoreError> {
+        let _turn = self.log_turn.lock().await;
+        let replaced = {
+            let mut state = self.state.borrow_mut();
+            (state.logged, state.in_place) = (state.logged.max(to), state.in_place.max(to));
+            let before = state.data.len();
+            let old = state.data.partition_point(|(sequence, _)| *sequence <= to);
+            state.data.drain(..old);
+            state.data.len() < before
+        };
+        if replaced { self.say_done().await } else { Ok(()) }
     }
 
     /// Whether so much of the log is used that it is to be freed, or all of it is asked for.
@@ -276,12 +330,18 @@ impl<E: Env> Replica<E> {
         if !self.is_due(all) {
             return Ok(false);
         }
+        // Of several logs the one that says most is right after a crash: what it said stays.
+        {
+            let _turn = self.log_turn.lock().await;
+            self.say_done().await?;
+        }
         let needed = || {
             let mut state = self.state.borrow_mut();
             while state.marks.front().is_some_and(|(sequence, _)| *sequence <= to) {
                 state.marks.pop_front();
             }
-            state.marks.front().map_or(u64::MAX, |(_, record)| *record)
+            let first = state.marks.front().map(|(_, record)| *record);
+            [first, state.done_at].into_iter().flatten().min().unwrap_or(u64::MAX)
         };
         self.log.free(needed).await?;
         Ok(true)
@@ -293,10 +353,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_are_found_as_they_were_told() {
-        let ranges: Vec<(u64, u64)> = (0..BATCH_MAX as u64).map(|at| (at << 20, at + 1)).collect();
-        for count in [0, 1, BATCH_MAX] {
-            assert_eq!(decode_ranges(&encode_ranges(&ranges[..count])), ranges[..count]);
+    fn ranges_of_older_software_are_found() {
+        let mut told = vec![0; 64 * OLD_RANGE];
+        for (at, range) in told.chunks_exact_mut(OLD_RANGE).take(3).enumerate() {
+            range[..8].copy_from_slice(&((at as u64) << 20).to_le_bytes());
+            range[8..].copy_from_slice(&(at as u64 + 1).to_le_bytes());
         }
+        assert_eq!(decode_ranges(&told), [(0, 1), (1 << 20, 2), (2 << 20, 3)]);
+        assert_eq!(decode_ranges(&told[3 * OLD_RANGE..]), []);
     }
 }

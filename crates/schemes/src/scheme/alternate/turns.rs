@@ -2,8 +2,9 @@
 //! roles; and the log of what is flushed.
 //!
 //! ```text
-//!   ranges of the batch in the log, durable ─► in place ─► flush ─► page: where replay begins
-//!                                                                      └─► it counts as applied
+//!   ranges of the batch in the log, durable ─► in place ─► flush ─► the log says so, if it has
+//!                                                               │   data that is in place now
+//!                                                               └─► it counts as applied
 //! ```
 
 use classical::ArrayError;
@@ -112,13 +113,10 @@ impl<E: Env> Inner<E> {
         let ranges = whole_pages(&batch.pieces);
         replica.log_ranges(batch.to, &ranges).await?;
         self.kept.borrow_mut().mark(ranges);
+        // Until all have it: if the log rots that tells of it, the checksums of what is marked do.
+        replica.array.hold_marks(true);
         replica.put(self.base, &batch.pieces).await?;
-        let (no_flush, replay) = replica.in_place(batch.to).await;
-        if let Some(replay) = replay {
-            let _turn = self.page_turn.lock().await;
-            self.write_page(side, |page| page.replay = replay).await?;
-        }
-        drop(no_flush);
+        replica.in_place(batch.to).await?;
         let mut applied = self.applied.get();
         applied[side] = batch.to;
         self.applied.set(applied);
@@ -136,6 +134,9 @@ impl<E: Env> Inner<E> {
         let to = living.iter().map(|(side, _)| self.applied.get()[*side]).min();
         let to = to.expect("one is always alive");
         self.cache.borrow_mut().drop_to(to);
+        let is_ahead = |side: usize| self.applied.get()[side] > to;
+        let differ = living.iter().any(|(side, _)| is_ahead(*side));
+        living.iter().for_each(|(_, replica)| replica.array.hold_marks(differ));
         if living.iter().any(|(_, replica)| replica.is_due(all)) {
             self.keep().await?;
         }
@@ -156,7 +157,8 @@ impl<E: Env> Inner<E> {
             let cache = self.cache.borrow();
             cache.entries(after, to).cloned().collect::<Vec<_>>()
         };
-        let logged = self.replica(side).log_up_to(to, entries).await?;
+        let says = self.flush_log == FlushLog::All;
+        let logged = self.replica(side).log_up_to(to, says, entries).await?;
         self.see(|seen| seen.log_bytes += logged.unwrap_or(0));
         Ok(logged.is_some())
     }

@@ -12,8 +12,10 @@ use io::virt::{VirtDrive, VirtEnv};
 use schemes::scheme::alternate::{Alternate, FlushLog, Options, Spec, create};
 use schemes::{Store, StoreError};
 
+use crate::battery::afflicted::{battery_afflicted, one_afflicted};
 use crate::battery::client::forget_strange;
 use crate::battery::hung::battery_hung;
+use crate::battery::replaced::Replaced;
 use crate::battery::world::{CHUNK, Subject, World, battery, battery_variant};
 
 #[derive(Clone, Copy)]
@@ -287,4 +289,19 @@ fn alternate_hung() {
 #[test]
 fn alternate_of_parity_hung() {
     battery_hung(PARITY);
+}
+
+#[test]
+fn alternate_afflicted() {
+    [SINGLE, STRIPES, PARITY, THREE].into_iter().for_each(battery_afflicted);
+}
+
+/// Where a log had rotted nobody knew what a batch had changed, and replicas differed; a replica
+/// with an image of a drive of before it was made anew was not opened.
+#[test]
+fn afflicted_worlds_that_failed_once() {
+    [27, 59].into_iter().for_each(|seed| one_afflicted(STRIPES, seed));
+    one_afflicted(THREE, 24);
+    one_afflicted(Replaced(THREE), 60);
+    [22, 61].into_iter().for_each(|seed| one_afflicted(Replaced(PARITY), seed));
 }

@@ -1,0 +1,211 @@
+//! Replicas that may differ are made equal: who is right is had everywhere, once it has from the
+//! others what of its own is neither old nor new.
+
+use std::ops::Range;
+
+use classical::ArrayError;
+use io::{Buf, Env, join_all};
+
+use super::Told;
+use crate::log::record::PAGE;
+use crate::scheme::alternate::page::Page;
+use crate::scheme::alternate::replica::Replica;
+use crate::store::StoreError;
+
+/// Bytes that are copied from one replica to the others at once.
+const COPY: u64 = 256 << 10;
+/// Of these copies.
+pub(super) const COPIES: usize = 8;
+
+/// In whole pages, in order, none twice, none longer than what is copied at once.
+pub(super) fn merged(mut ranges: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    ranges.sort_unstable();
+    let mut all: Vec<(u64, u64)> = Vec::new();
+    for (start, len) in ranges {
+        let (from, to) = (start / PAGE * PAGE, (start + len).next_multiple_of(PAGE));
+        match all.last_mut().filter(|(_, end)| *end >= from) {
+            Some((_, end)) => *end = (*end).max(to),
+            None => all.push((from, to)),
+        }
+    }
+    let cut = |(from, to): (u64, u64)| {
+        (from..to).step_by(COPY as usize).map(move |at| (at, COPY.min(to - at)))
+    };
+    all.into_iter().flat_map(cut).collect()
+}
+
+/// Bytes of a range, and the replica that gave them.
+struct Copied {
+    at: u64,
+    data: Buf,
+    from: usize,
+}
+
+/// Bytes of a range: of the first of these replicas. What it has lost of them, page by page, is
+/// that of the next that has it. What none has is left out.
+async fn gather<E: Env>(
+    replicas: &[(usize, &Replica<E>)],
+    (at, len): (u64, u64),
+    base: u64,
+) -> Result<Vec<Copied>, (usize, StoreError)> {
+    let (from, first) = replicas[0];
+    match first.array.read(base + at, len).await {
+        Ok(data) => return Ok(vec![Copied { at, data, from }]),
+        Err(ArrayError::PageLost { .. }) => {}
+        Err(error) => return Err((from, error.into())),
+    }
+    let mut found = Vec::new();
+    for at in (at..at + len).step_by(PAGE as usize) {
+        for (from, replica) in replicas {
+            match replica.array.read(base + at, PAGE).await {
+                Ok(data) => {
+                    found.push(Copied { at, data, from: *from });
+                    break;
+                }
+                Err(ArrayError::PageLost { .. }) => {}
+                Err(error) => return Err((*from, error.into())),
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Copies the ranges from the first replica to the others, and what it has lost of them from these;
+/// durable when this returns. An error says which of them failed.
+async fn copy<E: Env>(
+    replicas: &[(usize, &Replica<E>)],
+    ranges: &[(u64, u64)],
+    base: u64,
+) -> Result<(), (usize, StoreError)> {
+    for some in ranges.chunks(COPIES) {
+        let read = join_all(some.iter().map(|range| gather(replicas, *range, base))).await;
+        let read = read.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let read: Vec<Copied> = read.into_iter().flatten().collect();
+        for (side, target) in replicas {
+            let missing = read.iter().filter(|copied| copied.from != *side);
+            let writes = missing
+                .map(|Copied { at, data, .. }| target.array.write(base + at, data.clone(), false));
+            let written = join_all(writes).await.into_iter().collect::<Result<(), _>>();
+            written.map_err(|error| (*side, error.into()))?;
+        }
+    }
+    // The first as well: what was read of it after a crash has a new checksum.
+    for (side, own) in replicas {
+        own.array.flush().await.map_err(|error| (*side, error.into()))?;
+    }
+    Ok(())
+}
+
+/// Who is right of those that are left.
+fn right<E: Env>(told: &Told<E>) -> Option<usize> {
+    let there = told.replicas.iter().enumerate();
+    let mut pages: Vec<(usize, Page)> =
+        there.filter_map(|(side, own)| Some((side, own.as_ref()?.page()))).collect();
+    if pages.first()?.1.one_log {
+        return pages.iter().max_by_key(|(_, page)| page.lead).map(|(side, _)| *side);
+    }
+    let says = |side: usize| told.logs[side].as_ref().map_or(0, |log| log.says);
+    let most = pages.iter().map(|(side, _)| says(*side)).max()?;
+    pages.retain(|(side, _)| says(*side) == most);
+    // Of those that were not written to last the one that was before.
+    pages.sort_by_key(|(_, page)| page.window);
+    let at = pages.len().saturating_sub(2);
+    Some(pages[at].0)
+}
+
+/// Pages of the one that is right which are neither old nor new are had from another one; what none
+/// has stays, and counts from now on.
+async fn vouch<E: Env>(told: &Told<E>, right: usize, base: u64) -> Result<(), StoreError> {
+    let (Some(own), Some(log)) = (&told.replicas[right], &told.logs[right]) else { return Ok(()) };
+    // Of one log no other replica has what was flushed.
+    let only_own = own.page().one_log;
+    let pages: Vec<u64> = log.unvouched.iter().copied().collect();
+    for some in pages.chunks(COPIES) {
+        let writes = some.iter().map(async |&at| {
+            let elsewhere = match only_own {
+                true => None,
+                false => vouched(told, right, (base, at)).await,
+            };
+            let page = match elsewhere {
+                Some(page) => log.unplaced.over(at, &page),
+                None => match own.array.read(base + at, PAGE).await {
+                    Ok(page) => page,
+                    Err(_) => return Ok(()),
+                },
+            };
+            own.array.write(base + at, page, false).await
+        });
+        join_all(writes).await.into_iter().collect::<Result<Vec<()>, _>>()?;
+    }
+    Ok(())
+}
+
+/// The page as another replica has it, if that one has no doubt.
+async fn vouched<E: Env>(told: &Told<E>, right: usize, (base, at): (u64, u64)) -> Option<Buf> {
+    for (side, other) in told.replicas.iter().enumerate().filter(|(side, _)| *side != right) {
+        let is_vouched = told.logs[side].as_ref().is_some_and(|log| !log.unvouched.contains(&at));
+        if let Some(other) = other.as_ref().filter(|_| is_vouched)
+            && let Ok(page) = other.array.read(base + at, PAGE).await
+        {
+            return Some(page);
+        }
+    }
+    None
+}
+
+/// Where batches changed something on a replica of which the log has rotted that told of them: its
+/// checksums are others there than those of the one that is right.
+fn untold<E: Env>(told: &mut Told<E>, right: usize, (base, size): (u64, u64)) {
+    let Some(own) = &told.replicas[right] else { return };
+    let others = told.replicas.iter().enumerate().filter(|(side, _)| *side != right);
+    let others = others.filter_map(|(_, other)| other.as_ref());
+    let ranges = others.flat_map(|other| other.array.differs_from(&own.array));
+    let ranges: Vec<(u64, u64)> = ranges.filter_map(|range| within(range, (base, size))).collect();
+    told.ranges.extend(ranges);
+}
+
+/// What of a range of an array is data.
+pub(super) fn within(range: Range<u64>, (base, size): (u64, u64)) -> Option<(u64, u64)> {
+    let [start, end] = [range.start, range.end].map(|at| at.clamp(base, base + size));
+    Some((start - base, end - start)).filter(|(_, len)| *len > 0)
+}
+
+/// Makes the replicas agree. Says who was right, and how many bytes were copied.
+pub(super) async fn agree<E: Env>(
+    told: &mut Told<E>,
+    base: u64,
+    size: u64,
+) -> Option<(usize, u64)> {
+    loop {
+        let right = right(told)?;
+        if let Err(failed) = vouch(told, right, base).await {
+            (told.replicas[right], told.error) = (None, failed);
+            continue;
+        }
+        untold(told, right, (base, size));
+        let ranges = merged(told.ranges.clone());
+        let there = told.replicas.iter().enumerate();
+        let there = there.filter_map(|(side, own)| own.as_ref().map(|own| (side, own)));
+        let mut there: Vec<(usize, &Replica<E>)> = there.collect();
+        there.sort_by_key(|(side, _)| *side != right);
+        let copied = if there.len() > 1 { ranges.iter().map(|(_, len)| len).sum() } else { 0 };
+        match copy(&there, &ranges, base).await {
+            Ok(()) => return Some((right, copied)),
+            // Of two: what the log of the other one says is there, and the rest is old or new.
+            Err((side, failed)) => (told.replicas[side], told.error) = (None, failed),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_copied_once_in_whole_pages() {
+        let ranges = vec![(8192, 512), (512, 512), (1024, 8192 - 1024), (100 << 10, 300 << 10)];
+        let (first, second) = ((0, 12 << 10), (100 << 10, COPY));
+        assert_eq!(merged(ranges), [first, second, (second.0 + COPY, 44 << 10)]);
+        assert_eq!(merged(Vec::new()), []);
+    }
+}
