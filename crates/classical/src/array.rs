@@ -533,10 +533,7 @@ impl<E: Env> Inner<E> {
         if self.intents.sequence.get() > turns + 1 {
             return Ok(());
         }
-        let (pool, at) = {
-            let label = self.label.borrow();
-            (label.pool, label.meta.offset)
-        };
+        let pool = self.label.borrow().pool;
         self.note_losses();
         if let Some(error) = self.too_many_lost() {
             return Err(error);
@@ -546,18 +543,31 @@ impl<E: Env> Inner<E> {
             self.write_kept().await;
             self.note_losses();
         }
-        let place = Intents::place(self.intents.sequence.get());
+        let sequence = self.intents.sequence.get();
         let may = |region| self.sums_stored(region) && self.kept.may_clear(region);
         let by = (self.kept.opening.get(), self.kept.least.get());
         let (page, bits) = self.intents.next_page(&pool, by, now, may);
-        let page = Buf::from_slice(&page);
         // One that is filled will be asked like any other.
         let is_there = |member: &&Member<E::Drive>| !member.is_lost() || member.rebuilt().is_some();
         let there = self.members.iter().filter(is_there);
-        join_all(there.map(|m| m.write(at + place, page.clone(), Durability::Durable))).await;
+        self.write_intents_to(there, sequence, &page).await;
         self.record_losses().await?;
         self.note_losses();
         self.intents.written(&bits);
         Ok(())
+    }
+
+    /// Writes a page of intents, durably, to these of the drives.
+    pub async fn write_intents_to<'a>(
+        &self,
+        members: impl Iterator<Item = &'a Member<E::Drive>>,
+        sequence: u64,
+        page: &[u8],
+    ) where
+        E::Drive: 'a,
+    {
+        let at = self.label.borrow().meta.offset + Intents::place(sequence);
+        let page = Buf::from_slice(page);
+        join_all(members.map(|m| m.write(at, page.clone(), Durability::Durable))).await;
     }
 }

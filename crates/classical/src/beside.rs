@@ -10,7 +10,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use io::{Env, join_all};
+use io::Env;
 
 use crate::array::{Array, ArrayError, Inner};
 use crate::limits::PAGE;
@@ -31,12 +31,12 @@ impl<E: Env> Array<E> {
     /// Ranges of bytes that were marked when the array was opened, and not looked at since.
     pub fn marked(&self) -> Vec<Range<u64>> {
         let bytes = self.inner.grid.stripe_bytes();
-        let owed = self.inner.owed.borrow().ranges();
-        owed.into_iter().map(|stripes| stripes.start * bytes..stripes.end * bytes).collect()
+        let stripes = self.inner.owed.borrow().ranges();
+        stripes.into_iter().map(|own| own.start * bytes..own.end * bytes).collect()
     }
 
-    /// The same of pages whose checksums are lost here, as far as another array with
-    /// the same shape and the same data has them.
+    /// Ranges of bytes of pages whose checksums are lost here, as far as another array with the
+    /// same shape and the same data has them.
     pub fn known_only_to(&self, other: &Array<E>) -> Vec<Range<u64>> {
         let inner = &self.inner;
         let pairs = inner.sums.as_ref().zip(other.inner.sums.as_ref());
@@ -51,11 +51,11 @@ impl<E: Env> Array<E> {
     /// Pages of a range, by their first bytes, of which no checksum is known: whatever they hold
     /// counts.
     pub fn unknown(&self, offset: u64, len: u64) -> Vec<u64> {
-        let unknown = |at: &u64| self.sum_at(*at).is_some_and(is_unsure);
+        let unknown = |at: &u64| self.checksum_at(*at).is_some_and(is_unsure);
         (offset / PAGE * PAGE..offset + len).step_by(PAGE as usize).filter(unknown).collect()
     }
 
-    fn sum_at(&self, at: u64) -> Option<u32> {
+    fn checksum_at(&self, at: u64) -> Option<u32> {
         let (inner, grid) = (&self.inner, &self.inner.grid);
         inner.sums.as_ref()?;
         let (stripe, within) = (at / grid.stripe_bytes(), at % grid.stripe_bytes());
@@ -63,15 +63,11 @@ impl<E: Env> Array<E> {
         Some(inner.sum(stripe, member, start))
     }
 
-    /// Looks at what is owed of a range.
-    pub async fn look_at(&self, offset: u64, len: u64) -> Result<(), ArrayError> {
+    /// Resynchronizes the stripes of a range that were marked when the array was opened.
+    pub async fn resync_range(&self, offset: u64, len: u64) -> Result<(), ArrayError> {
         self.inner.check_range(offset, len)?;
-        let shares = self.inner.grid.split(offset, len);
-        let each = shares.iter().map(async |share| {
-            let _lock = self.inner.lock(share.stripe).await;
-            self.inner.settle(share.stripe).await
-        });
-        join_all(each).await.into_iter().collect()
+        let bytes = self.inner.grid.stripe_bytes();
+        self.inner.resync_stripes(offset / bytes..(offset + len).div_ceil(bytes)).await
     }
 
     /// Pages, by their first bytes, that were looked at by opening, or since it was told what was
@@ -92,7 +88,7 @@ impl<E: Env> Array<E> {
         let marked = self.marked().into_iter();
         let pages = marked.flat_map(|own| own.step_by(PAGE as usize));
         let same = |at: u64| {
-            let sums = [self.sum_at(at), other.sum_at(at)];
+            let sums = [self.checksum_at(at), other.checksum_at(at)];
             sums[0] == sums[1] && sums[0].is_some_and(is_known)
         };
         let mut ranges: Vec<Range<u64>> = Vec::new();
@@ -124,7 +120,12 @@ impl<E: Env> Inner<E> {
 
     /// Whoever announces what was written, as soon as the array is open, may have such a page
     /// elsewhere.
-    pub fn note_unvouched(&self, (stripe, start): (u64, u64), row: &[Known<'_>], right: &[Right]) {
+    pub fn record_unvouched(
+        &self,
+        (stripe, start): (u64, u64),
+        row: &[Known<'_>],
+        right: &[Right],
+    ) {
         let opens = self.sums.iter().any(|sums| sums.log.state.borrow().is_recovering());
         if self.announced.borrow().is_none() && !opens {
             return;

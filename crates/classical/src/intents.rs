@@ -11,7 +11,7 @@
 //! costs a look at the regions that are marked, not at the whole array.
 //!
 //! Doubted drives had rotted or were out of date when the array was opened, or lacked records, and
-//! regions are still owed since. Whoever opens the array next must not see in them what this
+//! regions still need a resync since. Whoever opens the array next must not see in them what this
 //! opening has written there. Of each kind a bit for each drive; of more than 32 one for all with
 //! the same remainder.
 

@@ -75,11 +75,7 @@ impl<E: Env> Array<E> {
         if some.is_empty() {
             return self.rest().await;
         }
-        let each = some.iter().map(async |&stripe| {
-            let _lock = self.inner.lock(stripe).await;
-            self.inner.settle(stripe).await
-        });
-        join_all(each).await.into_iter().collect::<Result<Vec<()>, _>>()?;
+        self.inner.resync_stripes(some).await?;
         // Else the next write would have to, for thousands of pages.
         self.inner.commit(self.inner.log_end()).await?;
         Ok(true)
@@ -100,6 +96,18 @@ impl<E: Env> Array<E> {
 }
 
 impl<E: Env> Inner<E> {
+    /// Makes each of these stripes agree, if a crash may have left it different.
+    pub async fn resync_stripes(
+        self: &Rc<Self>,
+        stripes: impl IntoIterator<Item = u64>,
+    ) -> Result<(), ArrayError> {
+        let each = stripes.into_iter().map(async |stripe| {
+            let _lock = self.lock(stripe).await;
+            self.settle(stripe).await
+        });
+        join_all(each).await.into_iter().collect()
+    }
+
     pub async fn recover(&self) -> Result<(), ArrayError> {
         let page = self.newest_intents().await?;
         self.intents.sequence.set(page.sequence + 1);
@@ -162,17 +170,11 @@ impl<E: Env> Inner<E> {
         if self.intents.doubted.replace(doubted) == doubted {
             return;
         }
-        let (pool, at) = {
-            let label = self.label.borrow();
-            (label.pool, label.meta.offset)
-        };
+        let pool = self.label.borrow().pool;
         let sequence = self.intents.sequence.replace(self.intents.sequence.get() + 1);
         let page = Page { sequence, doubted, ..newest.clone() };
-        let (bytes, at) = (intents::encode(&pool, &page), at + Intents::place(sequence));
         let there = self.members.iter().filter(|member| !member.is_lost());
-        let writes =
-            there.map(|member| member.write(at, Buf::from_slice(&bytes), Durability::Durable));
-        join_all(writes).await;
+        self.write_intents_to(there, sequence, &intents::encode(&pool, &page)).await;
     }
 
     /// The newest page of intents. Without any page everything is marked. A drive whose newest page
@@ -219,11 +221,8 @@ impl<E: Env> Inner<E> {
             let has = |(own, page): &(usize, Page)| own == drive && *page == newest;
             !member.is_lost() && !pages.iter().any(has)
         });
-        let (bytes, at) = (intents::encode(&pool, &newest), at + Intents::place(newest.sequence));
-        let again = behind
-            .filter(|_| !pages.is_empty())
-            .map(|(_, member)| member.write(at, Buf::from_slice(&bytes), Durability::Durable));
-        join_all(again).await;
+        let behind = behind.filter(|_| !pages.is_empty()).map(|(_, member)| member);
+        self.write_intents_to(behind, newest.sequence, &intents::encode(&pool, &newest)).await;
         self.too_many_lost().map_or(Ok(newest), Err)
     }
 
@@ -429,7 +428,7 @@ impl<E: Env> Inner<E> {
             last: from.keys().all(|drive| !suspects.contains(drive)),
         });
         if let Some(right) = verdict::row(&self.grid, &row, start, told) {
-            self.note_unvouched((stripe, start), &row, &right);
+            self.record_unvouched((stripe, start), &row, &right);
             return Ok(Verdict { right, touched });
         }
         let is_absent = |seen: &&&Result<Buf, Unread>| matches!(seen, Err(Unread::Absent));

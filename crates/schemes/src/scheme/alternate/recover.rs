@@ -21,7 +21,7 @@
 //! right. One that lost checksums is filled: with what others know and it does not, and with what
 //! is marked.
 
-mod agree;
+mod resync;
 
 use std::collections::BTreeSet;
 
@@ -29,7 +29,7 @@ use classical::{Array, ArrayError, OpenOptions, label};
 use format::Uuid;
 use io::{Drive, Env, join_all};
 
-use self::agree::{COPIES, agree, merged, within};
+use self::resync::{COPIES, merged, resync, within};
 use super::cache::{CACHE_MIN, Overlay};
 use super::kept::{Gone, Kept};
 use super::page::{Page, current};
@@ -274,13 +274,12 @@ type Doubts = Vec<(u64, u64)>;
 fn all_doubts<E: Env>(
     logs: &[(usize, Read<E>)],
     trusted: &Each<bool>,
-    (ranges, size): (&[(u64, u64)], u64),
+    (told, size): (&[(u64, u64)], u64),
 ) -> Vec<Doubts> {
-    let told = merged(ranges.to_vec());
     let of = |(at, own): &(usize, Read<E>)| {
         let others = logs.iter().filter(|(other, _)| other != at && trusted[*other]);
         let others: Vec<&Inside<E>> = others.map(|(_, other)| &other.replica.array).collect();
-        own.doubts(&others, (&told, size))
+        own.doubts(&others, (told, size))
     };
     logs.iter().map(of).collect()
 }
@@ -307,10 +306,15 @@ async fn replay_all<E: Env>(
     trusted: &Each<bool>,
     (size, base, session): (u64, u64, u64),
 ) -> Told<E> {
-    let (replicas, ranges, error) = (Vec::new(), Vec::new(), StoreError::NoLabel);
-    let logs = Vec::new();
-    let (filling, doubts) = (None, Vec::new());
-    let mut told = Told { replicas, logs, filling, doubts, ranges, replayed: 0, error };
+    let mut told = Told {
+        replicas: Vec::new(),
+        logs: Vec::new(),
+        filling: None,
+        doubts: Vec::new(),
+        ranges: Vec::new(),
+        replayed: 0,
+        error: StoreError::NoLabel,
+    };
     let mut logs = Vec::new();
     for (at, side) in sides.into_iter().enumerate() {
         told.replicas.push(None);
@@ -332,8 +336,8 @@ async fn replay_all<E: Env>(
             Err(failed) => told.error = failed,
         }
     }
-    let all_doubts = all_doubts(&logs, trusted, (&told.ranges, size));
     let ranges = merged(told.ranges.clone());
+    let all_doubts = all_doubts(&logs, trusted, (&ranges, size));
     let is_sure =
         |((at, _), doubts): (&(usize, Read<E>), &Doubts)| trusted[*at] && doubts.is_empty();
     let any_sure = logs.iter().zip(&all_doubts).any(is_sure);
@@ -370,7 +374,7 @@ async fn replay<E: Env>(
 ) -> Result<(ToldLog, u64), StoreError> {
     let array = &own.replica.array;
     for some in ranges.chunks(COPIES) {
-        join_all(some.iter().map(|(at, len)| array.look_at(base + at, *len))).await;
+        join_all(some.iter().map(|(at, len)| array.resync_range(base + at, *len))).await;
     }
     let unknown = ranges.iter().flat_map(|(at, len)| array.unknown(base + at, *len));
     let unvouched = array.take_unvouched().into_iter().chain(unknown);
@@ -501,7 +505,7 @@ pub async fn recover<E: Env>(
     let mut kept = kept(&sides, pool, &trusted, newest.size).await;
     let session = newest_session(&numbered, &trusted);
     let mut told = replay_all(sides, pool, &trusted, (newest.size, base, session)).await;
-    let Some((right, copied)) = agree(&mut told, base, newest.size).await else {
+    let Some((right, copied)) = resync(&mut told, base, newest.size).await else {
         return Err(told.error);
     };
     let keeps = note_lost(&mut kept, &told, (&trusted, &numbered), env.random());

@@ -134,8 +134,7 @@ impl<E: Env> Inner<E> {
         let to = living.iter().map(|(side, _)| self.applied.get()[*side]).min();
         let to = to.expect("one is always alive");
         self.cache.borrow_mut().drop_to(to);
-        let is_ahead = |side: usize| self.applied.get()[side] > to;
-        let differ = living.iter().any(|(side, _)| is_ahead(*side));
+        let differ = living.iter().any(|(side, _)| self.applied.get()[*side] > to);
         living.iter().for_each(|(_, replica)| replica.array.hold_marks(differ));
         if living.iter().any(|(_, replica)| replica.is_due(all)) {
             self.keep().await?;

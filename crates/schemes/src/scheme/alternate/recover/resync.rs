@@ -117,16 +117,10 @@ fn right<E: Env>(told: &Told<E>) -> Option<usize> {
 /// has stays, and counts from now on.
 async fn vouch<E: Env>(told: &Told<E>, right: usize, base: u64) -> Result<(), StoreError> {
     let (Some(own), Some(log)) = (&told.replicas[right], &told.logs[right]) else { return Ok(()) };
-    // Of one log no other replica has what was flushed.
-    let only_own = own.page().one_log;
     let pages: Vec<u64> = log.unvouched.iter().copied().collect();
     for some in pages.chunks(COPIES) {
         let writes = some.iter().map(async |&at| {
-            let elsewhere = match only_own {
-                true => None,
-                false => vouched(told, right, (base, at)).await,
-            };
-            let page = match elsewhere {
+            let page = match vouched(told, right, (base, at)).await {
                 Some(page) => log.unplaced.over(at, &page),
                 None => match own.array.read(base + at, PAGE).await {
                     Ok(page) => page,
@@ -142,6 +136,10 @@ async fn vouch<E: Env>(told: &Told<E>, right: usize, base: u64) -> Result<(), St
 
 /// The page as another replica has it, if that one has no doubt.
 async fn vouched<E: Env>(told: &Told<E>, right: usize, (base, at): (u64, u64)) -> Option<Buf> {
+    // Of one log no other replica has what was flushed.
+    if told.replicas[right].as_ref()?.page().one_log {
+        return None;
+    }
     for (side, other) in told.replicas.iter().enumerate().filter(|(side, _)| *side != right) {
         let is_vouched = told.logs[side].as_ref().is_some_and(|log| !log.unvouched.contains(&at));
         if let Some(other) = other.as_ref().filter(|_| is_vouched)
@@ -170,8 +168,8 @@ pub(super) fn within(range: Range<u64>, (base, size): (u64, u64)) -> Option<(u64
     Some((start - base, end - start)).filter(|(_, len)| *len > 0)
 }
 
-/// Makes the replicas agree. Says who was right, and how many bytes were copied.
-pub(super) async fn agree<E: Env>(
+/// Makes the replicas equal. Says who was right, and how many bytes were copied.
+pub(super) async fn resync<E: Env>(
     told: &mut Told<E>,
     base: u64,
     size: u64,
