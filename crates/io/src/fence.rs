@@ -1,0 +1,305 @@
+//! A fence before drives: nothing passes but while somebody vouches that they are still ours.
+//!
+//! ```text
+//!            until a time          vouched for again
+//!  passable ─────────────> shut ─────────────────────> passable
+//!      └──────── they are somebody else's ────> shut for good
+//! ```
+//! What is asked while it is shut waits before it reaches the drive; what a drive answered
+//! meanwhile waits before anybody hears of it. Shut for good, all of it waits for ever: neither a
+//! client nor the pool's own state ever learns of it.
+//!
+//! What tells whose they are lies on the drives themselves: nothing that passes changes it.
+
+use std::cell::Cell;
+use std::fmt;
+use std::ops::Range;
+use std::rc::{Rc, Weak};
+
+use crate::buf::Buf;
+use crate::drive::{Drive, DriveError, Durability, Geometry};
+use crate::env::{Env, Nanos};
+use crate::sync::Event;
+
+/// A handle; clones are the same fence.
+#[derive(Clone, Default)]
+pub struct Fence {
+    state: Rc<State>,
+}
+
+#[derive(Default)]
+struct State {
+    until: Cell<Nanos>,
+    for_good: Cell<bool>,
+    changed: Event,
+}
+
+impl Fence {
+    /// Passable until then.
+    pub fn vouch(&self, until: Nanos) {
+        self.state.until.set(until);
+        self.state.changed.notify_all();
+    }
+
+    /// For good.
+    pub fn shut(&self) {
+        self.state.for_good.set(true);
+    }
+
+    pub fn is_shut_for_good(&self) -> bool {
+        self.state.for_good.get()
+    }
+
+    pub fn is_passable(&self, now: Nanos) -> bool {
+        !self.state.for_good.get() && now < self.state.until.get()
+    }
+
+    /// Waits while it is shut.
+    async fn pass<E: Env>(&self, env: &E) {
+        // The clock itself, not a recent look at it: a process may have been stopped meanwhile.
+        while !self.is_passable(env.now()) {
+            self.state.changed.wait().await;
+        }
+    }
+}
+
+/// A drive behind a fence; clones name the same one.
+pub struct Fenced<E, D> {
+    inner: Rc<Inner<E, D>>,
+}
+
+impl<E, D> Clone for Fenced<E, D> {
+    fn clone(&self) -> Self {
+        Fenced { inner: self.inner.clone() }
+    }
+}
+
+struct Inner<E, D> {
+    env: E,
+    drive: D,
+    fence: Fence,
+    /// Bytes that are left as they are, whatever is written or discarded there.
+    kept: Range<u64>,
+}
+
+/// Keeps nobody from closing the drive.
+pub struct WeakFenced<E, D> {
+    inner: Weak<Inner<E, D>>,
+}
+
+impl<E: Env, D: Drive> Fenced<E, D> {
+    /// The bytes `kept` are left as they are.
+    pub fn new(env: &E, drive: D, fence: &Fence, kept: Range<u64>) -> Fenced<E, D> {
+        let inner = Inner { env: env.clone(), drive, fence: fence.clone(), kept };
+        Fenced { inner: Rc::new(inner) }
+    }
+
+    /// What is behind the fence.
+    pub fn bare(&self) -> &D {
+        &self.inner.drive
+    }
+
+    pub fn downgrade(&self) -> WeakFenced<E, D> {
+        WeakFenced { inner: Rc::downgrade(&self.inner) }
+    }
+
+    async fn pass(&self) {
+        self.inner.fence.pass(&self.inner.env).await;
+    }
+
+    /// The range without what is kept, in two pieces if that lies in it.
+    fn around(&self, offset: u64, len: u64) -> Option<[Range<u64>; 2]> {
+        let (kept, end) = (&self.inner.kept, offset + len);
+        let touches = offset < kept.end && kept.start < end;
+        touches.then(|| [offset..kept.start.max(offset), kept.end.min(end)..end])
+    }
+}
+
+impl<E, D> Clone for WeakFenced<E, D> {
+    fn clone(&self) -> Self {
+        WeakFenced { inner: self.inner.clone() }
+    }
+}
+
+impl<E, D> WeakFenced<E, D> {
+    /// `None` once nobody uses the drive any more.
+    pub fn upgrade(&self) -> Option<Fenced<E, D>> {
+        self.inner.upgrade().map(|inner| Fenced { inner })
+    }
+}
+
+impl<E: Env, D: Drive> fmt::Debug for Fenced<E, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Fenced({})", self.inner.drive.name())
+    }
+}
+
+impl<E: Env, D: Drive> Drive for Fenced<E, D> {
+    fn geometry(&self) -> Geometry {
+        self.inner.drive.geometry()
+    }
+
+    fn name(&self) -> String {
+        self.inner.drive.name()
+    }
+
+    async fn read(&self, offset: u64, len: usize) -> Result<Buf, DriveError> {
+        self.pass().await;
+        let read = self.inner.drive.read(offset, len).await;
+        self.pass().await;
+        read
+    }
+
+    async fn write(
+        &self,
+        offset: u64,
+        data: Buf,
+        durability: Durability,
+    ) -> Result<(), DriveError> {
+        self.pass().await;
+        let drive = &self.inner.drive;
+        let written = match self.around(offset, data.len() as u64) {
+            None => drive.write(offset, data, durability).await,
+            Some(pieces) => {
+                let mut written = Ok(());
+                for piece in pieces.into_iter().filter(|piece| !piece.is_empty()) {
+                    let bytes = (piece.start - offset) as usize..(piece.end - offset) as usize;
+                    let done = drive.write(piece.start, data.slice(bytes), durability).await;
+                    written = written.and(done);
+                }
+                written
+            }
+        };
+        self.pass().await;
+        written
+    }
+
+    async fn flush(&self) -> Result<(), DriveError> {
+        self.pass().await;
+        let flushed = self.inner.drive.flush().await;
+        self.pass().await;
+        flushed
+    }
+
+    async fn discard(&self, offset: u64, len: u64) -> Result<(), DriveError> {
+        self.pass().await;
+        let drive = &self.inner.drive;
+        let discarded = match self.around(offset, len) {
+            None => drive.discard(offset, len).await,
+            Some(pieces) => {
+                let mut discarded = Ok(());
+                for Range { start, end } in pieces.into_iter().filter(|piece| !piece.is_empty()) {
+                    discarded = discarded.and(drive.discard(start, end - start).await);
+                }
+                discarded
+            }
+        };
+        self.pass().await;
+        discarded
+    }
+
+    fn discard_granularity(&self) -> Option<u32> {
+        self.inner.drive.discard_granularity()
+    }
+
+    fn begins_at(&self) -> u64 {
+        self.inner.drive.begins_at()
+    }
+
+    fn holds_zeroes(&self) -> bool {
+        self.inner.drive.holds_zeroes()
+    }
+
+    fn identity(&self) -> Option<[u8; 16]> {
+        self.inner.drive.identity()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+    use crate::virt::{Disk, Latency, VirtDrive, VirtEnv};
+
+    #[test]
+    fn nothing_passes_while_it_is_shut() {
+        let env = VirtEnv::new(1);
+        let disk = Disk::new("d0", 1 << 20, 4096, 1);
+        let fence = Fence::default();
+        let drive = Fenced::new(&env, VirtDrive::attach(&env, &disk, Latency::SSD), &fence, 0..0);
+        let told: Rc<RefCell<Vec<&str>>> = Rc::default();
+        let (own, say, asked) = (env.clone(), told.clone(), drive.clone());
+        env.spawn(async move {
+            asked.write(0, Buf::from_slice(&[7; 4096]), Durability::Cached).await.unwrap();
+            say.borrow_mut().push("written");
+            own.sleep_until(own.now() + Nanos::from_secs(5)).await;
+            asked.read(0, 4096).await.unwrap();
+            say.borrow_mut().push("read");
+        });
+        let pause = |secs| env.sleep_until(env.now() + Nanos::from_secs(secs));
+        env.block_on(pause(1));
+        assert!(told.borrow().is_empty(), "nobody has vouched yet");
+        let seen = env.block_on(drive.bare().read(0, 4096)).unwrap();
+        assert_eq!(&seen[..2], [0, 0], "it has not reached the drive");
+        fence.vouch(env.now() + Nanos::from_secs(1));
+        env.block_on(pause(2));
+        assert_eq!(*told.borrow(), ["written"]);
+        fence.shut();
+        fence.vouch(env.now() + Nanos::from_secs(100));
+        env.block_on(pause(50));
+        assert_eq!(*told.borrow(), ["written"], "shut for good");
+    }
+
+    #[test]
+    fn what_is_kept_stays_whatever_is_written_or_discarded_there() {
+        const PAGE: u64 = 4096;
+        let env = VirtEnv::new(1);
+        let disk = Disk::new("d0", 1 << 20, 4096, 1);
+        let fence = Fence::default();
+        fence.vouch(Nanos::from_secs(100));
+        let bare = VirtDrive::attach(&env, &disk, Latency::SSD);
+        let drive = Fenced::new(&env, bare.clone(), &fence, 2 * PAGE..4 * PAGE);
+        let all = |byte, pages| Buf::from_slice(&vec![byte; pages * PAGE as usize]);
+        let seen = || {
+            disk.peek(0, 6 * PAGE as usize)
+                .chunks(PAGE as usize)
+                .map(|page| page[0])
+                .collect::<Vec<u8>>()
+        };
+        env.block_on(bare.write(0, all(9, 6), Durability::Cached)).unwrap();
+        env.block_on(drive.write(0, all(1, 6), Durability::Cached)).unwrap();
+        assert_eq!(seen(), [1, 1, 9, 9, 1, 1]);
+        env.block_on(drive.write(PAGE, all(2, 2), Durability::Cached)).unwrap();
+        env.block_on(drive.write(3 * PAGE, all(3, 2), Durability::Cached)).unwrap();
+        env.block_on(drive.write(2 * PAGE, all(4, 2), Durability::Cached)).unwrap();
+        assert_eq!(seen(), [1, 2, 9, 9, 3, 1]);
+        env.block_on(drive.discard(0, 6 * PAGE)).unwrap();
+        assert_eq!(seen()[2..4], [9, 9]);
+        env.block_on(drive.write(4 * PAGE, all(5, 1), Durability::Cached)).unwrap();
+        assert_eq!(disk.peek(4 * PAGE, 1), [5]);
+    }
+
+    #[test]
+    fn what_was_answered_while_it_was_shut_is_not_told() {
+        let env = VirtEnv::new(1);
+        let disk = Disk::new("d0", 1 << 20, 4096, 1);
+        let fence = Fence::default();
+        let drive = Fenced::new(&env, VirtDrive::attach(&env, &disk, Latency::SSD), &fence, 0..0);
+        // Time for the write to reach the drive, none to hear of it.
+        fence.vouch(env.now() + Nanos(1));
+        let told = Rc::new(Cell::new(false));
+        let (say, asked) = (told.clone(), drive.clone());
+        env.spawn(async move {
+            asked.write(0, Buf::from_slice(&[7; 4096]), Durability::Cached).await.unwrap();
+            say.set(true);
+        });
+        env.block_on(env.sleep_until(Nanos::from_secs(1)));
+        let seen = env.block_on(drive.bare().read(0, 4096)).unwrap();
+        assert_eq!((&seen[..2], told.get()), (&[7, 7][..], false));
+        fence.vouch(Nanos::from_secs(10));
+        env.block_on(env.yield_now());
+        env.block_on(env.sleep_until(Nanos::from_secs(2)));
+        assert!(told.get());
+    }
+}
