@@ -1,9 +1,12 @@
 //! Labels, and the signatures of others.
 //!
-//! First byte 0: a label as it is, but for its checksum; 1: also its length is made right; else
-//! a drive, blank but for pieces of 24 bytes of offset, one of length, and so many bytes.
+//! First byte 0: a label as it is, but for its checksum; 1: also its length is made right; 2: pages
+//! of claims; else a drive, blank but for pieces of 24 bits of offset, 8 of length, and so many
+//! bytes.
 
-use format::{LABEL_LEN, Superblock, newest, own_label, probe_all};
+use format::{
+    Claim, ClaimState, Holder, LABEL_LEN, PAGE, Superblock, Uuid, newest, own_label, probe_all,
+};
 
 use crate::{put, samples, with_kind};
 
@@ -18,8 +21,24 @@ pub fn run(bytes: &[u8]) -> bool {
     match bytes.split_first() {
         None => false,
         Some((&kind @ 0..=1, label)) => check(&sealed(label, kind == 1)),
+        Some((2, pages)) => claims(pages),
         Some((_, pieces)) => signatures(pieces),
     }
+}
+
+/// Pages of claims, with a checksum that is right.
+fn claims(bytes: &[u8]) -> bool {
+    let mut pages = bytes[..bytes.len().min(2 * PAGE)].to_vec();
+    pages.resize(2 * PAGE, 0);
+    for page in pages.chunks_mut(PAGE) {
+        put(page, 0, b"STDYHOST");
+        let crc = crc32c::crc32c(&page[..AT_CRC]);
+        let crc = crc32c::crc32c_append(crc, &page[AT_LEN..]);
+        put(page, AT_CRC, &crc.to_le_bytes());
+    }
+    let Ok(Some(claim)) = Claim::of_pages(&pages) else { return false };
+    assert_eq!(Claim::decode(&claim.encode()), Ok(claim));
+    true
 }
 
 fn sealed(bytes: &[u8], with_length: bool) -> Vec<u8> {
@@ -84,6 +103,17 @@ pub fn seeds() -> Vec<Vec<u8>> {
         all.push(with_kind(0, &bytes[..used]));
         all.push(with_kind(1, &bytes[..used]));
     }
+    let holder = Holder {
+        host: Uuid([1; 16]),
+        boot: Uuid([2; 16]),
+        process: 3,
+        namespace: 4,
+        started: 5,
+        name: "alpha".to_owned(),
+    };
+    let claim =
+        Claim { state: ClaimState::Held, session: Uuid([6; 16]), holder, beat: 7, seen_secs: 8 };
+    all.push(with_kind(2, &[claim.encode(), claim.encode()].concat()));
     let mut gpt = piece(510, b"\x55\xaa");
     gpt.extend(piece(446, b"\0\0\0\0\xee\0\0\0\x01\0\0\0\xff\xff\0\0"));
     gpt.extend(piece(512, b"EFI PART\0\0\x01\0\x5c\0\0\0"));
