@@ -1,0 +1,143 @@
+//! What claims found on drives mean to somebody who wants the drives.
+
+use std::rc::Rc;
+
+use format::{Claim, ClaimState, Holder};
+
+/// Who wants drives, and what it can find out about others.
+#[derive(Clone)]
+pub struct Claimant {
+    pub holder: Holder,
+    /// Whether a process of this boot and this namespace of processes is still there.
+    pub lives: Rc<dyn Fn(&Holder) -> bool>,
+    /// Seconds since 1970, for people.
+    pub wall_secs: Rc<dyn Fn() -> u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nobody has them.
+    Free,
+    /// Nobody has them, but somebody was taking them away from who may not know it yet.
+    Lapse,
+    /// They may be had if this one shows no sign of life for a while.
+    Watch(Box<Claim>),
+    /// They are not to be had.
+    Held(Box<Claim>),
+}
+
+impl Verdict {
+    fn weight(&self) -> u8 {
+        match self {
+            Verdict::Free => 0,
+            Verdict::Lapse => 1,
+            Verdict::Watch(_) => 2,
+            Verdict::Held(_) => 3,
+        }
+    }
+}
+
+/// Of claims on several drives the gravest counts; of equals the one that was there last.
+/// `take_over`: the operator says that the other host is gone.
+pub fn judge<'a>(
+    claims: impl IntoIterator<Item = &'a Claim>,
+    who: &Claimant,
+    take_over: bool,
+) -> Verdict {
+    let verdicts = claims.into_iter().map(|claim| (one(claim, who, take_over), claim.seen_secs));
+    let gravest = verdicts.max_by_key(|(verdict, seen)| (verdict.weight(), *seen));
+    gravest.map_or(Verdict::Free, |(verdict, _)| verdict)
+}
+
+fn one(claim: &Claim, who: &Claimant, take_over: bool) -> Verdict {
+    let (own, other) = (&who.holder, &claim.holder);
+    let (held, watch) = (Verdict::Held(claim.clone().into()), Verdict::Watch(claim.clone().into()));
+    if claim.state == ClaimState::Released {
+        return Verdict::Free;
+    }
+    if other.host != own.host {
+        return if take_over { watch } else { held };
+    }
+    // Numbers of processes mean something only where they were given. A machine that was started
+    // again has lost all processes, but two machines can be copies of each other.
+    if (other.boot, other.namespace) != (own.boot, own.namespace) {
+        return watch;
+    }
+    // It is ourselves that held it before: the drives were let go, or we could not have them.
+    let is_own = (other.process, other.started) == (own.process, own.started);
+    match claim.state {
+        _ if !is_own && (who.lives)(other) => held,
+        ClaimState::Taking => Verdict::Lapse,
+        ClaimState::Held | ClaimState::Released => Verdict::Free,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use format::Uuid;
+
+    fn holder(host: u8, boot: u8, process: u32) -> Holder {
+        Holder {
+            host: Uuid([host; 16]),
+            boot: Uuid([boot; 16]),
+            process,
+            namespace: 1,
+            started: 100,
+            name: format!("h{host}"),
+        }
+    }
+
+    fn claim(holder: Holder) -> Claim {
+        Claim { state: ClaimState::Held, session: Uuid([9; 16]), holder, beat: 1, seen_secs: 50 }
+    }
+
+    /// Process 7 lives, no other does.
+    fn who() -> Claimant {
+        let lives = Rc::new(|other: &Holder| (other.process, other.started) == (7, 100));
+        Claimant { holder: holder(1, 1, 5), lives, wall_secs: Rc::new(|| 60) }
+    }
+
+    fn verdict(claim: &Claim, take_over: bool) -> &'static str {
+        match judge([claim], &who(), take_over) {
+            Verdict::Free => "free",
+            Verdict::Lapse => "lapse",
+            Verdict::Watch(_) => "watch",
+            Verdict::Held(_) => "held",
+        }
+    }
+
+    #[test]
+    fn who_has_drives_depends_on_what_can_be_known_of_it() {
+        let of = |holder: Holder| {
+            let claim = claim(holder);
+            [verdict(&claim, false), verdict(&claim, true)]
+        };
+        assert_eq!(of(holder(1, 1, 7)), ["held", "held"], "a process that lives, here");
+        assert_eq!(of(holder(1, 1, 8)), ["free", "free"], "one that is gone");
+        let later = Holder { started: 99, ..holder(1, 1, 7) };
+        assert_eq!(of(later), ["free", "free"], "a later one has its number");
+        let contained = Holder { namespace: 2, ..holder(1, 1, 7) };
+        assert_eq!(of(contained), ["watch", "watch"], "in a container");
+        assert_eq!(of(holder(1, 2, 7)), ["watch", "watch"], "from before a reboot");
+        assert_eq!(of(holder(2, 1, 7)), ["held", "watch"], "on another host");
+        assert_eq!(of(holder(1, 1, 5)), ["free", "free"], "the process that asks");
+        let taking = |holder| Claim { state: ClaimState::Taking, ..claim(holder) };
+        assert_eq!(verdict(&taking(holder(1, 1, 8)), false), "lapse");
+        assert_eq!(verdict(&taking(holder(1, 1, 7)), false), "held");
+        let released = Claim { state: ClaimState::Released, ..claim(holder(2, 2, 7)) };
+        assert_eq!(verdict(&released, false), "free");
+        assert_eq!(judge([], &who(), false), Verdict::Free);
+    }
+
+    #[test]
+    fn the_gravest_of_several_counts() {
+        let (gone, here, elsewhere) =
+            (claim(holder(1, 1, 8)), claim(holder(1, 2, 7)), claim(holder(2, 1, 7)));
+        let Verdict::Held(by) = judge([&gone, &elsewhere, &here], &who(), false) else {
+            panic!("another host has one of the drives");
+        };
+        assert_eq!(by.holder.name, "h2");
+        assert!(matches!(judge([&here, &gone], &who(), false), Verdict::Watch(_)));
+    }
+}
