@@ -57,6 +57,7 @@ test: lint
 	scripts/tests/crash_kill.sh
 	scripts/tests/docs.sh
 	scripts/tests/isolation.sh
+	scripts/tests/two_hosts.sh
 	scripts/fuzz.sh 60
 
 bench: build
@@ -78,6 +79,7 @@ soak: build
 	scripts/tests/package.sh
 	scripts/deny.sh
 	scripts/tests/isolation.sh measure
+	scripts/tests/two_hosts.sh 50
 	scripts/bench.sh 1
 	scripts/demo.sh
 	scripts/coverage.sh 20

@@ -4,10 +4,14 @@ use std::fmt::Display;
 
 use classical::GridError;
 use engine::{CreateError, OpenError, VolumeError};
-use io::DriveError;
+use format::Claim;
+use io::{DriveError, Nanos};
+use members::host::Refusal;
+use members::host::limits::{LAPSE, SILENT};
 use schemes::StoreError;
 
 use crate::error::Failure;
+use crate::pools::held::Others;
 use crate::size::Size;
 
 pub const IN_USE: &str = "in use by another process";
@@ -67,6 +71,49 @@ pub fn open(error: &OpenError) -> Failure {
         OpenError::Format(error) => Failure::new("drives", error),
         OpenError::Layout(error) => Failure::new("drives", error),
     }
+}
+
+/// The drives of a pool are somebody else's, when the clock shows so many seconds since 1970.
+pub fn refusal(object: &str, refusal: &Refusal, others: Others, now_secs: u64) -> Failure {
+    match refusal {
+        Refusal::Held { claim, here: true } => {
+            let what = format!("process {} of this host has it open", claim.holder.process);
+            Failure::new(object, what).hint("ask its server (without --drives), or stop it first")
+        }
+        Refusal::Held { claim, here: false } => {
+            let seen = Nanos::from_secs(now_secs.saturating_sub(claim.seen_secs));
+            let wait = SILENT + LAPSE;
+            Failure::new(object, format!("{} has it open, last seen {seen} ago", host(claim))).hint(
+                format!(
+                    "close it there; if that host is gone for good, 'steadyraid serve --take-over' \
+                     opens it, after {wait} in which nothing is seen of that host"
+                ),
+            )
+        }
+        Refusal::Alive(claim) => {
+            Failure::new(object, format!("{} has it open, and is alive", host(claim)))
+                .hint("close it there first")
+        }
+        Refusal::Outrun(claim) => {
+            Failure::new(object, format!("{} opened it at the same time", host(claim)))
+                .hint("see what became of it there")
+        }
+        Refusal::NoDrive(_) => {
+            let needed = if others == Others::TakeOver { "take over" } else { "open" };
+            Failure::new(object, refusal)
+                .hint(format!("a pool can be written to by one host: to {needed} it is to say so"))
+        }
+    }
+}
+
+/// Somebody else opened a pool that this process had open.
+pub fn taken_over(object: &str, claim: &Claim) -> Failure {
+    Failure::new(object, format!("{} has taken it over: nothing more is done here", host(claim)))
+        .hint("to have it back close it there, then start the server here again")
+}
+
+fn host(claim: &Claim) -> String {
+    format!("host {} (process {})", claim.holder.name, claim.holder.process)
 }
 
 /// A pool of in-place arrays could not be made or opened.

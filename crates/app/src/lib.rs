@@ -9,6 +9,7 @@ mod drives;
 mod error;
 mod exit;
 mod explain;
+mod host;
 pub mod hostile;
 mod inspect;
 mod pools;

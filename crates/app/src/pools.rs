@@ -6,13 +6,15 @@ pub mod any;
 pub mod array;
 mod care;
 pub mod drive;
+pub(crate) mod held;
 mod volume;
 
 use engine::OpenOptions;
 use io::Nanos;
-use io::uring::{RealDrive, UringEnv};
+use io::uring::{RealDrive, UringDrive, UringEnv};
 use schemes::scheme::Scheme;
 
+use self::held::{Claimed, Held, Others};
 use crate::control::{Answer, Request};
 use crate::drives;
 use crate::drives::name::DriveName;
@@ -37,18 +39,38 @@ pub struct Opening {
 
 /// Claims the drives of a group and opens the pool on them, as they are: what a model adds to
 /// them is for those who are served.
-pub(crate) async fn open(env: &UringEnv, group: &Group, read_only: bool) -> Outcome<Pool> {
-    let options = Opening { read_only, ..Opening::default() };
-    open_drives(env, claim(env, group).await?, group.scheme(), options).await
+pub(crate) async fn open(env: &UringEnv, group: &Group) -> Outcome<Held> {
+    let Claimed { drives, hold } = claim(env, group, Others::Respect).await?;
+    let opened = open_drives(env, drives, group.scheme(), Opening::default());
+    let pool = held::while_held(Some(&hold), &object(group), opened).await?;
+    Ok(Held { pool, hold: Some(hold) })
 }
 
-/// Also claimed to be looked at: a pool that is being written to has no state to show.
-pub(crate) async fn claim(env: &UringEnv, group: &Group) -> Outcome<Vec<RealDrive>> {
-    let mut claimed = Vec::new();
+/// The drives of a group, for this host and this process.
+pub(crate) async fn claim(env: &UringEnv, group: &Group, others: Others) -> Outcome<Claimed> {
+    held::take(env, &object(group), &lock(env, group).await?, others).await
+}
+
+/// Also to be looked at: a pool that is being written to has no state to show.
+async fn look_at(env: &UringEnv, group: &Group) -> Outcome<Pool> {
+    let locked = lock(env, group).await?;
+    held::check(&object(group), &locked).await?;
+    let options = Opening { read_only: true, ..Opening::default() };
+    let drives = locked.into_iter().map(RealDrive::from).collect();
+    open_drives(env, drives, group.scheme(), options).await
+}
+
+/// Keeps others on this host away.
+async fn lock(env: &UringEnv, group: &Group) -> Outcome<Vec<UringDrive>> {
+    let mut locked = Vec::new();
     for drive in &group.drives {
-        claimed.push(drives::claim(env, drive.path()).await?);
+        locked.push(drives::lock(env, drive.path()).await?);
     }
-    Ok(claimed)
+    Ok(locked)
+}
+
+fn object(group: &Group) -> String {
+    format!("pool {}", group.name)
 }
 
 pub(crate) async fn open_drives(
@@ -81,7 +103,7 @@ pub(crate) async fn status_unserved(
 ) -> Outcome<Vec<view::Pool>> {
     let mut views = Vec::new();
     for group in matching(env, sources, name).await? {
-        let pool = open(env, &group, true).await?;
+        let pool = look_at(env, &group).await?;
         let mut view = pool.view();
         view.read_only = true;
         views.push(view);
@@ -101,9 +123,10 @@ pub(crate) async fn change_unserved(
         return Err(Failure::new(request.pool().unwrap_or("pool"), what)
             .hint("give the UUID instead of the name ('steadyraid list --drives' shows it)"));
     };
-    let pool = open(env, group, false).await?;
-    let answer = apply(&pool, request).await;
-    let closed = pool.close().await;
+    let held = open(env, group).await?;
+    let applied = apply(&held.pool, request);
+    let answer = held::while_held(held.hold.as_ref(), &object(group), applied).await;
+    let closed = held.close().await;
     let answer = answer?;
     closed?;
     Ok(answer)

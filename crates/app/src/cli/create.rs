@@ -16,6 +16,7 @@ use crate::error::{Failure, Outcome};
 use crate::exit::Exit;
 use crate::explain;
 use crate::pools::array::StagingArg;
+use crate::pools::held::{self, Claimed, Others};
 use crate::render::print;
 use crate::size::Size;
 use crate::wall_clock;
@@ -155,13 +156,22 @@ async fn create(
         return Ok(Exit::Ok);
     }
     let made = opened.make_files(env)?;
-    if !args.no_discard {
-        blank::discard(made.found()).await;
-    }
-    let plan = engine::create(env, made.drives(), spec).await.map_err(refuse)?;
+    let Claimed { drives, hold } = held::take(env, &object, made.drives(), others(args)).await?;
+    let create = async {
+        if !args.no_discard {
+            blank::discard(made.found()).await;
+        }
+        engine::create(env, &drives, spec).await.map_err(refuse)
+    };
+    let plan = hold.release_after(held::while_held(Some(&hold), &object, create)).await?;
     made.keep();
     print(&format!("{}created\n", describe(&spec.name, &plan)));
     Ok(Exit::Ok)
+}
+
+/// Whoever forces knows that they hold something, of whatever host.
+fn others(args: &Args) -> Others {
+    if args.force { Others::TakeOver } else { Others::Respect }
 }
 
 /// The plan, before and after.

@@ -8,6 +8,7 @@ use crate::control::ControlArgs;
 use crate::drives::name::DriveName;
 use crate::error::{Failure, Outcome};
 use crate::exit::Exit;
+use crate::pools::held::Others;
 use crate::runtime_dir;
 use crate::serve::access::AccessOptions;
 use crate::serve::address::{HttpAddress, NbdAddress};
@@ -66,6 +67,10 @@ pub struct Args {
     /// place by then: a time like 10m, or never (scheme fusion) [default: 30s]
     #[arg(long, value_name = "TIME")]
     rebuild_after: Option<RebuildAfter>,
+    /// Open pools that another host has open as well, if no sign of life is seen of it for 10 s: it
+    /// stops serving them should it come back. For hosts that are gone for good
+    #[arg(long)]
+    take_over: bool,
     /// Write the log to syslog as well. (It goes to the journal, with fields, if standard error
     /// does)
     #[arg(long)]
@@ -120,6 +125,7 @@ fn options(args: Args) -> Outcome<Options> {
         token: TokenFile(args.token_file.or(config.token_file)),
         spikes,
         write_hole: write_hole.map_or_else(Default::default, Into::into),
+        others: if args.take_over { Others::TakeOver } else { Others::Respect },
         rebuild_after: args.rebuild_after.or(config.rebuild_after).unwrap_or_default(),
         alerts: config.alert,
         syslog: args.syslog || config.syslog,

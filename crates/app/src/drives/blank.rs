@@ -6,14 +6,13 @@
 use std::cell::Cell;
 use std::io::IsTerminal;
 
-use io::uring::RealDrive;
 use io::{Drive, join_all};
 
 /// Told at a time: drives answer within a second or so, and there is progress to show.
 const STEP_BYTES: u64 = 8 << 30;
 
 /// Discards everything on these drives, all at once. One that can't do that is only slower.
-pub async fn discard(drives: &[RealDrive]) {
+pub async fn discard(drives: &[impl Drive]) {
     let progress = Progress {
         told: Cell::new(0),
         all: drives.iter().map(|drive| drive.geometry().size).sum(),
@@ -23,7 +22,7 @@ pub async fn discard(drives: &[RealDrive]) {
     progress.end();
 }
 
-async fn discard_one(drive: &RealDrive, progress: &Progress) {
+async fn discard_one(drive: &impl Drive, progress: &Progress) {
     let size = drive.geometry().size;
     let mut at = 0;
     while at < size {

@@ -15,7 +15,7 @@ use std::fs::Metadata;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-use io::uring::{Access, OpenError, RealDrive, UringDrive, UringEnv};
+use io::uring::{Access, OpenError, UringDrive, UringEnv};
 use io::{Env, Nanos};
 
 use crate::error::{Failure, Outcome};
@@ -38,11 +38,8 @@ impl Identity {
     }
 }
 
-pub fn open(env: &UringEnv, path: &Path, access: Access) -> Outcome<RealDrive> {
-    match UringDrive::open(env, path, access) {
-        Ok(drive) => Ok(drive.into()),
-        Err(error) => Err(refused(path, &error)),
-    }
+pub fn open(env: &UringEnv, path: &Path, access: Access) -> Outcome<UringDrive> {
+    UringDrive::open(env, path, access).map_err(|error| refused(path, &error))
 }
 
 /// The kernel winds up the io_uring of a process that was killed after the process is gone, and
@@ -53,11 +50,11 @@ pub const PATIENCE: Nanos = Nanos::from_secs(2);
 pub const RETRY: Nanos = Nanos::from_millis(20);
 
 /// Opens a drive to use it; waits for the last breath of a server that has it.
-pub(crate) async fn claim(env: &UringEnv, path: &Path) -> Outcome<RealDrive> {
+pub(crate) async fn lock(env: &UringEnv, path: &Path) -> Outcome<UringDrive> {
     let deadline = env.now() + PATIENCE;
     loop {
         match UringDrive::open(env, path, Access::ReadWrite) {
-            Ok(drive) => return Ok(drive.into()),
+            Ok(drive) => return Ok(drive),
             Err(OpenError::Locked { .. } | OpenError::InUse { .. }) if env.now() < deadline => {
                 env.sleep_until(env.now() + RETRY).await;
             }

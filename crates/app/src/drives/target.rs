@@ -9,7 +9,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use io::uring::{Access, RealDrive, UringEnv, create_file};
+use io::uring::{Access, UringDrive, UringEnv, create_file};
 use io::{Drive, Geometry};
 
 use super::modelled::ModelSpec;
@@ -155,7 +155,7 @@ pub struct Opened {
 }
 
 enum Slot {
-    Existing(RealDrive),
+    Existing(UringDrive),
     New(Size),
 }
 
@@ -170,7 +170,7 @@ pub fn open_existing(env: &UringEnv, targets: &[Target]) -> Outcome<Opened> {
     Ok(Opened { slots: targets.iter().map(slot).collect::<Outcome<_>>()? })
 }
 
-fn open_to_write(env: &UringEnv, path: &Path) -> Outcome<RealDrive> {
+fn open_to_write(env: &UringEnv, path: &Path) -> Outcome<UringDrive> {
     if path.is_dir() {
         return Err(Failure::new(
             path.display(),
@@ -196,7 +196,7 @@ impl Opened {
     }
 
     /// The drives that have contents to lose.
-    pub fn existing(&self) -> impl Iterator<Item = (&Path, &RealDrive)> {
+    pub fn existing(&self) -> impl Iterator<Item = (&Path, &UringDrive)> {
         self.slots.iter().filter_map(|(path, slot)| match slot {
             Slot::Existing(drive) => Some((path.as_path(), drive)),
             Slot::New(_) => None,
@@ -226,18 +226,18 @@ impl Opened {
 
 /// All drives, open; files made here go again with this value unless it is told to keep them.
 pub struct Made {
-    drives: Vec<RealDrive>,
+    drives: Vec<UringDrive>,
     /// Those of them that were there before.
-    found: Vec<RealDrive>,
+    found: Vec<UringDrive>,
     files: Vec<PathBuf>,
 }
 
 impl Made {
-    pub fn drives(&self) -> &[RealDrive] {
+    pub fn drives(&self) -> &[UringDrive] {
         &self.drives
     }
 
-    pub fn found(&self) -> &[RealDrive] {
+    pub fn found(&self) -> &[UringDrive] {
         &self.found
     }
 

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::Report;
+use super::claim::Claim;
 use super::journal::Journal;
 use super::labels::Label;
 use super::slots::Checkpoint;
@@ -21,6 +22,12 @@ pub fn report(report: &Report) -> String {
     }
     if let Some(label) = &report.label {
         text.push_str(&fields(label));
+    }
+    if let Some(claim) = &report.claim {
+        let Claim { state, host_name, process, seen_secs, .. } = claim;
+        let (host, seen) = (printable(host_name), wall_clock::date(*seen_secs));
+        let by = if *state == "released" { "released" } else { "open" };
+        let _ = writeln!(text, "{by:>12}: by host {host}, process {process}, last seen {seen}");
     }
     if let Some(journal) = &report.journal {
         text.push_str(&blocks(journal));

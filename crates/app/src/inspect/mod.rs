@@ -1,6 +1,7 @@
 //! What is on a drive, decoded for people: labels, journal, checkpoint. Only reads, claims
 //! nothing, and believes nothing: any bytes may be on a drive.
 
+mod claim;
 pub mod human;
 mod journal;
 mod labels;
@@ -36,6 +37,8 @@ pub struct Report {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<labels::Label>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub claim: Option<claim::Claim>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub journal: Option<journal::Journal>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<slots::Checkpoint>,
@@ -66,10 +69,12 @@ pub(crate) async fn look<D: Drive>(drive: &D, depth: Depth) -> Outcome<Report> {
         summary,
         labels: copies,
         label: superblock.as_ref().map(labels::Label::from),
+        claim: None,
         journal: None,
         checkpoint: None,
     };
     let Some(label) = superblock else { return Ok(report) };
+    report.claim = claim::read(drive).await?;
     if depth.journal {
         report.journal = Some(journal::read(drive, &label).await?);
     }

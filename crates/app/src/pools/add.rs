@@ -6,6 +6,7 @@ use io::{Buf, Drive, Durability};
 
 use super::any::{Other, Pool};
 use super::array;
+use super::held::{self, Claimed, Others};
 use crate::control::ArrayShape;
 use crate::drives::name::DriveName;
 use crate::drives::{gate, target};
@@ -26,19 +27,24 @@ pub(crate) async fn drives(
         let what = format!("{} pools have this name on these drives", groups.len());
         return Err(Failure::new(pool, what).hint("give the UUID instead of the name"));
     };
+    let object = format!("pool {}", group.name);
     if group.scheme().is_some() {
         let opened = target::open_existing(env, &target::resolve(new)?)?;
         gate::blank_or_forced(&opened, force).await?;
         let made = opened.make_files(env)?;
-        let unserved = super::open(env, group, false).await?;
-        let Pool::Other(other) = &unserved else {
+        let unserved = super::open(env, group).await?;
+        let Pool::Other(other) = &unserved.pool else {
             unreachable!("its label has a scheme of in-place arrays");
         };
-        let drives = made.drives();
-        let done = match shape {
-            None => spares(other, drives, drives, force).await,
-            Some(shape) => array::grow(env, other, drives, drives, (shape, force)).await,
+        let add = async {
+            let hold = unserved.hold.as_ref();
+            let drives = &held::admit(hold, &object, made.drives()).await?;
+            match shape {
+                None => spares(other, drives, drives, force).await,
+                Some(shape) => array::grow(env, other, drives, drives, (shape, force)).await,
+            }
         };
+        let done = held::while_held(unserved.hold.as_ref(), &object, add).await;
         unserved.close().await?;
         let said = done?;
         made.keep();
@@ -47,15 +53,18 @@ pub(crate) async fn drives(
     if shape.is_some() {
         return Err(no_arrays(pool));
     }
-    let claimed = super::claim(env, group).await?;
+    let Claimed { drives, hold } = super::claim(env, group, Others::Respect).await?;
     let opened = target::open_existing(env, &target::resolve(new)?)?;
     gate::blank_or_forced(&opened, force).await?;
     let made = opened.make_files(env)?;
-    if force {
-        wipe_labels(made.drives()).await?;
-    }
-    let added = engine::add_drives(env, &claimed, made.drives()).await;
-    let plan = added.map_err(|error| explain(pool, &error))?;
+    let add = async {
+        let new = held::admit(Some(&hold), &object, made.drives()).await?;
+        if force {
+            wipe_labels(&new).await?;
+        }
+        engine::add_drives(env, &drives, &new).await.map_err(|error| explain(pool, &error))
+    };
+    let plan = hold.release_after(held::while_held(Some(&hold), &object, add)).await?;
     made.keep();
     let next = "'steadyraid rebalance' moves what is there, while the pool is served";
     Ok(format!("{}; {next}", say(pool, new.len(), &plan)))
@@ -109,7 +118,7 @@ pub fn say(pool: &str, added: usize, plan: &AddPlan) -> String {
 }
 
 /// Whoever forces knows that they hold something.
-pub(crate) async fn wipe_labels(drives: &[RealDrive]) -> Outcome<()> {
+pub(crate) async fn wipe_labels(drives: &[impl Drive]) -> Outcome<()> {
     for drive in drives {
         wipe_label(drive).await?;
     }

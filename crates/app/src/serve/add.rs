@@ -8,13 +8,14 @@ use crate::control::ArrayShape;
 use crate::drives::name::DriveName;
 use crate::drives::{gate, target};
 use crate::error::{Failure, Outcome};
+use crate::pools::held::{self, Held};
 use crate::pools::{Pool, add, array};
 
 /// Adds `new` to a pool that is served. Returns what is said about it.
 pub(crate) async fn drives(
     env: &UringEnv,
     wrapper: &Wrapper,
-    pool: &Pool,
+    Held { pool, hold }: &Held,
     new: &[String],
     (shape, force): (Option<&ArrayShape>, bool),
 ) -> Outcome<String> {
@@ -22,27 +23,26 @@ pub(crate) async fn drives(
     let opened = target::open_existing(env, &target::resolve(new)?)?;
     gate::blank_or_forced(&opened, force).await?;
     let made = opened.make_files(env)?;
+    let object = format!("pool {}", pool.name());
+    let drives = held::admit(hold.as_ref(), &object, made.drives()).await?;
     let named = |(name, drive): (&String, &RealDrive)| {
         let parsed = DriveName::try_from(name.clone());
         wrapper.named(&parsed.map_err(|error| Failure::usage(name, error))?, drive.clone())
     };
-    let served: Vec<RealDrive> =
-        new.iter().zip(made.drives()).map(named).collect::<Outcome<_>>()?;
+    let served: Vec<RealDrive> = new.iter().zip(&drives).map(named).collect::<Outcome<_>>()?;
     let fusion = match pool {
         Pool::Fusion(fusion) => fusion,
         Pool::Other(other) => {
             let said = match shape {
-                None => add::spares(other, made.drives(), &served, force).await?,
-                Some(shape) => {
-                    array::grow(env, other, made.drives(), &served, (shape, force)).await?
-                }
+                None => add::spares(other, &drives, &served, force).await?,
+                Some(shape) => array::grow(env, other, &drives, &served, (shape, force)).await?,
             };
             made.keep();
             return Ok(said);
         }
     };
     if force {
-        add::wipe_labels(made.drives()).await?;
+        add::wipe_labels(&drives).await?;
     }
     let added = fusion.drives_add(&served).await;
     let added = added.map_err(|error| add::explain(&pool.name(), &error))?;

@@ -10,6 +10,7 @@ use super::spikes::Mode;
 use super::wrap::Wrapper;
 use crate::drives::scan::{self, Group};
 use crate::error::{Failure, Outcome};
+use crate::pools::held::{self, Claimed, Held};
 use crate::pools::{self, Opening, Pool};
 use crate::render::view;
 
@@ -22,7 +23,7 @@ pub(crate) struct Refused {
 /// What became of the pools that were found.
 #[derive(Default)]
 pub(crate) struct Assembled {
-    pub pools: Vec<Pool>,
+    pub pools: Vec<Held>,
     pub refused: Vec<Refused>,
 }
 
@@ -42,27 +43,33 @@ pub(crate) async fn pools(
             ));
     }
     for group in &groups {
-        match pool(env, &pools, group, options, wrapper).await {
-            Ok(pool) => pools.push(pool),
+        match pool(env, &names(&pools), group, options, wrapper).await {
+            Ok(held) => pools.push(held),
             Err(refusal) => refused.push(*refusal),
         }
     }
     let mut drives = 0;
     for mem_pool in &options.mem_pools {
-        pools.push(pool_in_memory(env, &pools, mem_pool, drives, options, wrapper).await?);
+        let served = names(&pools);
+        let pool = pool_in_memory(env, &served, mem_pool, drives, options, wrapper).await?;
+        pools.push(Held { pool, hold: None });
         drives += mem_pool.drives();
     }
     Ok(Assembled { pools, refused })
 }
 
-/// One more beside those that are served.
+fn names(pools: &[Held]) -> Vec<String> {
+    pools.iter().map(|held| held.pool.name()).collect()
+}
+
+/// One more beside those that are served, which have these names.
 pub(crate) async fn pool(
     env: &UringEnv,
-    served: &[Pool],
+    served: &[String],
     group: &Group,
     options: &Options,
     wrapper: &Wrapper,
-) -> Result<Pool, Box<Refused>> {
+) -> Result<Held, Box<Refused>> {
     let opened = match name_is_free(served, &group.name) {
         Ok(()) => open(env, group, options, wrapper).await,
         Err(failure) => Err(failure),
@@ -76,7 +83,7 @@ pub(crate) async fn pool(
 /// The same in memory, where so many `drives` are already.
 pub(crate) async fn pool_in_memory(
     env: &UringEnv,
-    served: &[Pool],
+    served: &[String],
     mem_pool: &MemPool,
     drives: u16,
     options: &Options,
@@ -91,12 +98,14 @@ async fn open(
     group: &Group,
     options: &Options,
     wrapper: &Wrapper,
-) -> Outcome<Pool> {
-    let claimed = pools::claim(env, group).await?.into_iter();
-    let wrapped = group.drives.iter().zip(claimed).map(|(name, drive)| wrapper.named(name, drive));
-    let drives = wrapped.collect::<Outcome<_>>()?;
+) -> Outcome<Held> {
+    let Claimed { drives, hold } = pools::claim(env, group, options.others).await?;
+    let named = group.drives.iter().zip(drives).map(|(name, drive)| wrapper.named(name, drive));
+    let drives = named.collect::<Outcome<_>>()?;
     let otherwise = if group.wants_detection() { Mode::On } else { Mode::Watch };
-    pools::open_drives(env, drives, group.scheme(), opening(options, otherwise)?).await
+    let open = pools::open_drives(env, drives, group.scheme(), opening(options, otherwise)?);
+    let pool = held::while_held(Some(&hold), &format!("pool {}", group.name), open).await?;
+    Ok(Held { pool, hold: Some(hold) })
 }
 
 /// `otherwise`: what is done about spikes, if nobody said it.
@@ -110,8 +119,8 @@ fn opening(options: &Options, otherwise: Mode) -> Outcome<Opening> {
 }
 
 /// Exports are named POOL/VOL, so two pools of one name can't be told apart.
-fn name_is_free(pools: &[Pool], name: &str) -> Outcome<()> {
-    if pools.iter().all(|pool| pool.name() != name) {
+fn name_is_free(served: &[String], name: &str) -> Outcome<()> {
+    if served.iter().all(|own| own != name) {
         return Ok(());
     }
     Err(Failure::new(format!("pool {name}"), "another pool of this name is being served")

@@ -18,6 +18,7 @@ use super::smart::Smart;
 use super::wrap::Wrapper;
 use crate::control::{Answer, Request};
 use crate::error::{Failure, Outcome};
+use crate::pools::held::{self, Held};
 use crate::pools::{self, Pool};
 use crate::render::view;
 
@@ -108,18 +109,24 @@ impl Control {
         }
     }
 
-    async fn change(&self, pool: &Pool, request: &Request) -> Outcome<Answer> {
-        let (env, wrapper) = (&self.env, &self.wrapper);
+    /// Not waited for any more once another host has the pool.
+    async fn change(&self, held: &Held, request: &Request) -> Outcome<Answer> {
+        let object = format!("pool {}", held.pool.name());
+        held::while_held(held.hold.as_ref(), &object, self.begin(held, request)).await
+    }
+
+    async fn begin(&self, held: &Held, request: &Request) -> Outcome<Answer> {
+        let (env, wrapper, pool) = (&self.env, &self.wrapper, &held.pool);
         if let Some(answer) = faults::carry_out(env, wrapper, pool, request) {
             return answer;
         }
-        if let Some(answer) = replace::carry_out(env, wrapper, pool, request).await {
+        if let Some(answer) = replace::carry_out(env, wrapper, held, request).await {
             return answer;
         }
         match request {
             Request::DriveAdd { new, force, array, .. } => {
                 let how = (array.as_ref(), *force);
-                add::drives(env, wrapper, pool, new, how).await.map(Answer::Done)
+                add::drives(env, wrapper, held, new, how).await.map(Answer::Done)
             }
             Request::VolumeDelete { volume, .. } => {
                 self.until_let_go(pool, volume).await;
@@ -138,12 +145,12 @@ impl Control {
     }
 
     /// The pools that a request is about: those that are served, and those that could not be.
-    fn asked_for(&self, request: &Request) -> Outcome<(Vec<Pool>, Vec<view::Pool>)> {
+    fn asked_for(&self, request: &Request) -> Outcome<(Vec<Held>, Vec<view::Pool>)> {
         let Some(name) = request.pool() else {
-            return Ok((self.catalogue.pools(), self.catalogue.unopened()));
+            return Ok((self.catalogue.held(), self.catalogue.unopened()));
         };
-        if let Some(pool) = self.catalogue.pool(name) {
-            return Ok((vec![pool], Vec::new()));
+        if let Some(held) = self.catalogue.pool(name) {
+            return Ok((vec![held], Vec::new()));
         }
         let mut unopened = self.catalogue.unopened().into_iter();
         let found = unopened.find(|pool| pool.name == name || pool.uuid == name);
@@ -155,8 +162,9 @@ impl Control {
     }
 
     async fn carry_out(&self, request: &Request) -> Outcome<Answer> {
-        let (pools, unopened) = self.asked_for(request)?;
-        match (request, &pools[..], &unopened[..]) {
+        let (held, unopened) = self.asked_for(request)?;
+        let pools: Vec<Pool> = held.iter().map(|held| held.pool.clone()).collect();
+        match (request, &held[..], &unopened[..]) {
             (Request::Status { .. }, ..) => {
                 Ok(Answer::Pools(pools.iter().map(Pool::view).chain(unopened).collect()))
             }
@@ -164,7 +172,7 @@ impl Control {
                 let names: Vec<String> = unopened.into_iter().map(|pool| pool.name).collect();
                 self.followers.events((&pools, &names), after, *wait_millis).await
             }
-            (_, [pool], _) => self.change(pool, request).await,
+            (_, [held], _) => self.change(held, request).await,
             (_, [], [pool]) => Err(not_open(pool)),
             _ => Err(Failure::usage("request", "is about one pool, and names none")),
         }

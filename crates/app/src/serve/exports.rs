@@ -3,15 +3,18 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::pin::pin;
 use std::rc::Rc;
 
 use engine::RequestError;
 use export::limits::EXTENTS_MAX;
 use export::{Exports, Extent, Listing, Volume, VolumeError};
+use futures_util::future::{Either, select};
 use io::Buf;
 use io::uring::UringEnv;
 
 use crate::pools::any::ExportShape;
+use crate::pools::held::{Held, Hold};
 use crate::pools::{Pool, any};
 use crate::render::view;
 use crate::size::Size;
@@ -19,20 +22,30 @@ use crate::size::Size;
 /// All pools being served, and those that should be and could not be opened. A handle.
 #[derive(Clone, Default)]
 pub struct Catalogue {
-    pools: Rc<RefCell<Vec<Pool>>>,
+    pools: Rc<RefCell<Vec<Held>>>,
     unopened: Rc<RefCell<Vec<view::Pool>>>,
 }
 
 impl Catalogue {
     /// Handles on all of them.
     pub fn pools(&self) -> Vec<Pool> {
+        self.pools.borrow().iter().map(|held| held.pool.clone()).collect()
+    }
+
+    pub(crate) fn held(&self) -> Vec<Held> {
         self.pools.borrow().clone()
     }
 
-    pub fn add(&self, pool: Pool) {
-        let uuid = pool.uuid();
+    pub(crate) fn add(&self, held: Held) {
+        let uuid = held.pool.uuid();
         self.unopened.borrow_mut().retain(|own| own.uuid != uuid);
-        self.pools.borrow_mut().push(pool);
+        self.pools.borrow_mut().push(held);
+    }
+
+    /// One that is served no more.
+    pub fn remove(&self, pool: &Pool) {
+        let uuid = pool.uuid();
+        self.pools.borrow_mut().retain(|own| own.pool.uuid() != uuid);
     }
 
     /// One that could not be opened. What it is called, if that, and why, was not known before.
@@ -48,13 +61,14 @@ impl Catalogue {
     }
 
     /// By name or UUID.
-    pub fn pool(&self, name: &str) -> Option<Pool> {
-        self.pools().into_iter().find(|pool| pool.name() == name || pool.uuid() == name)
+    pub(crate) fn pool(&self, name: &str) -> Option<Held> {
+        let is_called = |pool: &Pool| pool.name() == name || pool.uuid() == name;
+        self.held().into_iter().find(|held| is_called(&held.pool))
     }
 
     /// By name: exports have that, never the UUID.
-    fn named(&self, name: &str) -> Option<Pool> {
-        self.pools().into_iter().find(|pool| pool.name() == name)
+    fn named(&self, name: &str) -> Option<Held> {
+        self.held().into_iter().find(|held| held.pool.name() == name)
     }
 
     /// Those that could not be opened. Of several pools of one name these are called by their UUID:
@@ -84,21 +98,24 @@ impl Exports for Catalogue {
     }
 
     fn count(&self) -> usize {
-        self.pools.borrow().iter().map(Pool::exports_count).sum()
+        self.pools.borrow().iter().map(|held| held.pool.exports_count()).sum()
     }
 
     fn describe(&self, name: &str) -> Option<String> {
         let (pool, _) = name.split_once('/')?;
-        let found = of_pool(&self.named(pool)?).into_iter().find(|listing| listing.name == name);
+        let found =
+            of_pool(&self.named(pool)?.pool).into_iter().find(|listing| listing.name == name);
         found.map(|listing| listing.description)
     }
 
     fn open(&self, name: &str) -> Option<Exported> {
         let (pool, volume) = name.split_once('/')?;
-        Some(match self.named(pool)?.volume(volume)? {
-            any::Volume::Fusion(volume) => Exported::Fusion(Fusion(volume)),
-            any::Volume::Other(volume) => Exported::Other(Other(volume)),
-        })
+        let Held { pool, hold } = self.named(pool)?;
+        let volume = match pool.volume(volume)? {
+            any::Volume::Fusion(volume) => Kind::Fusion(Fusion(volume)),
+            any::Volume::Other(volume) => Kind::Other(Other(volume)),
+        };
+        Some(Exported { volume, hold })
     }
 }
 
@@ -113,14 +130,34 @@ pub fn of_pool(pool: &Pool) -> Vec<Listing> {
 
 /// A volume in the protocol server's terms.
 #[derive(Clone)]
-pub enum Exported {
+pub struct Exported {
+    volume: Kind,
+    hold: Option<Hold>,
+}
+
+impl Exported {
+    /// What comes of a request, unless another host takes the pool over: nobody hears of it then.
+    async fn while_held<T>(
+        &self,
+        request: impl Future<Output = Result<T, VolumeError>>,
+    ) -> Result<T, VolumeError> {
+        let Some(hold) = &self.hold else { return request.await };
+        match select(pin!(request), pin!(hold.until_lost())).await {
+            Either::Left((done, _)) => done,
+            Either::Right(_) => Err(VolumeError::ShuttingDown),
+        }
+    }
+}
+
+#[derive(Clone)]
+enum Kind {
     Fusion(Fusion),
     Other(Other),
 }
 
 /// An engine's volume.
 #[derive(Clone)]
-pub struct Fusion(engine::Volume<UringEnv>);
+struct Fusion(engine::Volume<UringEnv>);
 
 fn explain(error: RequestError) -> VolumeError {
     match error {
@@ -171,7 +208,7 @@ impl Volume for Fusion {
 
 /// A volume of any other scheme.
 #[derive(Clone)]
-pub struct Other(schemes::pool::PoolVolume<UringEnv>);
+struct Other(schemes::pool::PoolVolume<UringEnv>);
 
 fn explain_other(error: schemes::VolumeError) -> VolumeError {
     match error {
@@ -218,39 +255,39 @@ impl Volume for Other {
     }
 }
 
-impl Volume for Exported {
+impl Volume for Kind {
     fn size(&self) -> u64 {
         match self {
-            Exported::Fusion(volume) => Volume::size(volume),
-            Exported::Other(volume) => Volume::size(volume),
+            Kind::Fusion(volume) => Volume::size(volume),
+            Kind::Other(volume) => Volume::size(volume),
         }
     }
 
     async fn read(&self, offset: u64, len: u32) -> Result<Vec<Buf>, VolumeError> {
         match self {
-            Exported::Fusion(volume) => volume.read(offset, len).await,
-            Exported::Other(volume) => volume.read(offset, len).await,
+            Kind::Fusion(volume) => volume.read(offset, len).await,
+            Kind::Other(volume) => volume.read(offset, len).await,
         }
     }
 
     async fn write(&self, offset: u64, data: Buf, fua: bool) -> Result<(), VolumeError> {
         match self {
-            Exported::Fusion(volume) => volume.write(offset, data, fua).await,
-            Exported::Other(volume) => volume.write(offset, data, fua).await,
+            Kind::Fusion(volume) => volume.write(offset, data, fua).await,
+            Kind::Other(volume) => volume.write(offset, data, fua).await,
         }
     }
 
     async fn flush(&self) -> Result<(), VolumeError> {
         match self {
-            Exported::Fusion(volume) => volume.flush().await,
-            Exported::Other(volume) => volume.flush().await,
+            Kind::Fusion(volume) => volume.flush().await,
+            Kind::Other(volume) => volume.flush().await,
         }
     }
 
     async fn trim(&self, offset: u64, len: u64, fua: bool) -> Result<(), VolumeError> {
         match self {
-            Exported::Fusion(volume) => volume.trim(offset, len, fua).await,
-            Exported::Other(volume) => volume.trim(offset, len, fua).await,
+            Kind::Fusion(volume) => volume.trim(offset, len, fua).await,
+            Kind::Other(volume) => volume.trim(offset, len, fua).await,
         }
     }
 
@@ -262,15 +299,51 @@ impl Volume for Exported {
         may_trim: bool,
     ) -> Result<(), VolumeError> {
         match self {
-            Exported::Fusion(volume) => volume.write_zeroes(offset, len, fua, may_trim).await,
-            Exported::Other(volume) => volume.write_zeroes(offset, len, fua, may_trim).await,
+            Kind::Fusion(volume) => volume.write_zeroes(offset, len, fua, may_trim).await,
+            Kind::Other(volume) => volume.write_zeroes(offset, len, fua, may_trim).await,
         }
     }
 
     fn extents(&self, offset: u64, len: u64) -> Vec<Extent> {
         match self {
-            Exported::Fusion(volume) => Volume::extents(volume, offset, len),
-            Exported::Other(volume) => Volume::extents(volume, offset, len),
+            Kind::Fusion(volume) => Volume::extents(volume, offset, len),
+            Kind::Other(volume) => Volume::extents(volume, offset, len),
         }
+    }
+}
+
+impl Volume for Exported {
+    fn size(&self) -> u64 {
+        self.volume.size()
+    }
+
+    async fn read(&self, offset: u64, len: u32) -> Result<Vec<Buf>, VolumeError> {
+        self.while_held(self.volume.read(offset, len)).await
+    }
+
+    async fn write(&self, offset: u64, data: Buf, fua: bool) -> Result<(), VolumeError> {
+        self.while_held(self.volume.write(offset, data, fua)).await
+    }
+
+    async fn flush(&self) -> Result<(), VolumeError> {
+        self.while_held(self.volume.flush()).await
+    }
+
+    async fn trim(&self, offset: u64, len: u64, fua: bool) -> Result<(), VolumeError> {
+        self.while_held(self.volume.trim(offset, len, fua)).await
+    }
+
+    async fn write_zeroes(
+        &self,
+        offset: u64,
+        len: u64,
+        fua: bool,
+        may_trim: bool,
+    ) -> Result<(), VolumeError> {
+        self.while_held(self.volume.write_zeroes(offset, len, fua, may_trim)).await
+    }
+
+    fn extents(&self, offset: u64, len: u64) -> Vec<Extent> {
+        self.volume.extents(offset, len)
     }
 }

@@ -75,6 +75,7 @@ use crate::drives::name::DriveName;
 use crate::error::{Failure, Outcome};
 use crate::exit::Exit;
 use crate::pools::Pool;
+use crate::pools::held::Others;
 use crate::render::view::{Health, Pool as PoolView};
 use crate::size::Size;
 
@@ -94,6 +95,8 @@ pub struct Options {
     pub spikes: SpikeOptions,
     /// Of schemes that write in place.
     pub write_hole: WriteHole,
+    /// What is done about pools that another host has open.
+    pub(crate) others: Others,
     pub rebuild_after: RebuildAfter,
     /// Who is told of events.
     pub alerts: Vec<Alert>,
@@ -229,8 +232,8 @@ async fn unless_told_twice(signals: &Signals, ended: impl Future<Output = Exit>)
 /// Checkpoints every pool and marks it clean.
 async fn close(catalogue: &Catalogue, log: &Log) -> Exit {
     let mut exit = Exit::Ok;
-    for pool in catalogue.pools() {
-        if let Err(failure) = pool.close().await {
+    for held in catalogue.held() {
+        if let Err(failure) = held.close().await {
             log.fail(Kind::Server, &failure);
             exit = exit.worst(Exit::Failed);
         }

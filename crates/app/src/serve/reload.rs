@@ -24,7 +24,9 @@ use super::wrap::Wrapper;
 use super::{Options, announce_pool, assemble, events};
 use crate::drives::scan::{self, Group};
 use crate::error::{Failure, Outcome};
+use crate::explain;
 use crate::pools::Pool;
+use crate::pools::held::Held;
 
 /// Everything that can be changed, and what it is now.
 pub struct Reload {
@@ -44,7 +46,7 @@ pub struct Reload {
 impl Reload {
     /// Serves what can be opened, and tells of the rest; false if there is nothing to serve.
     pub fn begin(&self, assembled: Assembled) -> bool {
-        assembled.pools.into_iter().for_each(|pool| self.take(pool));
+        assembled.pools.into_iter().for_each(|held| self.take(held));
         assembled.refused.into_iter().for_each(|refused| self.refuse(refused));
         let serves = !self.catalogue.pools().is_empty();
         if !serves {
@@ -123,44 +125,58 @@ impl Reload {
         let (env, options, wrapper) = (&self.env, &self.options, &self.wrapper);
         for group in groups {
             if self.catalogue.pool(&group.pool.to_string()).is_none() {
-                let served = self.catalogue.pools();
+                let served = self.names();
                 match assemble::pool(env, &served, group, options, wrapper).await {
-                    Ok(pool) => self.take(pool),
+                    Ok(held) => self.take(held),
                     Err(refused) => self.refuse(*refused),
                 }
             }
         }
         let mut drives = options.mem_pools.iter().map(MemPool::drives).sum();
         for mem_pool in mem_pools.iter().filter(|pool| !options.mem_pools.contains(pool)) {
-            let served = self.catalogue.pools();
+            let served = self.names();
             let made =
                 assemble::pool_in_memory(env, &served, mem_pool, drives, options, wrapper).await;
             match made {
-                Ok(pool) => self.take(pool),
+                Ok(pool) => self.take(Held { pool, hold: None }),
                 Err(failure) => self.log.fail(Kind::Reload, &failure),
             }
             drives += mem_pool.drives();
         }
     }
 
-    /// Serves one more.
-    fn take(&self, pool: Pool) {
-        announce_pool(&pool, &self.log);
-        self.follow(&pool);
-        self.catalogue.add(pool);
+    fn names(&self) -> Vec<String> {
+        self.catalogue.pools().iter().map(Pool::name).collect()
     }
 
-    /// Tells of one that can't be served, once for each reason.
-    fn refuse(&self, Refused { view, failure }: Refused) {
-        let Some(name) = self.catalogue.refuse(view) else {
-            return self.log.fail(Kind::Server, &failure);
-        };
-        let event = self.followers.tell_refused(&name, &failure);
-        self.log.event(&event);
-        self.alerts.tell(&event);
-        if let Some(hint) = &failure.hint {
-            self.log.hint(Kind::Server, hint);
-        }
+    /// Serves one more.
+    fn take(&self, held: Held) {
+        announce_pool(&held.pool, &self.log);
+        self.follow(&held.pool);
+        self.give_up_when_lost(&held);
+        self.catalogue.add(held);
+    }
+
+    /// Serves it no more once another host has it.
+    fn give_up_when_lost(&self, held: &Held) {
+        let Held { pool, hold: Some(hold) } = held.clone() else { return };
+        let (catalogue, teller) = (self.catalogue.clone(), self.teller());
+        self.env.spawn(async move {
+            let claim = hold.until_lost().await;
+            let failure = explain::taken_over(&format!("pool {}", pool.name()), &claim);
+            catalogue.remove(&pool);
+            let view = pool.view().given_up(&failure);
+            teller.refuse(&catalogue, Refused { view, failure });
+        });
+    }
+
+    fn teller(&self) -> Teller {
+        let (log, alerts) = (self.log.clone(), self.alerts.clone());
+        Teller { log, alerts, followers: self.followers.clone() }
+    }
+
+    fn refuse(&self, refused: Refused) {
+        self.teller().refuse(&self.catalogue, refused);
     }
 
     /// What was not done stays as it was, so that it is named again the next time.
@@ -173,6 +189,28 @@ impl Reload {
         old.log_level = new.log_level;
         join(&mut old.drives, new.drives);
         join(&mut old.mem_pools, new.mem_pools);
+    }
+}
+
+/// Tells everybody who wants to know.
+struct Teller {
+    log: Log,
+    alerts: Rc<Alerts>,
+    followers: Followers,
+}
+
+impl Teller {
+    /// Of a pool that can't be served, once for each reason.
+    fn refuse(&self, catalogue: &Catalogue, Refused { view, failure }: Refused) {
+        let Some(name) = catalogue.refuse(view) else {
+            return self.log.fail(Kind::Server, &failure);
+        };
+        let event = self.followers.tell_refused(&name, &failure);
+        self.log.event(&event);
+        self.alerts.tell(&event);
+        if let Some(hint) = &failure.hint {
+            self.log.hint(Kind::Server, hint);
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Drives that take the places of others, lost or not, while the pool is served.
 
 use engine::{Label, read_label};
-use io::uring::{RealDrive, UringEnv};
+use io::uring::{RealDrive, UringDrive, UringEnv};
 
 use super::wrap::Wrapper;
 use crate::control::{Answer, Decision, Request};
@@ -10,6 +10,7 @@ use crate::drives::{self, gate, target};
 use crate::error::{Failure, Outcome};
 use crate::pools::Pool;
 use crate::pools::drive::{decide, find_in};
+use crate::pools::held::{self, Held};
 use crate::render::view;
 use crate::size::Size;
 
@@ -17,15 +18,15 @@ use crate::size::Size;
 pub(crate) async fn carry_out(
     env: &UringEnv,
     wrapper: &Wrapper,
-    pool: &Pool,
+    held: &Held,
     request: &Request,
 ) -> Option<Outcome<Answer>> {
     let Request::DriveReplace { drive, path, back, force, .. } = request else { return None };
-    if *back && let Some(ended) = end_sitting(pool, drive) {
+    if *back && let Some(ended) = end_sitting(&held.pool, drive) {
         return Some(ended);
     }
     let new = New { path, back: *back, force: *force };
-    Some(replace(env, wrapper, pool, drive, new).await.map(Answer::Done))
+    Some(replace(env, wrapper, held, drive, new).await.map(Answer::Done))
 }
 
 /// A drive that sits out is there, and lacks nothing.
@@ -44,7 +45,7 @@ struct New<'a> {
 async fn replace(
     env: &UringEnv,
     wrapper: &Wrapper,
-    pool: &Pool,
+    Held { pool, hold }: &Held,
     drive: &str,
     new: New<'_>,
 ) -> Outcome<String> {
@@ -59,7 +60,7 @@ async fn replace(
     }
     if name.path().exists() {
         // Requests to it from before it was lost may not be over.
-        drop(drives::claim(env, name.path()).await?);
+        drop(drives::lock(env, name.path()).await?);
     }
     let opened = target::open_existing(env, &target::resolve(&[new.path.to_owned()])?)?;
     let own = match opened.existing().next() {
@@ -75,7 +76,8 @@ async fn replace(
         gate::blank_or_forced(&opened, new.force).await?;
     }
     let made = opened.make_files(env)?;
-    let drive = wrapper.named(&name, made.drives()[0].clone())?;
+    let claimed = held::admit(hold.as_ref(), &object, made.drives()).await?;
+    let drive = wrapper.named(&name, claimed[0].clone())?;
     give(pool, lost.index, drive).await.map_err(|what| Failure::new(&object, what))?;
     made.keep();
     let view = pool.view();
@@ -121,7 +123,7 @@ fn check_state(object: &str, drive: &view::Drive, back: bool) -> Outcome<()> {
 }
 
 /// Whether it is the drive that was in this place.
-async fn is_own(pool: &Pool, lost: &view::Drive, drive: &RealDrive) -> bool {
+async fn is_own(pool: &Pool, lost: &view::Drive, drive: &UringDrive) -> bool {
     let known = |label: &format::Superblock| {
         label.pool.to_string() == pool.uuid() && label.drive.to_string() == lost.uuid
     };

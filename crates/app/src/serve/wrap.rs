@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::rc::Rc;
 
 use io::modelled::Lateness;
-use io::uring::{FileWatch, RealDrive, UringEnv};
+use io::uring::{FileWatch, RealDrive, UringDrive, UringEnv};
 use io::{AnyDrive, Drive, Faults, Faulty, Modelled};
 
 use super::log::{Kind, Log};
@@ -44,10 +44,7 @@ impl Wrapper {
             let what = "takes no discards: what is freed in its pool is not told to it";
             self.log.warn_of(Kind::Server, &Failure::new(name, what));
         }
-        let watch = match &drive {
-            RealDrive::File(file) => file.watch(),
-            _ => None,
-        };
+        let watch = drive.file().and_then(UringDrive::watch);
         let wrapped = match name.model() {
             Some(spec) => {
                 let seed = seed_name(name.path());

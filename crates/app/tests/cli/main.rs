@@ -9,6 +9,7 @@ mod create;
 mod deleted;
 mod drive;
 mod events;
+mod hosts;
 mod http;
 mod inspect;
 mod list;

@@ -15,6 +15,8 @@ const REP_SERVER: u32 = 2;
 const REP_INFO: u32 = 3;
 
 pub const FUA: u16 = 1;
+/// The server, or the volume, is served no more.
+pub const SHUTDOWN: u32 = 108;
 
 pub trait Socket: Read + Write {}
 impl Socket for UnixStream {}
@@ -140,6 +142,11 @@ impl Client {
     pub fn read(&mut self, offset: u64, len: u32) -> Vec<u8> {
         assert_eq!(self.request(0, 0, offset, len, &[]), 0, "read at {offset}");
         self.take(len as usize)
+    }
+
+    /// Of a read that is refused.
+    pub fn read_error(&mut self, offset: u64, len: u32) -> u32 {
+        self.request(0, 0, offset, len, &[])
     }
 
     #[track_caller]

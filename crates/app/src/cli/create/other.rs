@@ -12,6 +12,7 @@ use crate::error::{Failure, Outcome};
 use crate::exit::Exit;
 use crate::explain;
 use crate::pools::array;
+use crate::pools::held::{self, Claimed};
 use crate::render::print;
 use crate::size::Size;
 
@@ -53,10 +54,15 @@ async fn create(env: &UringEnv, args: &Args, spec: &Spec, targets: Vec<Target>) 
         return Ok(Exit::Ok);
     }
     let made = opened.make_files(env)?;
-    if !args.no_discard {
-        blank::discard(made.found()).await;
-    }
-    spec.create(env, made.drives()).await.map_err(refuse)?;
+    let others = super::others(args);
+    let Claimed { drives, hold } = held::take(env, &object, made.drives(), others).await?;
+    let create = async {
+        if !args.no_discard {
+            blank::discard(made.found()).await;
+        }
+        spec.create(env, &drives).await.map_err(refuse)
+    };
+    hold.release_after(held::while_held(Some(&hold), &object, create)).await?;
     made.keep();
     print(&format!("{}created\n", describe(&spec.name, &plan, spec)));
     Ok(Exit::Ok)

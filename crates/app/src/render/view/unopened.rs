@@ -10,6 +10,12 @@ use crate::drives::scan::Group;
 use crate::error::Failure;
 
 impl Pool {
+    /// A pool that was open until then.
+    pub fn given_up(self, why: &Failure) -> Pool {
+        let (reason, action) = (Some(why.what.clone()), why.hint.clone());
+        Pool { state: Health::Failed, reason, action, ..self }
+    }
+
     /// What labels don't say is 0 or empty.
     pub fn unopened(group: &Group, why: &Failure) -> Pool {
         let label = group.first();
