@@ -115,7 +115,9 @@ pub fn encode(pool: &Uuid, record: &Record, partial: &[u8]) -> Vec<u8> {
 
 /// Whether a slot was never used.
 pub fn is_empty(slot: &[u8]) -> bool {
-    slot.iter().take(PAGE as usize).all(|byte| *byte == 0)
+    const ZEROES: [u8; PAGE as usize] = [0; PAGE as usize];
+    let head = &slot[..slot.len().min(ZEROES.len())];
+    *head == ZEROES[..head.len()]
 }
 
 /// The record of a slot and its partial parity, if it is whole, of this pool and makes sense.

@@ -5,6 +5,7 @@
 //! the same bytes, and nothing is copied on the way to the drives.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::borrow::Borrow;
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
@@ -202,6 +203,13 @@ impl Deref for Buf {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
         &self.shared[self.start..self.start + self.len]
+    }
+}
+
+/// So that pieces of a read can be put together (`pieces.concat()`).
+impl Borrow<[u8]> for Buf {
+    fn borrow(&self) -> &[u8] {
+        self
     }
 }
 

@@ -36,7 +36,7 @@ impl Marked {
 
 async fn marks<E: Env>(volume: &Volume<E>) -> Vec<u8> {
     let pieces = volume.read(0, (SECTORS * 512) as u32).await.expect("readable");
-    let bytes: Vec<u8> = pieces.iter().flat_map(|piece| piece.to_vec()).collect();
+    let bytes = pieces.concat();
     let sector = |sector: &[u8]| {
         assert!(sector.iter().all(|byte| *byte == sector[0]), "a sector is never torn");
         sector[0]

@@ -62,7 +62,7 @@ impl Client {
         let volume = pool.volume(&self.name).expect("made");
         if let Some((offset, len)) = self.pending.take() {
             let pieces = volume.read(offset, len as u32).await.expect("readable");
-            let found: Vec<u8> = pieces.iter().flat_map(|piece| piece.to_vec()).collect();
+            let found = pieces.concat();
             self.mirror.borrow_mut().bytes[offset as usize..][..found.len()]
                 .copy_from_slice(&found);
         }

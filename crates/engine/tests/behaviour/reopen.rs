@@ -181,7 +181,7 @@ fn what_lies_on_missing_drives_only_is_an_error_never_old_data() {
                 match volume.read(offset, 64 << 10).await {
                     Err(_) => errors += 1,
                     Ok(pieces) => {
-                        let bytes: Vec<u8> = pieces.iter().flat_map(|p| p.to_vec()).collect();
+                        let bytes = pieces.concat();
                         let expected = &mirror.bytes[offset as usize..][..64 << 10];
                         assert!(bytes == expected, "old data at {offset} without {a} and {b}");
                         right += 1;

@@ -112,8 +112,7 @@ async fn lost(volume: &Volume<VirtEnv>, mirror: &Mirror) -> BTreeSet<u64> {
     for at in (0..VOLUME).step_by(PAGE) {
         match volume.read(at, PAGE as u32).await {
             Ok(pieces) => {
-                let bytes: Vec<u8> =
-                    pieces.iter().flat_map(|piece| piece.iter().copied()).collect();
+                let bytes = pieces.concat();
                 assert!(bytes == mirror.bytes[at as usize..at as usize + PAGE], "page at {at}");
             }
             Err(RequestError::Io(text)) => {

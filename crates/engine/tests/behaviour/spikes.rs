@@ -84,7 +84,7 @@ async fn load(
                     let mut most = longest.get();
                     most.read = most.read.max(env.now().saturating_sub(begin));
                     longest.set(most);
-                    let found: Vec<u8> = pieces.iter().flat_map(|piece| piece.to_vec()).collect();
+                    let found = pieces.concat();
                     let range = offset as usize..(offset + len) as usize;
                     assert!(found == shared.borrow().bytes[range], "what was written");
                 } else {

@@ -32,7 +32,7 @@ fn bytes(rng: &mut Rng, len: u64) -> Buf {
 
 async fn read(array: &dyn Array, offset: u64, len: u64) -> Vec<u8> {
     let pieces = array.read(offset, len).await.expect("nothing is wrong");
-    pieces.iter().flat_map(|piece| piece.iter().copied()).collect()
+    pieces.concat()
 }
 
 /// Writes everything, then at random places, over one another, beside background work, against a

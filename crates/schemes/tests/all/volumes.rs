@@ -231,7 +231,7 @@ impl World {
                 assert!(pool.space().free == 0 || count > 500, "there was space");
                 // Each sector is old or new; what it is, is found by reading.
                 let read = volume.read(first * SECTOR, count * SECTOR).await.expect("reads");
-                let read: Vec<u8> = read.iter().flat_map(|buf| buf.to_vec()).collect();
+                let read = read.concat();
                 for (sector, bytes) in (first..).zip(read.chunks_exact(SECTOR as usize)) {
                     let old = before.sectors.get(&sector).map_or(0, |held| held[held.len() - 1]);
                     let is_old = bytes == content(sector, old);
@@ -270,7 +270,7 @@ impl World {
     async fn reread(&mut self, pool: &Pool, name: &'static str, first: u64, count: u64) {
         let volume = pool.volume(name).expect("it is there");
         let read = volume.read(first * SECTOR, count * SECTOR).await.expect("reads");
-        let read: Vec<u8> = read.iter().flat_map(|buf| buf.to_vec()).collect();
+        let read = read.concat();
         let expected = self.volumes.get_mut(name).expect("it is there");
         for (sector, bytes) in (first..).zip(read.chunks_exact(SECTOR as usize)) {
             let may_be = expected.may_be(sector);
@@ -301,7 +301,7 @@ impl World {
         let (first, count) = self.draw(size);
         let volume = pool.volume(name).expect("it is there");
         let read = volume.read(first * SECTOR, count * SECTOR).await.expect("reads");
-        let read: Vec<u8> = read.iter().flat_map(|buf| buf.to_vec()).collect();
+        let read = read.concat();
         assert_eq!(read.len() as u64, count * SECTOR);
         let expected = self.volumes.get_mut(name).expect("it is there");
         for (sector, bytes) in (first..).zip(read.chunks_exact(SECTOR as usize)) {

@@ -153,7 +153,7 @@ impl Book {
         for (at, seed) in self.blocks.iter().enumerate() {
             let read = volume(pool).read(at as u64 * BLOCK, BLOCK).await;
             let read = read.unwrap_or_else(|error| panic!("{name}: block {at}: {error}"));
-            let read: Vec<u8> = read.iter().flat_map(|buf| buf.iter().copied()).collect();
+            let read = read.concat();
             let new = self.open.filter(|(own, _)| *own == at).map(|(_, seed)| Book::bytes(seed));
             let old = Book::bytes(*seed);
             let sectors = read.chunks(512).enumerate();
