@@ -13,7 +13,7 @@ use policy::health::{self, Facts, Reason, Rung, Tally};
 
 use crate::api::{DriveHealth, DriveOverride, EventKind, RequestError, Severity};
 use crate::geometry::Class;
-use crate::limits::{LADDER_TICK, PROBE_INTERVAL, PROBE_LOOKS_MAX, TALLY_SPAN};
+use crate::limits::{LADDER_TICK, PROBE_INTERVAL, PROBE_LOOKS_MAX, STOPPED, TALLY_SPAN};
 use crate::monitor::Watch;
 use crate::shard::Shard;
 
@@ -26,8 +26,18 @@ impl<E: Env> Shard<E> {
         let (shard, env) = (Rc::downgrade(self), self.env.clone());
         self.env.spawn(async move {
             let mut ticks: u64 = 0;
+            let mut graced_until = Nanos::ZERO;
             loop {
-                env.sleep_until(env.now() + LADDER_TICK).await;
+                let due = env.now() + LADDER_TICK;
+                env.sleep_until(due).await;
+                if env.now() > due + STOPPED {
+                    // The process itself was: drives may have answered long ago, which is to be
+                    // heard before any is judged.
+                    graced_until = env.now() + STOPPED;
+                }
+                if env.now() < graced_until {
+                    continue;
+                }
                 let Some(shard) = shard.upgrade().filter(|shard| !shard.released.get()) else {
                     return;
                 };

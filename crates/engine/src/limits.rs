@@ -160,6 +160,8 @@ pub const SPARE_BUILDS_MAX: usize = 8;
 pub const STRIPE_CANDIDATES: usize = 16;
 /// How often drives are judged: a spike of a consumer SSD is as long.
 pub const LADDER_TICK: Nanos = Nanos::from_millis(20);
+/// A tick that comes so late tells of a process that was stopped.
+pub const STOPPED: Nanos = Nanos::from_secs(1);
 /// Ticks after which what was counted counts half: two seconds, enough operations of a drive in
 /// moderate use to see one slow answer in a hundred.
 pub const TALLY_SPAN: u64 = 100;

@@ -15,7 +15,7 @@
 //!   that was under way is older than theirs;
 //! * nobody reads the drive any more while the pool is open;
 //! * the task holds the drive's handle. Who takes the drive back opens it anew, which waits until
-//!   the last handle is gone (`drives::claim` in the server): so nothing old can follow what is
+//!   the last handle is gone (`drives::lock` in the server): so nothing old can follow what is
 //!   written then.
 
 use std::cell::{Cell, RefCell};
@@ -123,10 +123,17 @@ impl Inner {
     /// As long as there is anything to wait for. A drive in use costs one timer each
     /// [`HANG_AFTER`], an idle one none.
     async fn watch(self: Rc<Self>) {
+        let mut graced = None;
         while let Some(oldest) = self.oldest() {
             let (now, due) = (self.world.now(), oldest + HANG_AFTER);
             if now < due {
                 self.world.sleep_until(due).await;
+                continue;
+            }
+            // The process itself was stopped: the drive may have answered long ago, which is to be
+            // heard first.
+            if now > due + LOOK_AGAIN && graced.replace(oldest) != Some(oldest) {
+                self.world.sleep_until(now + LOOK_AGAIN).await;
                 continue;
             }
             let may_fail = self.may_fail.borrow().clone();
