@@ -68,8 +68,11 @@ end() { # HOST SIGNAL
 client() { # HOST COMMAND...
     local commands=()
     for command in "${@:2}"; do commands+=(-c "$command"); done
-    timeout 20 qemu-io -f raw "${commands[@]}" "nbd+unix:///tank/vm?socket=$work/$1/nbd.sock" \
-        >"$work/$1.client" 2>&1 && ! grep -q failed "$work/$1.client"
+    local said
+    said=$(timeout 20 qemu-io -f raw "${commands[@]}" \
+        "nbd+unix:///tank/vm?socket=$work/$1/nbd.sock" 2>&1) || { echo "$said" >"$work/$1.client"; return 1; }
+    echo "$said" >"$work/$1.client"
+    ! grep -q failed <<<"$said"
 }
 
 writes() { # HOST
@@ -151,9 +154,12 @@ stop_and_go_on() {
     # It asks before the server goes on, and waits for it.
     client alpha 'write -P 0 1M 64k' flush &
     local asked=$!
+    client alpha 'read 1M 64k' &
+    local asked_too=$!
     sleep 0.3
     kill -CONT "${servers[alpha]}"
     ! wait $asked || fail "alpha answers what it has no more"
+    ! wait $asked_too || fail "alpha gives away what it has no more"
     wait_until 10 grep -q 'host beta .* has taken it over' "$work/alpha.log" ||
         fail "alpha does not say that it was taken over: $(cat "$work/alpha.log")"
     (on alpha "$steadyraid" status) >"$work/status" || true

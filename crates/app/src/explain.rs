@@ -11,7 +11,7 @@ use members::host::limits::{LAPSE, SILENT};
 use schemes::StoreError;
 
 use crate::error::Failure;
-use crate::pools::held::Others;
+use crate::render::table::printable;
 use crate::size::Size;
 
 pub const IN_USE: &str = "in use by another process";
@@ -74,7 +74,7 @@ pub fn open(error: &OpenError) -> Failure {
 }
 
 /// The drives of a pool are somebody else's, when the clock shows so many seconds since 1970.
-pub fn refusal(object: &str, refusal: &Refusal, others: Others, now_secs: u64) -> Failure {
+pub fn refusal(object: &str, refusal: &Refusal, now_secs: u64) -> Failure {
     match refusal {
         Refusal::Held { claim, here: true } => {
             let what = format!("process {} of this host has it open", claim.holder.process);
@@ -98,10 +98,10 @@ pub fn refusal(object: &str, refusal: &Refusal, others: Others, now_secs: u64) -
             Failure::new(object, format!("{} opened it at the same time", host(claim)))
                 .hint("see what became of it there")
         }
-        Refusal::NoDrive(_) => {
-            let needed = if others == Others::TakeOver { "take over" } else { "open" };
-            Failure::new(object, refusal)
-                .hint(format!("a pool can be written to by one host: to {needed} it is to say so"))
+        Refusal::NoDrive(error) => {
+            let why = error.map_or("none answers in time".to_owned(), |error| error.to_string());
+            Failure::new(object, format!("no drive can tell whose it is, or take note: {why}"))
+                .hint("see that its drives can be read and written here ('dmesg'), and try again")
         }
     }
 }
@@ -113,7 +113,9 @@ pub fn taken_over(object: &str, claim: &Claim) -> Failure {
 }
 
 fn host(claim: &Claim) -> String {
-    format!("host {} (process {})", claim.holder.name, claim.holder.process)
+    // Anything may be on a drive.
+    let name = printable(&claim.holder.name);
+    format!("host {name} (process {})", claim.holder.process)
 }
 
 /// A pool of in-place arrays could not be made or opened.

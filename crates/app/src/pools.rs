@@ -41,8 +41,9 @@ pub struct Opening {
 /// them is for those who are served.
 pub(crate) async fn open(env: &UringEnv, group: &Group) -> Outcome<Held> {
     let Claimed { drives, hold } = claim(env, group, Others::Respect).await?;
-    let opened = open_drives(env, drives, group.scheme(), Opening::default());
-    let pool = held::while_held(Some(&hold), &object(group), opened).await?;
+    let open = open_drives(env, drives, group.scheme(), Opening::default());
+    let name = object(group);
+    let pool = hold.release_unless(held::while_held(Some(&hold), &name, open)).await?;
     Ok(Held { pool, hold: Some(hold) })
 }
 

@@ -13,6 +13,7 @@
 
 use std::cell::Cell;
 use std::fmt;
+use std::future::Future;
 use std::ops::Range;
 use std::rc::{Rc, Weak};
 
@@ -46,16 +47,12 @@ impl Fence {
         self.state.for_good.set(true);
     }
 
-    pub fn is_shut_for_good(&self) -> bool {
-        self.state.for_good.get()
-    }
-
     pub fn is_passable(&self, now: Nanos) -> bool {
         !self.state.for_good.get() && now < self.state.until.get()
     }
 
     /// Waits while it is shut.
-    async fn pass<E: Env>(&self, env: &E) {
+    pub async fn pass<E: Env>(&self, env: &E) {
         // The clock itself, not a recent look at it: a process may have been stopped meanwhile.
         while !self.is_passable(env.now()) {
             self.state.changed.wait().await;
@@ -80,6 +77,17 @@ struct Inner<E, D> {
     fence: Fence,
     /// Bytes that are left as they are, whatever is written or discarded there.
     kept: Range<u64>,
+    /// Operations that the drive has not ended.
+    under_way: Cell<u64>,
+}
+
+/// An operation that the drive has not ended.
+struct UnderWay<'a>(&'a Cell<u64>);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
 }
 
 /// Keeps nobody from closing the drive.
@@ -90,7 +98,8 @@ pub struct WeakFenced<E, D> {
 impl<E: Env, D: Drive> Fenced<E, D> {
     /// The bytes `kept` are left as they are.
     pub fn new(env: &E, drive: D, fence: &Fence, kept: Range<u64>) -> Fenced<E, D> {
-        let inner = Inner { env: env.clone(), drive, fence: fence.clone(), kept };
+        let inner =
+            Inner { env: env.clone(), drive, fence: fence.clone(), kept, under_way: Cell::new(0) };
         Fenced { inner: Rc::new(inner) }
     }
 
@@ -103,8 +112,26 @@ impl<E: Env, D: Drive> Fenced<E, D> {
         WeakFenced { inner: Rc::downgrade(&self.inner) }
     }
 
-    async fn pass(&self) {
-        self.inner.fence.pass(&self.inner.env).await;
+    /// Nothing is under way at the drive that passed the fence.
+    pub fn is_idle(&self) -> bool {
+        self.inner.under_way.get() == 0
+    }
+
+    /// The fence that is before it.
+    pub fn fence(&self) -> &Fence {
+        &self.inner.fence
+    }
+
+    /// Asks the drive, between two looks at the fence.
+    async fn through<T>(&self, operation: impl Future<Output = T>) -> T {
+        let Inner { env, fence, under_way, .. } = &*self.inner;
+        fence.pass(env).await;
+        under_way.set(under_way.get() + 1);
+        let counted = UnderWay(under_way);
+        let done = operation.await;
+        drop(counted);
+        fence.pass(env).await;
+        done
     }
 
     /// The range without what is kept, in two pieces if that lies in it.
@@ -144,10 +171,7 @@ impl<E: Env, D: Drive> Drive for Fenced<E, D> {
     }
 
     async fn read(&self, offset: u64, len: usize) -> Result<Buf, DriveError> {
-        self.pass().await;
-        let read = self.inner.drive.read(offset, len).await;
-        self.pass().await;
-        read
+        self.through(self.inner.drive.read(offset, len)).await
     }
 
     async fn write(
@@ -156,45 +180,32 @@ impl<E: Env, D: Drive> Drive for Fenced<E, D> {
         data: Buf,
         durability: Durability,
     ) -> Result<(), DriveError> {
-        self.pass().await;
         let drive = &self.inner.drive;
-        let written = match self.around(offset, data.len() as u64) {
-            None => drive.write(offset, data, durability).await,
-            Some(pieces) => {
-                let mut written = Ok(());
-                for piece in pieces.into_iter().filter(|piece| !piece.is_empty()) {
-                    let bytes = (piece.start - offset) as usize..(piece.end - offset) as usize;
-                    let done = drive.write(piece.start, data.slice(bytes), durability).await;
-                    written = written.and(done);
-                }
-                written
-            }
+        let Some(pieces) = self.around(offset, data.len() as u64) else {
+            return self.through(drive.write(offset, data, durability)).await;
         };
-        self.pass().await;
+        let mut written = Ok(());
+        for piece in pieces.into_iter().filter(|piece| !piece.is_empty()) {
+            let bytes = (piece.start - offset) as usize..(piece.end - offset) as usize;
+            let write = drive.write(piece.start, data.slice(bytes), durability);
+            written = written.and(self.through(write).await);
+        }
         written
     }
 
     async fn flush(&self) -> Result<(), DriveError> {
-        self.pass().await;
-        let flushed = self.inner.drive.flush().await;
-        self.pass().await;
-        flushed
+        self.through(self.inner.drive.flush()).await
     }
 
     async fn discard(&self, offset: u64, len: u64) -> Result<(), DriveError> {
-        self.pass().await;
         let drive = &self.inner.drive;
-        let discarded = match self.around(offset, len) {
-            None => drive.discard(offset, len).await,
-            Some(pieces) => {
-                let mut discarded = Ok(());
-                for Range { start, end } in pieces.into_iter().filter(|piece| !piece.is_empty()) {
-                    discarded = discarded.and(drive.discard(start, end - start).await);
-                }
-                discarded
-            }
+        let Some(pieces) = self.around(offset, len) else {
+            return self.through(drive.discard(offset, len)).await;
         };
-        self.pass().await;
+        let mut discarded = Ok(());
+        for Range { start, end } in pieces.into_iter().filter(|piece| !piece.is_empty()) {
+            discarded = discarded.and(self.through(drive.discard(start, end - start)).await);
+        }
         discarded
     }
 

@@ -158,8 +158,8 @@ async fn serve(world: Rc<World>, process: Process, take_over: bool, requests: u6
         Ok(taken) => taken,
         Err(refusal) => {
             let jammed = world.late_one_in.get() != u64::MAX;
-            assert!(jammed || !matches!(refusal, Refusal::NoDrive(_)), "{refusal}");
-            observer.last_refusal.replace(refusal.to_string());
+            assert!(jammed || !matches!(refusal, Refusal::NoDrive(_)), "{refusal:?}");
+            observer.last_refusal.replace(format!("{refusal:?}"));
             return observer.refused.set(observer.refused.get() + 1);
         }
     };

@@ -159,7 +159,7 @@ async fn create(
     let Claimed { drives, hold } = held::take(env, &object, made.drives(), others(args)).await?;
     let create = async {
         if !args.no_discard {
-            blank::discard(made.found()).await;
+            blank::discard(&made.found(&drives)).await;
         }
         engine::create(env, &drives, spec).await.map_err(refuse)
     };

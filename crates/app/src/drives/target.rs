@@ -207,11 +207,9 @@ impl Opened {
     pub fn make_files(self, env: &UringEnv) -> Outcome<Made> {
         let mut made = Made { drives: Vec::new(), found: Vec::new(), files: Vec::new() };
         for (path, slot) in self.slots {
+            made.found.push(matches!(slot, Slot::Existing(_)));
             let drive = match slot {
-                Slot::Existing(drive) => {
-                    made.found.push(drive.clone());
-                    drive
-                }
+                Slot::Existing(drive) => drive,
                 Slot::New(size) => {
                     create_file(&path, size.0).map_err(|error| refused(&path, &error))?;
                     made.files.push(path.clone());
@@ -227,8 +225,8 @@ impl Opened {
 /// All drives, open; files made here go again with this value unless it is told to keep them.
 pub struct Made {
     drives: Vec<UringDrive>,
-    /// Those of them that were there before.
-    found: Vec<UringDrive>,
+    /// Which of them were there before.
+    found: Vec<bool>,
     files: Vec<PathBuf>,
 }
 
@@ -237,8 +235,10 @@ impl Made {
         &self.drives
     }
 
-    pub fn found(&self) -> &[UringDrive] {
-        &self.found
+    /// Of these handles on the same drives those of drives that were there before.
+    pub fn found<D: Clone>(&self, handles: &[D]) -> Vec<D> {
+        let found = handles.iter().zip(&self.found).filter(|(_, found)| **found);
+        found.map(|(handle, _)| handle.clone()).collect()
     }
 
     pub fn keep(mut self) {

@@ -5,9 +5,6 @@ use io::Drive;
 use members::host;
 use serde::Serialize;
 
-use crate::error::Outcome;
-use crate::explain;
-
 #[derive(Serialize)]
 pub struct Claim {
     /// `held`, `released`, or `taking`: it is being taken from another host.
@@ -22,11 +19,10 @@ pub struct Claim {
     pub seen_secs: u64,
 }
 
-/// `None` if nobody ever had it.
-pub async fn read<D: Drive>(drive: &D) -> Outcome<Option<Claim>> {
-    let found = host::look(drive).await;
-    let found = found.map_err(|error| explain::drive(drive.name(), &error))?;
-    Ok(found.map(|format::Claim { state, holder, beat, seen_secs, .. }| {
+/// `None` if nobody ever had it, or that can't be read.
+pub async fn read<D: Drive>(drive: &D) -> Option<Claim> {
+    let found = host::look(drive).await.ok().flatten();
+    found.map(|format::Claim { state, holder, beat, seen_secs, .. }| {
         let Holder { host, boot, process, name, .. } = holder;
         let state = match state {
             ClaimState::Held => "held",
@@ -35,5 +31,5 @@ pub async fn read<D: Drive>(drive: &D) -> Outcome<Option<Claim>> {
         };
         let (host, boot) = (host.to_string(), boot.to_string());
         Claim { state, host_name: name, host, boot, process, beat, seen_secs }
-    }))
+    })
 }

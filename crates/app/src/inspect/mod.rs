@@ -74,7 +74,7 @@ pub(crate) async fn look<D: Drive>(drive: &D, depth: Depth) -> Outcome<Report> {
         checkpoint: None,
     };
     let Some(label) = superblock else { return Ok(report) };
-    report.claim = claim::read(drive).await?;
+    report.claim = claim::read(drive).await;
     if depth.journal {
         report.journal = Some(journal::read(drive, &label).await?);
     }

@@ -53,10 +53,10 @@ pub(crate) async fn drives(
     if shape.is_some() {
         return Err(no_arrays(pool));
     }
-    let Claimed { drives, hold } = super::claim(env, group, Others::Respect).await?;
     let opened = target::open_existing(env, &target::resolve(new)?)?;
     gate::blank_or_forced(&opened, force).await?;
     let made = opened.make_files(env)?;
+    let Claimed { drives, hold } = super::claim(env, group, Others::Respect).await?;
     let add = async {
         let new = held::admit(Some(&hold), &object, made.drives()).await?;
         if force {

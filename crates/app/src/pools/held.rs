@@ -36,7 +36,7 @@ pub(crate) async fn take(
 ) -> Outcome<Claimed> {
     let take_over = others == Others::TakeOver;
     let taken = Hold::take(env, drives.to_vec(), host::claimant(), take_over).await;
-    let (hold, fenced) = taken.map_err(|refusal| refused(object, &refusal, others))?;
+    let (hold, fenced) = taken.map_err(|refusal| refused(object, &refusal))?;
     Ok(Claimed { drives: fenced.into_iter().map(RealDrive::from).collect(), hold })
 }
 
@@ -51,7 +51,7 @@ pub(crate) async fn admit(
         return Ok(drives.iter().cloned().map(RealDrive::from).collect());
     };
     let fenced = hold.admit(drives.to_vec(), true).await;
-    let fenced = fenced.map_err(|refusal| refused(object, &refusal, Others::TakeOver))?;
+    let fenced = fenced.map_err(|refusal| refused(object, &refusal))?;
     Ok(fenced.into_iter().map(RealDrive::from).collect())
 }
 
@@ -66,14 +66,14 @@ pub(crate) async fn check(object: &str, drives: &[UringDrive]) -> Outcome<()> {
     match judge(&claims, &own, false) {
         Verdict::Held(claim) => {
             let here = claim.holder.host == own.holder.host;
-            Err(refused(object, &Refusal::Held { claim, here }, Others::Respect))
+            Err(refused(object, &Refusal::Held { claim, here }))
         }
         Verdict::Free | Verdict::Lapse | Verdict::Watch(_) => Ok(()),
     }
 }
 
-fn refused(object: &str, refusal: &Refusal, others: Others) -> Failure {
-    explain::refusal(object, refusal, others, wall_clock::now_secs())
+fn refused(object: &str, refusal: &Refusal) -> Failure {
+    explain::refusal(object, refusal, wall_clock::now_secs())
 }
 
 /// What comes of `work`, unless somebody else has the drives before it is over: it would wait for

@@ -100,11 +100,14 @@ async fn open(
     wrapper: &Wrapper,
 ) -> Outcome<Held> {
     let Claimed { drives, hold } = pools::claim(env, group, options.others).await?;
-    let named = group.drives.iter().zip(drives).map(|(name, drive)| wrapper.named(name, drive));
-    let drives = named.collect::<Outcome<_>>()?;
-    let otherwise = if group.wants_detection() { Mode::On } else { Mode::Watch };
-    let open = pools::open_drives(env, drives, group.scheme(), opening(options, otherwise)?);
-    let pool = held::while_held(Some(&hold), &format!("pool {}", group.name), open).await?;
+    let open = async {
+        let named = group.drives.iter().zip(drives).map(|(name, drive)| wrapper.named(name, drive));
+        let drives = named.collect::<Outcome<_>>()?;
+        let otherwise = if group.wants_detection() { Mode::On } else { Mode::Watch };
+        pools::open_drives(env, drives, group.scheme(), opening(options, otherwise)?).await
+    };
+    let object = format!("pool {}", group.name);
+    let pool = hold.release_unless(held::while_held(Some(&hold), &object, open)).await?;
     Ok(Held { pool, hold: Some(hold) })
 }
 

@@ -142,6 +142,12 @@ impl Exported {
         request: impl Future<Output = Result<T, VolumeError>>,
     ) -> Result<T, VolumeError> {
         let Some(hold) = &self.hold else { return request.await };
+        let request = async {
+            let done = request.await;
+            // No drive may have been needed for it.
+            hold.pass().await;
+            done
+        };
         match select(pin!(request), pin!(hold.until_lost())).await {
             Either::Left((done, _)) => done,
             Either::Right(_) => Err(VolumeError::ShuttingDown),

@@ -10,7 +10,7 @@ use format::{BEAT_AT, CLAIM_AT, CLAIM_LEN, Claim, ClaimState, Uuid};
 use futures_util::future::select;
 use io::fence::WeakFenced;
 use io::sync::Event;
-use io::{Drive, Env, Fence, Fenced, join_all};
+use io::{Drive, Env, Fence, Fenced, Nanos, join_all};
 
 use super::judge::Claimant;
 use super::limits::{BEAT, PATIENCE, VALID};
@@ -28,7 +28,6 @@ pub struct Hold<E, D> {
 struct Inner<E, D> {
     env: E,
     who: Claimant,
-    fence: Fence,
     /// As many as the pool has drives, and those that take places of others.
     slots: RefCell<Vec<Slot<E, D>>>,
     beat: Cell<u64>,
@@ -37,14 +36,17 @@ struct Inner<E, D> {
     ending: Cell<bool>,
     /// A beat is over.
     beaten: Event,
+    /// Until when at least one drive is known to have this opening's claim.
+    vouched_until: Cell<Nanos>,
+    vouched: Event,
     lost: RefCell<Option<Claim>>,
     lost_now: Event,
 }
 
 struct Slot<E, D> {
     drive: WeakFenced<E, D>,
-    /// Of its claim.
-    session: Uuid,
+    /// Of its claim; `None`: it took none. The other drives' claims then count for it.
+    session: Option<Uuid>,
     /// Something was asked of the drive that it has not answered.
     asked: Rc<Cell<bool>>,
 }
@@ -73,12 +75,13 @@ impl<E: Env, D: Drive> Hold<E, D> {
         let inner = Inner {
             env: env.clone(),
             who,
-            fence: Fence::default(),
             slots: RefCell::default(),
             beat: Cell::new(0),
             beating: Cell::new(false),
             ending: Cell::new(false),
             beaten: Event::new(),
+            vouched_until: Cell::default(),
+            vouched: Event::new(),
             lost: RefCell::new(None),
             lost_now: Event::new(),
         };
@@ -94,20 +97,41 @@ impl<E: Env, D: Drive> Hold<E, D> {
         drives: Vec<D>,
         take_over: bool,
     ) -> Result<Vec<Fenced<E, D>>, Refusal> {
-        let Inner { env, who, fence, beat, slots, .. } = &*self.inner;
+        let Inner { env, who, beat, slots, .. } = &*self.inner;
+        if let Some(claim) = self.lost() {
+            return Err(Refusal::Outrun(claim.into()));
+        }
         let session = Cell::default();
         let taker = Taker { env, drives: &drives, who, session, beat, take_over };
-        let looked = taker.take().await?;
+        let (looked, has) = taker.take().await?;
+        self.vouch(looked);
         let session = taker.session.get();
-        if slots.borrow().is_empty() {
+        let fence = |drive: D| {
+            let fence = Fence::default();
             fence.vouch(looked + VALID);
+            Fenced::new(env, drive, &fence, KEPT)
+        };
+        let fenced: Vec<_> = drives.into_iter().map(fence).collect();
+        for (drive, has) in fenced.iter().zip(has) {
+            let (drive, session) = (drive.downgrade(), has.then_some(session));
+            slots.borrow_mut().push(Slot { drive, session, asked: Rc::default() });
         }
-        let fenced: Vec<_> =
-            drives.into_iter().map(|drive| Fenced::new(env, drive, fence, KEPT)).collect();
-        let slot =
-            |drive: &Fenced<E, D>| Slot { drive: drive.downgrade(), session, asked: Rc::default() };
-        slots.borrow_mut().extend(fenced.iter().map(slot));
         Ok(fenced)
+    }
+
+    /// A drive was looked at then, and had this opening's claim.
+    fn vouch(&self, looked: Nanos) {
+        let Inner { vouched_until, vouched, .. } = &*self.inner;
+        vouched_until.set(vouched_until.get().max(looked + VALID));
+        vouched.notify_all();
+    }
+
+    /// Waits until it is known that nobody else has the drives: for answers that need no drive.
+    pub async fn pass(&self) {
+        let Inner { env, vouched_until, vouched, lost, .. } = &*self.inner;
+        while env.now() >= vouched_until.get() || lost.borrow().is_some() {
+            vouched.wait().await;
+        }
     }
 
     /// Who has the drives now, if it is somebody else.
@@ -129,13 +153,30 @@ impl<E: Env, D: Drive> Hold<E, D> {
     /// Gives the claims up after the last of what is done with the drives, so that whoever comes
     /// need not ask.
     pub async fn release_after<T>(&self, last: impl Future<Output = T>) -> T {
-        let slots = self.inner.slots.borrow().clone();
-        // They stay open until that is said.
-        let drive = |slot: Slot<E, D>| Some((slot.drive.upgrade()?, slot.session));
-        let drives: Vec<_> = slots.into_iter().filter_map(drive).collect();
+        let drives = self.claimed();
         let done = last.await;
         self.release(&drives).await;
         done
+    }
+
+    /// The same if `work` fails: nobody has them then.
+    pub async fn release_unless<T, F>(
+        &self,
+        work: impl Future<Output = Result<T, F>>,
+    ) -> Result<T, F> {
+        let drives = self.claimed();
+        let done = work.await;
+        if done.is_err() {
+            self.release(&drives).await;
+        }
+        done
+    }
+
+    /// Drives with claims, which stay open until what is returned is dropped.
+    fn claimed(&self) -> Vec<(Fenced<E, D>, Uuid)> {
+        let slots = self.inner.slots.borrow();
+        let drive = |slot: &Slot<E, D>| Some((slot.drive.upgrade()?, slot.session?));
+        slots.iter().filter_map(drive).collect()
     }
 
     async fn release(&self, drives: &[(Fenced<E, D>, Uuid)]) {
@@ -147,9 +188,14 @@ impl<E: Env, D: Drive> Hold<E, D> {
         while beating.get() && env.now() < until {
             select(pin!(beaten.wait()), pin!(env.sleep_until(until))).await;
         }
+        drives.iter().for_each(|(drive, _)| drive.fence().shut());
+        if !drives.iter().all(|(drive, _)| drive.is_idle()) {
+            // Something may still reach a drive: whoever comes is to wait.
+            return;
+        }
         let put_all = drives.iter().map(|(drive, session)| {
             let claim = Claim { state: ClaimState::Released, ..self.claim(*session) };
-            async move { in_time(env, put(drive.bare(), BEAT_AT, &claim)).await }
+            async move { in_time(env, PATIENCE, put(drive.bare(), BEAT_AT, &claim)).await }
         });
         // Best effort: a claim that stays is one of a process that is gone.
         let _released = join_all(put_all).await;
@@ -183,37 +229,62 @@ impl<E: Env, D: Drive> Hold<E, D> {
 
     /// Looks at the claims and vouches for the drives; shows others that it is alive.
     async fn renew(&self) {
-        let Inner { env, fence, beat, lost, lost_now, slots, .. } = &*self.inner;
+        let Inner { env, beat, slots, .. } = &*self.inner;
         let (begun, slots) = (env.now(), slots.borrow().clone());
-        let looks = self.gather(&slots, |drive, _| async move { look(drive.bare()).await }).await;
-        let seen = || looks.iter().filter_map(|(own, seen)| Some((own, seen.as_ref().ok()?)));
-        // Whoever came has claimed all drives that it saw.
-        let claims = seen().filter_map(|(own, claim)| Some((own, claim.as_ref()?)));
-        if let Some((_, other)) = { claims }.find(|(own, claim)| claim.session != **own) {
-            fence.shut();
-            lost.replace(Some(other.clone()));
-            return lost_now.notify_all();
-        }
-        if seen().next().is_none() {
+        let claimed: Vec<_> = slots.iter().filter(|slot| slot.session.is_some()).collect();
+        let looks = self.gather(&claimed, |slot, drive| self.clone().look(slot, drive));
+        let own = looks.await.contains(&true);
+        if self.lost().is_some() || !own {
             return;
         }
-        fence.vouch(begun + VALID);
+        for slot in slots.iter().filter(|slot| slot.session.is_none()) {
+            slot.drive.upgrade().inspect(|drive| drive.fence().vouch(begun + VALID));
+        }
         beat.set(beat.get() + 1);
-        let beats = self.gather(&slots, |drive, session| {
-            let claim = self.claim(session);
-            async move { put(drive.bare(), BEAT_AT, &claim).await }
-        });
         // Without it others may come, whose claims then tell.
-        beats.await;
+        let _shown = self.gather(&claimed, |slot, drive| self.clone().show(slot, drive)).await;
     }
 
-    /// What the drives answer that do so in time, with the session of each. Of one that does not,
-    /// nothing more is asked until it has.
-    async fn gather<T: 'static, F: Future<Output = T> + 'static>(
+    /// Vouches for a drive that has this opening's claim. However late that is seen: another
+    /// host's claim there tells that it has the drives. Whoever comes has claimed all that it saw.
+    async fn look(self, slot: Slot<E, D>, drive: Fenced<E, D>) -> bool {
+        let looked = self.inner.env.now();
+        match look(drive.bare()).await {
+            Ok(Some(claim)) if Some(claim.session) == slot.session => {
+                drive.fence().vouch(looked + VALID);
+                self.vouch(looked);
+                true
+            }
+            Ok(Some(claim)) => {
+                self.lose(claim);
+                false
+            }
+            // Wiped, or unreadable: nothing is known.
+            Ok(None) | Err(_) => false,
+        }
+    }
+
+    fn lose(&self, claim: Claim) {
+        let Inner { slots, lost, lost_now, .. } = &*self.inner;
+        let drives = slots.borrow().iter().filter_map(|slot| slot.drive.upgrade()).collect();
+        let drives: Vec<Fenced<E, D>> = drives;
+        drives.iter().for_each(|drive| drive.fence().shut());
+        lost.borrow_mut().get_or_insert(claim);
+        lost_now.notify_all();
+    }
+
+    async fn show(self, slot: Slot<E, D>, drive: Fenced<E, D>) -> bool {
+        let Some(session) = slot.session else { return false };
+        put(drive.bare(), BEAT_AT, &self.claim(session)).await.is_ok()
+    }
+
+    /// What the drives answer that do so in time. Of one that does not, nothing more is asked until
+    /// it has.
+    async fn gather<F: Future<Output = bool> + 'static>(
         &self,
-        slots: &[Slot<E, D>],
-        ask: impl Fn(Fenced<E, D>, Uuid) -> F,
-    ) -> Vec<(Uuid, T)> {
+        slots: &[&Slot<E, D>],
+        ask: impl Fn(Slot<E, D>, Fenced<E, D>) -> F,
+    ) -> Vec<bool> {
         let env = &self.inner.env;
         let answers = Rc::new(RefCell::new(Vec::new()));
         let (arrived, mut asked) = (Event::new(), 0);
@@ -223,12 +294,12 @@ impl<E: Env, D: Drive> Hold<E, D> {
                 continue;
             }
             asked += 1;
-            let (slot, answers, arrived) = (slot.clone(), answers.clone(), arrived.clone());
-            let answer = ask(drive, slot.session);
+            let (answers, arrived) = (answers.clone(), arrived.clone());
+            let (answer, is_asked) = (ask((*slot).clone(), drive), slot.asked.clone());
             env.spawn(async move {
                 let answer = answer.await;
-                slot.asked.set(false);
-                answers.borrow_mut().push((slot.session, answer));
+                is_asked.set(false);
+                answers.borrow_mut().push(answer);
                 arrived.notify_all();
             });
         }

@@ -66,6 +66,8 @@ fn one(claim: &Claim, who: &Claimant, take_over: bool) -> Verdict {
     // It is ourselves that held it before: the drives were let go, or we could not have them.
     let is_own = (other.process, other.started) == (own.process, own.started);
     match claim.state {
+        // Its kernel's locks are ours by now: it has let the drive go, without saying so there.
+        _ if !is_own && (who.lives)(other) && take_over => watch,
         _ if !is_own && (who.lives)(other) => held,
         ClaimState::Taking => Verdict::Lapse,
         ClaimState::Held | ClaimState::Released => Verdict::Free,
@@ -113,7 +115,7 @@ mod tests {
             let claim = claim(holder);
             [verdict(&claim, false), verdict(&claim, true)]
         };
-        assert_eq!(of(holder(1, 1, 7)), ["held", "held"], "a process that lives, here");
+        assert_eq!(of(holder(1, 1, 7)), ["held", "watch"], "a process that lives, here");
         assert_eq!(of(holder(1, 1, 8)), ["free", "free"], "one that is gone");
         let later = Holder { started: 99, ..holder(1, 1, 7) };
         assert_eq!(of(later), ["free", "free"], "a later one has its number");

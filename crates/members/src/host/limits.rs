@@ -19,6 +19,8 @@ pub const SETTLE_BOUND: Nanos = Nanos::from_millis(80);
 pub const SETTLE: Nanos = Nanos::from_millis(100);
 /// A drive that has not answered for so long is done without, for this time.
 pub const PATIENCE: Nanos = Nanos::from_millis(500);
+/// The same before anything is known of the claims: longer than a drive takes to spin up.
+pub const LOOK_PATIENCE: Nanos = Nanos::from_secs(12);
 /// A claim that is damaged is read so often: somebody may be writing it.
 pub const READS: usize = 3;
 /// So often claims are written anew that somebody wrote over who then left.

@@ -1,7 +1,6 @@
 //! Getting the claims on drives, or being refused.
 
 use std::cell::Cell;
-use std::fmt;
 use std::pin::pin;
 
 use format::{BEAT_AT, CLAIM_AT, CLAIM_LEN, Claim, ClaimState, Uuid};
@@ -9,7 +8,9 @@ use futures_util::future::{Either, select};
 use io::{Buf, Drive, DriveError, Durability, Env, Nanos, join_all};
 
 use super::judge::{Claimant, Verdict, judge};
-use super::limits::{BEAT, LAPSE, PATIENCE, READS, SETTLE, SETTLE_BOUND, SILENT, TRIES};
+use super::limits::{
+    BEAT, LAPSE, LOOK_PATIENCE, PATIENCE, READS, SETTLE, SETTLE_BOUND, SILENT, TRIES,
+};
 
 /// Why drives are not to be had.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,24 +23,6 @@ pub enum Refusal {
     Outrun(Box<Claim>),
     /// No drive took the claim.
     NoDrive(Option<DriveError>),
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let who = |claim: &Claim| {
-            format!("host {} (process {})", claim.holder.name, claim.holder.process)
-        };
-        match self {
-            Refusal::Held { claim, here: true } => {
-                write!(f, "process {} of this host has it open", claim.holder.process)
-            }
-            Refusal::Held { claim, .. } => write!(f, "{} has it open", who(claim)),
-            Refusal::Alive(claim) => write!(f, "{} has it open, and is alive", who(claim)),
-            Refusal::Outrun(claim) => write!(f, "{} opened it at the same time", who(claim)),
-            Refusal::NoDrive(Some(error)) => write!(f, "no drive takes a claim: {error}"),
-            Refusal::NoDrive(None) => f.write_str("no drive takes a claim: none answers"),
-        }
-    }
 }
 
 /// The claim on a drive, and its last beat. `None` if nobody's is there; what is damaged was
@@ -55,17 +38,33 @@ pub async fn look<D: Drive>(drive: &D) -> Result<Option<Claim>, DriveError> {
 }
 
 pub(super) async fn put<D: Drive>(drive: &D, at: u64, claim: &Claim) -> Result<(), DriveError> {
-    // Others who see the drive see what is in its cache. A claim that power takes from it is
-    // missed only if the host still has power, and nobody else may come then either.
+    // Others who see the drive see what is in its cache.
     drive.write(at, Buf::from_slice(&claim.encode()), Durability::Cached).await
 }
 
 /// What was asked of a drive that answers in time.
-pub(super) async fn in_time<E: Env, T>(env: &E, asked: impl Future<Output = T>) -> Option<T> {
-    match select(pin!(asked), pin!(env.sleep_until(env.now() + PATIENCE))).await {
+pub(super) async fn in_time<E: Env, T>(
+    env: &E,
+    time: Nanos,
+    asked: impl Future<Output = T>,
+) -> Option<T> {
+    match select(pin!(asked), pin!(env.sleep_until(env.now() + time))).await {
         Either::Left((answer, _)) => Some(answer),
         Either::Right(_) => None,
     }
+}
+
+/// When it was looked, and what was there, of each drive.
+type Seen = (Nanos, Vec<Option<Claim>>);
+
+/// Drives that nobody has.
+struct Found {
+    /// When that was last looked at.
+    begun: Nanos,
+    /// How long claims are to stay there before they count.
+    settle: Nanos,
+    /// What was there, of each drive.
+    before: Vec<Option<Claim>>,
 }
 
 /// Claims of one opening.
@@ -82,33 +81,48 @@ pub(super) struct Taker<'a, E, D> {
 }
 
 impl<E: Env, D: Drive> Taker<'_, E, D> {
-    /// The drives have this opening's claims. Returns when that was last looked at.
-    pub async fn take(&self) -> Result<Nanos, Refusal> {
+    /// The drives have this opening's claims. Returns when that was last looked at, and which
+    /// drives have one.
+    pub async fn take(&self) -> Result<(Nanos, Vec<bool>), Refusal> {
         for _ in 0..TRIES {
-            let (begun, settle) = self.find_free().await?;
-            if let Some(looked) = self.settle(begun, settle).await? {
+            let Some(found) = self.find_free().await? else { continue };
+            let Found { begun, settle, before } = found;
+            if let Some(taken) = self.settle(begun, settle, &before).await? {
                 self.show(ClaimState::Held).await;
-                return Ok(looked);
+                return Ok(taken);
             }
         }
         Err(Refusal::NoDrive(None))
     }
 
-    /// Nobody has the drives. Returns when that was last looked at, and how long claims are to
-    /// stay there before they count.
-    async fn find_free(&self) -> Result<(Nanos, Nanos), Refusal> {
+    /// Nobody has the drives. `None`: somebody else's claims are there than were a moment ago.
+    async fn find_free(&self) -> Result<Option<Found>, Refusal> {
         let begun = self.env.now();
-        let found = self.claims().await;
-        match judge(found.iter().flatten(), self.who, self.take_over) {
-            Verdict::Free => Ok((begun, SETTLE)),
-            Verdict::Lapse => Ok((begun, LAPSE)),
+        let looks = self.looks(LOOK_PATIENCE).await;
+        if !looks.iter().any(|look| matches!(look, Some(Ok(_)))) {
+            let error = looks.into_iter().find_map(|look| look?.err());
+            return Err(Refusal::NoDrive(error));
+        }
+        let before = claims(looks);
+        let found = |begun, settle, before| Ok(Some(Found { begun, settle, before }));
+        match judge(before.iter().flatten(), self.who, self.take_over) {
+            Verdict::Free => found(begun, SETTLE, before),
+            Verdict::Lapse => found(begun, LAPSE, before),
             Verdict::Held(claim) => Err(self.held(claim)),
-            Verdict::Watch(claim) => Ok((self.watch(&claim).await?, LAPSE)),
+            Verdict::Watch(claim) => {
+                let watched = self.watch(&claim).await?;
+                watched.map_or(Ok(None), |(begun, before)| found(begun, LAPSE, before))
+            }
         }
     }
 
     /// Writes claims, and looks whether they stay. `None`: somebody came between, and is gone.
-    async fn settle(&self, begun: Nanos, mut settle: Nanos) -> Result<Option<Nanos>, Refusal> {
+    async fn settle(
+        &self,
+        begun: Nanos,
+        mut settle: Nanos,
+        before: &[Option<Claim>],
+    ) -> Result<Option<(Nanos, Vec<bool>)>, Refusal> {
         loop {
             self.session.set(Uuid::from_random(self.env.unique_id()));
             self.put_all().await?;
@@ -117,15 +131,23 @@ impl<E: Env, D: Drive> Taker<'_, E, D> {
             }
             self.stay(settle).await;
             let looked = self.env.now();
-            let claims: Vec<Claim> = self.claims().await.into_iter().flatten().collect();
-            let others = claims.iter().filter(|claim| !self.is_own(claim) && is_held(claim));
+            let claims = claims(self.looks(LOOK_PATIENCE).await);
+            let own = |claim: &Option<Claim>| claim.as_ref().is_some_and(|own| self.is_own(own));
+            let has: Vec<bool> = claims.iter().map(own).collect();
+            // What was free before, and is still there, is on a drive that takes no writes.
+            let stays = |(claim, before): (&Option<Claim>, &Option<Claim>)| {
+                let session = |claim: &Option<Claim>| claim.as_ref().map(|own| own.session);
+                session(claim) == session(before)
+            };
+            let others = claims.iter().zip(before).filter(|pair| !stays(*pair));
+            let others = others.filter_map(|(claim, _)| claim.as_ref());
+            let others = others.filter(|claim| !self.is_own(claim) && is_held(claim));
             match others.max_by_key(|claim| claim.session) {
-                None => {
-                    let own = claims.iter().any(|claim| self.is_own(claim));
-                    return Ok(own.then_some(looked));
-                }
+                None => return Ok(has.contains(&true).then_some((looked, has))),
                 // Each has some: the same one goes on for both. The other never writes again.
-                Some(other) if self.goes_on(&claims, other) => settle = LAPSE,
+                Some(other) if self.session.get() > other.session && has.contains(&true) => {
+                    settle = LAPSE;
+                }
                 Some(other) => return Err(Refusal::Outrun(other.clone().into())),
             }
         }
@@ -147,11 +169,7 @@ impl<E: Env, D: Drive> Taker<'_, E, D> {
         self.beat.set(self.beat.get() + 1);
         let claim = Claim { state, ..self.claim() };
         let beats = self.drives.iter().map(|drive| put(drive, BEAT_AT, &claim));
-        let _shown = in_time(self.env, join_all(beats)).await;
-    }
-
-    fn goes_on(&self, claims: &[Claim], other: &Claim) -> bool {
-        self.session.get() > other.session && claims.iter().any(|claim| self.is_own(claim))
+        let _shown = in_time(self.env, PATIENCE, join_all(beats)).await;
     }
 
     fn is_own(&self, claim: &Claim) -> bool {
@@ -163,29 +181,29 @@ impl<E: Env, D: Drive> Taker<'_, E, D> {
         Refusal::Held { claim, here }
     }
 
-    /// Of each drive. `None`: it has none, or can't be read.
-    async fn claims(&self) -> Vec<Option<Claim>> {
-        let looks = self.drives.iter().map(|drive| in_time(self.env, look(drive)));
-        let found = join_all(looks).await.into_iter();
-        found.map(|found| found?.ok().flatten()).collect()
+    /// At each drive. `None`: it has not answered.
+    async fn looks(&self, time: Nanos) -> Vec<Option<Result<Option<Claim>, DriveError>>> {
+        join_all(self.drives.iter().map(|drive| in_time(self.env, time, look(drive)))).await
     }
 
-    /// Refuses if a claim changes. Returns when that was last looked at.
-    async fn watch(&self, claim: &Claim) -> Result<Nanos, Refusal> {
-        let before = self.claims().await;
+    /// Refuses if a claim changes. Returns when that was last looked at, and what was seen; `None`
+    /// if it could not be looked at both before and after.
+    async fn watch(&self, claim: &Claim) -> Result<Option<Seen>, Refusal> {
+        let before = claims(self.looks(LOOK_PATIENCE).await);
         self.env.sleep_until(self.env.now() + SILENT).await;
         let begun = self.env.now();
-        let after = self.claims().await;
-        // What could not be read before is no sign of life.
-        let moved = before.iter().zip(after).filter_map(|(before, after)| {
-            let (before, after) = (before.as_ref()?, after?);
-            (is_held(&after) && *before != after).then_some(after)
-        });
-        match moved.max_by_key(|claim| claim.seen_secs) {
-            None => Ok(begun),
-            Some(other) if other.session == claim.session => Err(Refusal::Alive(other.into())),
-            Some(other) => Err(Refusal::Outrun(other.into())),
+        let after = claims(self.looks(LOOK_PATIENCE).await);
+        // What could not be read before is no sign of life, nor is it one of death.
+        let pairs = before.iter().zip(&after);
+        let both = pairs.filter_map(|(before, after)| Some((before.as_ref()?, after.as_ref()?)));
+        let moved = both.clone().filter(|(before, after)| is_held(after) && before != after);
+        if let Some((before, other)) = moved.max_by_key(|(_, after)| after.seen_secs) {
+            let other = Box::new(other.clone());
+            let same = before.session == other.session;
+            return Err(if same { Refusal::Alive(other) } else { Refusal::Outrun(other) });
         }
+        let is_silent = { both }.any(|(_, after)| after.session == claim.session);
+        Ok(is_silent.then_some((begun, after)))
     }
 
     /// However long it takes: a claim that arrived later would lie over those of others.
@@ -208,6 +226,10 @@ impl<E: Env, D: Drive> Taker<'_, E, D> {
             seen_secs: (self.who.wall_secs)(),
         }
     }
+}
+
+fn claims(looks: Vec<Option<Result<Option<Claim>, DriveError>>>) -> Vec<Option<Claim>> {
+    looks.into_iter().map(|look| look?.ok().flatten()).collect()
 }
 
 fn is_held(claim: &Claim) -> bool {

@@ -58,7 +58,7 @@ async fn create(env: &UringEnv, args: &Args, spec: &Spec, targets: Vec<Target>) 
     let Claimed { drives, hold } = held::take(env, &object, made.drives(), others).await?;
     let create = async {
         if !args.no_discard {
-            blank::discard(made.found()).await;
+            blank::discard(&made.found(&drives)).await;
         }
         spec.create(env, &drives).await.map_err(refuse)
     };
