@@ -97,8 +97,23 @@ impl Claim {
             Err(FormatError::BadMagic) => return Ok(None),
             claim => claim?,
         };
-        let beat = pages.get(PAGE..).and_then(|page| Claim::decode(page).ok());
-        Ok(Some(beat.filter(|beat| beat.session == claim.session).unwrap_or(claim)))
+        Ok(Some(match Claim::beat_of(pages) {
+            Some(beat) if beat.session == claim.session => beat,
+            _ => claim,
+        }))
+    }
+
+    /// Whose beat lies beside a claim that has shown none itself: who may have had the drive when
+    /// it was claimed, and had not let it go.
+    pub fn displaced(pages: &[u8]) -> Option<Holder> {
+        let claim = Claim::decode(pages).ok()?;
+        let beat = Claim::beat_of(pages)?;
+        let other = beat.session != claim.session && beat.state != ClaimState::Released;
+        other.then_some(beat.holder)
+    }
+
+    fn beat_of(pages: &[u8]) -> Option<Claim> {
+        pages.get(PAGE..).and_then(|page| Claim::decode(page).ok())
     }
 
     /// A page.

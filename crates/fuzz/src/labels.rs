@@ -1,6 +1,6 @@
 //! Labels, and the signatures of others.
 //!
-//! First byte 0: a label as it is, but for its checksum; 1: also its length is made right; 2: pages
+//! First byte 0: a label as it is, but for its checksum; 1: also its length is made right; 3: pages
 //! of claims; else a drive, blank but for pieces of 24 bits of offset, 8 of length, and so many
 //! bytes.
 
@@ -21,7 +21,7 @@ pub fn run(bytes: &[u8]) -> bool {
     match bytes.split_first() {
         None => false,
         Some((&kind @ 0..=1, label)) => check(&sealed(label, kind == 1)),
-        Some((2, pages)) => claims(pages),
+        Some((3, pages)) => claims(pages),
         Some((_, pieces)) => signatures(pieces),
     }
 }
@@ -113,7 +113,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     };
     let claim =
         Claim { state: ClaimState::Held, session: Uuid([6; 16]), holder, beat: 7, seen_secs: 8 };
-    all.push(with_kind(2, &[claim.encode(), claim.encode()].concat()));
+    all.push(with_kind(3, &[claim.encode(), claim.encode()].concat()));
     let mut gpt = piece(510, b"\x55\xaa");
     gpt.extend(piece(446, b"\0\0\0\0\xee\0\0\0\x01\0\0\0\xff\xff\0\0"));
     gpt.extend(piece(512, b"EFI PART\0\0\x01\0\x5c\0\0\0"));

@@ -22,7 +22,8 @@ pub struct Claim {
 /// `None` if nobody ever had it, or that can't be read.
 pub async fn read<D: Drive>(drive: &D) -> Option<Claim> {
     let found = host::look(drive).await.ok().flatten();
-    found.map(|format::Claim { state, holder, beat, seen_secs, .. }| {
+    found.map(|host::Seen { claim, .. }| {
+        let format::Claim { state, holder, beat, seen_secs, .. } = claim;
         let Holder { host, boot, process, name, .. } = holder;
         let state = match state {
             ClaimState::Held => "held",

@@ -250,13 +250,13 @@ impl<E: Env, D: Drive> Hold<E, D> {
     async fn look(self, slot: Slot<E, D>, drive: Fenced<E, D>) -> bool {
         let looked = self.inner.env.now();
         match look(drive.bare()).await {
-            Ok(Some(claim)) if Some(claim.session) == slot.session => {
+            Ok(Some(seen)) if Some(seen.claim.session) == slot.session => {
                 drive.fence().vouch(looked + VALID);
                 self.vouch(looked);
                 true
             }
-            Ok(Some(claim)) => {
-                self.lose(claim);
+            Ok(Some(seen)) => {
+                self.lose(seen.claim);
                 false
             }
             // Wiped, or unreadable: nothing is known.

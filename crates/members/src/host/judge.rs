@@ -4,6 +4,8 @@ use std::rc::Rc;
 
 use format::{Claim, ClaimState, Holder};
 
+use super::take::Seen;
+
 /// Who wants drives, and what it can find out about others.
 #[derive(Clone)]
 pub struct Claimant {
@@ -40,16 +42,16 @@ impl Verdict {
 /// Of claims on several drives the gravest counts; of equals the one that was there last.
 /// `take_over`: the operator says that the other host is gone.
 pub fn judge<'a>(
-    claims: impl IntoIterator<Item = &'a Claim>,
+    found: impl IntoIterator<Item = &'a Seen>,
     who: &Claimant,
     take_over: bool,
 ) -> Verdict {
-    let verdicts = claims.into_iter().map(|claim| (one(claim, who, take_over), claim.seen_secs));
+    let verdicts = found.into_iter().map(|seen| (one(seen, who, take_over), seen.claim.seen_secs));
     let gravest = verdicts.max_by_key(|(verdict, seen)| (verdict.weight(), *seen));
     gravest.map_or(Verdict::Free, |(verdict, _)| verdict)
 }
 
-fn one(claim: &Claim, who: &Claimant, take_over: bool) -> Verdict {
+fn one(Seen { claim, displaced }: &Seen, who: &Claimant, take_over: bool) -> Verdict {
     let (own, other) = (&who.holder, &claim.holder);
     let (held, watch) = (Verdict::Held(claim.clone().into()), Verdict::Watch(claim.clone().into()));
     if claim.state == ClaimState::Released {
@@ -69,9 +71,21 @@ fn one(claim: &Claim, who: &Claimant, take_over: bool) -> Verdict {
         // Its kernel's locks are ours by now: it has let the drive go, without saying so there.
         _ if !is_own && (who.lives)(other) && take_over => watch,
         _ if !is_own && (who.lives)(other) => held,
-        ClaimState::Taking => Verdict::Lapse,
-        ClaimState::Held | ClaimState::Released => Verdict::Free,
+        // It was taking them from somebody, and has shown that it waits; or it wrote over somebody
+        // who is not known to be gone.
+        ClaimState::Taking if claim.beat > 0 => Verdict::Lapse,
+        ClaimState::Taking if displaced.as_ref().is_some_and(|old| !is_gone(old, who)) => {
+            Verdict::Lapse
+        }
+        _ => Verdict::Free,
     }
+}
+
+/// A process of this boot that lives no more, as far as that can be known.
+fn is_gone(other: &Holder, who: &Claimant) -> bool {
+    let own = &who.holder;
+    let is_near = (other.host, other.boot, other.namespace) == (own.host, own.boot, own.namespace);
+    is_near && !(who.lives)(other)
 }
 
 #[cfg(test)]
@@ -100,8 +114,12 @@ mod tests {
         Claimant { holder: holder(1, 1, 5), lives, wall_secs: Rc::new(|| 60) }
     }
 
+    fn seen(claim: &Claim) -> Seen {
+        Seen { claim: claim.clone(), displaced: None }
+    }
+
     fn verdict(claim: &Claim, take_over: bool) -> &'static str {
-        match judge([claim], &who(), take_over) {
+        match judge([&seen(claim)], &who(), take_over) {
             Verdict::Free => "free",
             Verdict::Lapse => "lapse",
             Verdict::Watch(_) => "watch",
@@ -125,7 +143,15 @@ mod tests {
         assert_eq!(of(holder(2, 1, 7)), ["held", "watch"], "on another host");
         assert_eq!(of(holder(1, 1, 5)), ["free", "free"], "the process that asks");
         let taking = |holder| Claim { state: ClaimState::Taking, ..claim(holder) };
-        assert_eq!(verdict(&taking(holder(1, 1, 8)), false), "lapse");
+        assert_eq!(verdict(&taking(holder(1, 1, 8)), false), "lapse", "it has shown beats");
+        let begun = Claim { beat: 0, ..taking(holder(1, 1, 8)) };
+        let over = |displaced: Option<Holder>| {
+            judge([&Seen { claim: begun.clone(), displaced }], &who(), false)
+        };
+        assert_eq!(over(None), Verdict::Free, "there was nobody");
+        assert_eq!(over(Some(holder(1, 1, 9))), Verdict::Free, "he is gone");
+        assert_eq!(over(Some(holder(1, 1, 7))), Verdict::Lapse, "he lives");
+        assert_eq!(over(Some(holder(2, 1, 9))), Verdict::Lapse, "who knows");
         assert_eq!(verdict(&taking(holder(1, 1, 7)), false), "held");
         let released = Claim { state: ClaimState::Released, ..claim(holder(2, 2, 7)) };
         assert_eq!(verdict(&released, false), "free");
@@ -136,6 +162,7 @@ mod tests {
     fn the_gravest_of_several_counts() {
         let (gone, here, elsewhere) =
             (claim(holder(1, 1, 8)), claim(holder(1, 2, 7)), claim(holder(2, 1, 7)));
+        let [gone, here, elsewhere] = [&gone, &here, &elsewhere].map(seen);
         let Verdict::Held(by) = judge([&gone, &elsewhere, &here], &who(), false) else {
             panic!("another host has one of the drives");
         };

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::pin::pin;
 
-use format::{BEAT_AT, CLAIM_AT, CLAIM_LEN, Claim, ClaimState, Uuid};
+use format::{BEAT_AT, CLAIM_AT, CLAIM_LEN, Claim, ClaimState, Holder, Uuid};
 use futures_util::future::{Either, select};
 use io::{Buf, Drive, DriveError, Durability, Env, Nanos, join_all};
 
@@ -25,13 +25,21 @@ pub enum Refusal {
     NoDrive(Option<DriveError>),
 }
 
+/// What there is on a drive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    pub claim: Claim,
+    /// Who had it before a claim that has shown no beat yet, and may not have noticed.
+    pub displaced: Option<Holder>,
+}
+
 /// The claim on a drive, and its last beat. `None` if nobody's is there; what is damaged was
 /// somebody's who did not get to write it.
-pub async fn look<D: Drive>(drive: &D) -> Result<Option<Claim>, DriveError> {
+pub async fn look<D: Drive>(drive: &D) -> Result<Option<Seen>, DriveError> {
     for _ in 0..READS {
         let pages = drive.read(CLAIM_AT, CLAIM_LEN).await?;
         if let Ok(claim) = Claim::of_pages(&pages) {
-            return Ok(claim);
+            return Ok(claim.map(|claim| Seen { claim, displaced: Claim::displaced(&pages) }));
         }
     }
     Ok(None)
@@ -55,7 +63,10 @@ pub(super) async fn in_time<E: Env, T>(
 }
 
 /// When it was looked, and what was there, of each drive.
-type Seen = (Nanos, Vec<Option<Claim>>);
+type Looked = (Nanos, Vec<Option<Claim>>);
+
+/// `None`: a drive has not answered.
+type Look = Option<Result<Option<Seen>, DriveError>>;
 
 /// Drives that nobody has.
 struct Found {
@@ -103,9 +114,11 @@ impl<E: Env, D: Drive> Taker<'_, E, D> {
             let error = looks.into_iter().find_map(|look| look?.err());
             return Err(Refusal::NoDrive(error));
         }
+        let seen = looks.iter().filter_map(|look| look.as_ref()?.as_ref().ok()?.as_ref());
+        let verdict = judge(seen, self.who, self.take_over);
         let before = claims(looks);
         let found = |begun, settle, before| Ok(Some(Found { begun, settle, before }));
-        match judge(before.iter().flatten(), self.who, self.take_over) {
+        match verdict {
             Verdict::Free => found(begun, SETTLE, before),
             Verdict::Lapse => found(begun, LAPSE, before),
             Verdict::Held(claim) => Err(self.held(claim)),
@@ -182,13 +195,13 @@ impl<E: Env, D: Drive> Taker<'_, E, D> {
     }
 
     /// At each drive. `None`: it has not answered.
-    async fn looks(&self, time: Nanos) -> Vec<Option<Result<Option<Claim>, DriveError>>> {
+    async fn looks(&self, time: Nanos) -> Vec<Look> {
         join_all(self.drives.iter().map(|drive| in_time(self.env, time, look(drive)))).await
     }
 
     /// Refuses if a claim changes. Returns when that was last looked at, and what was seen; `None`
     /// if it could not be looked at both before and after.
-    async fn watch(&self, claim: &Claim) -> Result<Option<Seen>, Refusal> {
+    async fn watch(&self, claim: &Claim) -> Result<Option<Looked>, Refusal> {
         let before = claims(self.looks(LOOK_PATIENCE).await);
         self.env.sleep_until(self.env.now() + SILENT).await;
         let begun = self.env.now();
@@ -228,8 +241,8 @@ impl<E: Env, D: Drive> Taker<'_, E, D> {
     }
 }
 
-fn claims(looks: Vec<Option<Result<Option<Claim>, DriveError>>>) -> Vec<Option<Claim>> {
-    looks.into_iter().map(|look| look?.ok().flatten()).collect()
+fn claims(looks: Vec<Look>) -> Vec<Option<Claim>> {
+    looks.into_iter().map(|look| Some(look?.ok().flatten()?.claim)).collect()
 }
 
 fn is_held(claim: &Claim) -> bool {
