@@ -24,6 +24,7 @@
 
 use crate::VERSION;
 use crate::cursor::{Reader, Writer, put_u32};
+use crate::drive::{check_crc, check_magic, check_version};
 use crate::error::{FormatError, check};
 use crate::ids::{PAGE, Uuid};
 
@@ -76,6 +77,34 @@ pub struct Claim {
     pub seen_secs: u64,
 }
 
+/// What both pages of a drive say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// As the last beat of its session has it.
+    pub claim: Claim,
+    /// Whose beat lies beside a claim that has shown none itself: who may have had the drive when
+    /// it was claimed, and had not let it go.
+    pub displaced: Option<Holder>,
+}
+
+impl Seen {
+    /// `None` if nobody's claim is there.
+    pub fn of_pages(pages: &[u8]) -> Result<Option<Seen>, FormatError> {
+        let claim = match Claim::decode(pages) {
+            Err(FormatError::BadMagic) => return Ok(None),
+            claim => claim?,
+        };
+        let beat = pages.get(PAGE..).and_then(|page| Claim::decode(page).ok());
+        Ok(Some(match beat {
+            Some(beat) if beat.session == claim.session => Seen { claim: beat, displaced: None },
+            beat => {
+                let open = beat.filter(|beat| beat.state != ClaimState::Released);
+                Seen { claim, displaced: open.map(|beat| beat.holder) }
+            }
+        }))
+    }
+}
+
 fn claim_crc(page: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&page[..AT_CRC]), &page[AFTER_CRC..PAGE])
 }
@@ -90,32 +119,6 @@ fn cut(name: &str) -> &str {
 }
 
 impl Claim {
-    /// What both pages say: the claim, as the last beat of its session has it. `None` if nobody's
-    /// is there.
-    pub fn of_pages(pages: &[u8]) -> Result<Option<Claim>, FormatError> {
-        let claim = match Claim::decode(pages) {
-            Err(FormatError::BadMagic) => return Ok(None),
-            claim => claim?,
-        };
-        Ok(Some(match Claim::beat_of(pages) {
-            Some(beat) if beat.session == claim.session => beat,
-            _ => claim,
-        }))
-    }
-
-    /// Whose beat lies beside a claim that has shown none itself: who may have had the drive when
-    /// it was claimed, and had not let it go.
-    pub fn displaced(pages: &[u8]) -> Option<Holder> {
-        let claim = Claim::decode(pages).ok()?;
-        let beat = Claim::beat_of(pages)?;
-        let other = beat.session != claim.session && beat.state != ClaimState::Released;
-        other.then_some(beat.holder)
-    }
-
-    fn beat_of(pages: &[u8]) -> Option<Claim> {
-        pages.get(PAGE..).and_then(|page| Claim::decode(page).ok())
-    }
-
     /// A page.
     pub fn encode(&self) -> Vec<u8> {
         let Holder { host, boot, process, namespace, started, name } = &self.holder;
@@ -142,16 +145,11 @@ impl Claim {
     pub fn decode(page: &[u8]) -> Result<Claim, FormatError> {
         let page = page.get(..PAGE).ok_or(FormatError::Truncated)?;
         let mut r = Reader::new(page);
-        check(r.array()? == CLAIM_MAGIC, "magic", 0).map_err(|_| FormatError::BadMagic)?;
+        check_magic(&mut r, &CLAIM_MAGIC)?;
         let version = r.u16()?;
         let (state, len) = (r.u8()?, usize::from(r.u8()?));
-        let (found, expected) = (r.u32()?, claim_crc(page));
-        if found != expected {
-            return Err(FormatError::BadChecksum { expected, found });
-        }
-        if version != VERSION {
-            return Err(FormatError::UnsupportedVersion { found: version, supported: VERSION });
-        }
+        check_crc(claim_crc(page), r.u32()?)?;
+        check_version(version)?;
         let state = match state {
             1 => ClaimState::Held,
             2 => ClaimState::Released,
@@ -167,70 +165,5 @@ impl Claim {
         let name = cut(&String::from_utf8_lossy(r.take(len)?)).to_owned();
         let holder = Holder { host, boot, process, namespace, started, name };
         Ok(Claim { state, session, holder, beat, seen_secs })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn claim(name: &str) -> Claim {
-        let holder = Holder {
-            host: Uuid([1; 16]),
-            boot: Uuid([2; 16]),
-            process: 3,
-            namespace: 4,
-            started: 5,
-            name: name.to_owned(),
-        };
-        let (state, session) = (ClaimState::Held, Uuid([6; 16]));
-        Claim { state, session, holder, beat: 7, seen_secs: 8 }
-    }
-
-    #[test]
-    fn what_is_written_is_read() {
-        for name in ["", "alpha", &"x".repeat(HOST_NAME_MAX)] {
-            let page = claim(name).encode();
-            assert_eq!(page.len(), PAGE);
-            assert_eq!(Claim::decode(&page), Ok(claim(name)));
-        }
-        let released = Claim { state: ClaimState::Released, ..claim("alpha") };
-        assert_eq!(Claim::decode(&released.encode()), Ok(released));
-    }
-
-    #[test]
-    fn a_beat_counts_with_its_own_claim_only() {
-        let own = claim("alpha");
-        let beat = Claim { beat: 9, state: ClaimState::Released, ..own.clone() };
-        let both = |claim: &Claim, beat: &Claim| [claim.encode(), beat.encode()].concat();
-        assert_eq!(Claim::of_pages(&both(&own, &beat)), Ok(Some(beat.clone())));
-        let other = Claim { session: Uuid([7; 16]), ..own.clone() };
-        assert_eq!(Claim::of_pages(&both(&other, &beat)), Ok(Some(other.clone())));
-        assert_eq!(Claim::of_pages(&[own.encode(), vec![0; PAGE]].concat()), Ok(Some(own)));
-        assert_eq!(Claim::of_pages(&[vec![0; PAGE], beat.encode()].concat()), Ok(None));
-    }
-
-    #[test]
-    fn a_long_name_is_cut_between_characters() {
-        let read = Claim::decode(&claim(&"ä€".repeat(40)).encode()).unwrap();
-        assert_eq!(read.holder.name, "ä€".repeat(12) + "ä");
-    }
-
-    #[test]
-    fn everything_that_is_told_lies_in_one_sector() {
-        let page = claim(&"x".repeat(HOST_NAME_MAX)).encode();
-        assert!(page[crate::SECTOR..].iter().all(|byte| *byte == 0));
-    }
-
-    #[test]
-    fn damage_is_noticed_and_never_panics() {
-        let page = claim("alpha").encode();
-        for at in 0..200 {
-            let mut damaged = page.clone();
-            damaged[at] ^= 0x40;
-            assert!(Claim::decode(&damaged).is_err(), "byte {at}");
-        }
-        assert_eq!(Claim::decode(&page[..100]), Err(FormatError::Truncated));
-        assert_eq!(Claim::decode(&[0; PAGE]), Err(FormatError::BadMagic));
     }
 }

@@ -27,7 +27,7 @@ pub use checkpoint::{
     CHUNK_ENTRIES, ObjectKey, SLOT_HEADER_LEN, SLOT_LEN, SLOT_PAYLOAD, SlotHeader, decode_slot,
     encode_object, encode_slot, fingerprint, object_crc,
 };
-pub use claim::{BEAT_AT, CLAIM_AT, CLAIM_LEN, Claim, ClaimState, Holder};
+pub use claim::{BEAT_AT, CLAIM_AT, CLAIM_LEN, Claim, ClaimState, Holder, Seen};
 pub use drive::{
     ARRAYS_MAX, CheckpointRoot, Extent, Further, LABEL_AREA, LABEL_LEN, Member, MemberState,
     SCHEME_ALTERNATE, SCHEME_CACHED_RAID5, SCHEME_FUSION, SCHEME_FUSION_ND, SCHEME_HPDA,

@@ -4,9 +4,7 @@
 //! of claims; else a drive, blank but for pieces of 24 bits of offset, 8 of length, and so many
 //! bytes.
 
-use format::{
-    Claim, ClaimState, Holder, LABEL_LEN, PAGE, Superblock, Uuid, newest, own_label, probe_all,
-};
+use format::{Claim, LABEL_LEN, PAGE, Seen, Superblock, newest, own_label, probe_all};
 
 use crate::{put, samples, with_kind};
 
@@ -36,7 +34,7 @@ fn claims(bytes: &[u8]) -> bool {
         let crc = crc32c::crc32c_append(crc, &page[AT_LEN..]);
         put(page, AT_CRC, &crc.to_le_bytes());
     }
-    let Ok(Some(claim)) = Claim::of_pages(&pages) else { return false };
+    let Ok(Some(Seen { claim, .. })) = Seen::of_pages(&pages) else { return false };
     assert_eq!(Claim::decode(&claim.encode()), Ok(claim));
     true
 }
@@ -103,16 +101,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         all.push(with_kind(0, &bytes[..used]));
         all.push(with_kind(1, &bytes[..used]));
     }
-    let holder = Holder {
-        host: Uuid([1; 16]),
-        boot: Uuid([2; 16]),
-        process: 3,
-        namespace: 4,
-        started: 5,
-        name: "alpha".to_owned(),
-    };
-    let claim =
-        Claim { state: ClaimState::Held, session: Uuid([6; 16]), holder, beat: 7, seen_secs: 8 };
+    let claim = samples::claim();
     all.push(with_kind(3, &[claim.encode(), claim.encode()].concat()));
     let mut gpt = piece(510, b"\x55\xaa");
     gpt.extend(piece(446, b"\0\0\0\0\xee\0\0\0\x01\0\0\0\xff\xff\0\0"));

@@ -22,40 +22,34 @@ use crate::drive::{Drive, DriveError, Durability, Geometry};
 use crate::env::{Env, Nanos};
 use crate::sync::Event;
 
-/// A handle; clones are the same fence.
-#[derive(Clone, Default)]
-pub struct Fence {
-    state: Rc<State>,
-}
-
 #[derive(Default)]
-struct State {
+pub struct Fence {
     until: Cell<Nanos>,
     for_good: Cell<bool>,
     changed: Event,
 }
 
 impl Fence {
-    /// Passable until then.
+    /// Passable until then at least.
     pub fn vouch(&self, until: Nanos) {
-        self.state.until.set(until);
-        self.state.changed.notify_all();
+        self.until.set(self.until.get().max(until));
+        self.changed.notify_all();
     }
 
     /// For good.
     pub fn shut(&self) {
-        self.state.for_good.set(true);
+        self.for_good.set(true);
     }
 
-    pub fn is_passable(&self, now: Nanos) -> bool {
-        !self.state.for_good.get() && now < self.state.until.get()
+    fn is_passable(&self, now: Nanos) -> bool {
+        !self.for_good.get() && now < self.until.get()
     }
 
     /// Waits while it is shut.
     pub async fn pass<E: Env>(&self, env: &E) {
         // The clock itself, not a recent look at it: a process may have been stopped meanwhile.
         while !self.is_passable(env.now()) {
-            self.state.changed.wait().await;
+            self.changed.wait().await;
         }
     }
 }
@@ -97,10 +91,9 @@ pub struct WeakFenced<E, D> {
 
 impl<E: Env, D: Drive> Fenced<E, D> {
     /// The bytes `kept` are left as they are.
-    pub fn new(env: &E, drive: D, fence: &Fence, kept: Range<u64>) -> Fenced<E, D> {
-        let inner =
-            Inner { env: env.clone(), drive, fence: fence.clone(), kept, under_way: Cell::new(0) };
-        Fenced { inner: Rc::new(inner) }
+    pub fn new(env: &E, drive: D, kept: Range<u64>) -> Fenced<E, D> {
+        let (env, fence, under_way) = (env.clone(), Fence::default(), Cell::new(0));
+        Fenced { inner: Rc::new(Inner { env, drive, fence, kept, under_way }) }
     }
 
     /// What is behind the fence.
@@ -237,8 +230,7 @@ mod tests {
     fn nothing_passes_while_it_is_shut() {
         let env = VirtEnv::new(1);
         let disk = Disk::new("d0", 1 << 20, 4096, 1);
-        let fence = Fence::default();
-        let drive = Fenced::new(&env, VirtDrive::attach(&env, &disk, Latency::SSD), &fence, 0..0);
+        let drive = Fenced::new(&env, VirtDrive::attach(&env, &disk, Latency::SSD), 0..0);
         let told: Rc<RefCell<Vec<&str>>> = Rc::default();
         let (own, say, asked) = (env.clone(), told.clone(), drive.clone());
         env.spawn(async move {
@@ -253,11 +245,11 @@ mod tests {
         assert!(told.borrow().is_empty(), "nobody has vouched yet");
         let seen = env.block_on(drive.bare().read(0, 4096)).unwrap();
         assert_eq!(&seen[..2], [0, 0], "it has not reached the drive");
-        fence.vouch(env.now() + Nanos::from_secs(1));
+        drive.fence().vouch(env.now() + Nanos::from_secs(1));
         env.block_on(pause(2));
         assert_eq!(*told.borrow(), ["written"]);
-        fence.shut();
-        fence.vouch(env.now() + Nanos::from_secs(100));
+        drive.fence().shut();
+        drive.fence().vouch(env.now() + Nanos::from_secs(100));
         env.block_on(pause(50));
         assert_eq!(*told.borrow(), ["written"], "shut for good");
     }
@@ -267,10 +259,9 @@ mod tests {
         const PAGE: u64 = 4096;
         let env = VirtEnv::new(1);
         let disk = Disk::new("d0", 1 << 20, 4096, 1);
-        let fence = Fence::default();
-        fence.vouch(Nanos::from_secs(100));
         let bare = VirtDrive::attach(&env, &disk, Latency::SSD);
-        let drive = Fenced::new(&env, bare.clone(), &fence, 2 * PAGE..4 * PAGE);
+        let drive = Fenced::new(&env, bare.clone(), 2 * PAGE..4 * PAGE);
+        drive.fence().vouch(Nanos::from_secs(100));
         let all = |byte, pages| Buf::from_slice(&vec![byte; pages * PAGE as usize]);
         let seen = || {
             disk.peek(0, 6 * PAGE as usize)
@@ -295,10 +286,9 @@ mod tests {
     fn what_was_answered_while_it_was_shut_is_not_told() {
         let env = VirtEnv::new(1);
         let disk = Disk::new("d0", 1 << 20, 4096, 1);
-        let fence = Fence::default();
-        let drive = Fenced::new(&env, VirtDrive::attach(&env, &disk, Latency::SSD), &fence, 0..0);
+        let drive = Fenced::new(&env, VirtDrive::attach(&env, &disk, Latency::SSD), 0..0);
         // Time for the write to reach the drive, none to hear of it.
-        fence.vouch(env.now() + Nanos(1));
+        drive.fence().vouch(env.now() + Nanos(1));
         let told = Rc::new(Cell::new(false));
         let (say, asked) = (told.clone(), drive.clone());
         env.spawn(async move {
@@ -308,7 +298,7 @@ mod tests {
         env.block_on(env.sleep_until(Nanos::from_secs(1)));
         let seen = env.block_on(drive.bare().read(0, 4096)).unwrap();
         assert_eq!((&seen[..2], told.get()), (&[7, 7][..], false));
-        fence.vouch(Nanos::from_secs(10));
+        drive.fence().vouch(Nanos::from_secs(10));
         env.block_on(env.yield_now());
         env.block_on(env.sleep_until(Nanos::from_secs(2)));
         assert!(told.get());

@@ -38,4 +38,4 @@ mod take;
 
 pub use hold::Hold;
 pub use judge::{Claimant, Verdict, judge};
-pub use take::{Refusal, Seen, look};
+pub use take::{Refusal, look};

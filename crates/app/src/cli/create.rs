@@ -7,10 +7,10 @@ use std::fmt::Write;
 
 use clap::builder::PossibleValuesParser;
 use engine::{CreatePlan, CreateSpec};
-use io::uring::UringEnv;
+use io::uring::{RealDrive, UringEnv};
 use schemes::scheme::Scheme;
 
-use crate::drives::target::{self, Target};
+use crate::drives::target::{self, Opened, Target};
 use crate::drives::{blank, gate};
 use crate::error::{Failure, Outcome};
 use crate::exit::Exit;
@@ -155,23 +155,34 @@ async fn create(
         print(&format!("{}nothing was written (--dry-run)\n", describe(&spec.name, &plan)));
         return Ok(Exit::Ok);
     }
-    let made = opened.make_files(env)?;
-    let Claimed { drives, hold } = held::take(env, &object, made.drives(), others(args)).await?;
-    let create = async {
-        if !args.no_discard {
-            blank::discard(&made.found(&drives)).await;
-        }
-        engine::create(env, &drives, spec).await.map_err(refuse)
-    };
-    let plan = hold.release_after(held::while_held(Some(&hold), &object, create)).await?;
-    made.keep();
+    let create =
+        async |drives: &[RealDrive]| engine::create(env, drives, spec).await.map_err(refuse);
+    let plan = on_drives(env, args, &object, opened, create).await?;
     print(&format!("{}created\n", describe(&spec.name, &plan)));
     Ok(Exit::Ok)
 }
 
-/// Whoever forces knows that they hold something, of whatever host.
-fn others(args: &Args) -> Others {
-    if args.force { Others::TakeOver } else { Others::Respect }
+/// What is made on drives that are this host's meanwhile, and hold nothing.
+async fn on_drives<T>(
+    env: &UringEnv,
+    args: &Args,
+    object: &str,
+    opened: Opened,
+    make: impl AsyncFnOnce(&[RealDrive]) -> Outcome<T>,
+) -> Outcome<T> {
+    let made = opened.make_files(env)?;
+    // Whoever forces knows that they hold something, of whatever host.
+    let others = if args.force { Others::TakeOver } else { Others::Respect };
+    let Claimed { drives, hold } = held::take(env, object, made.drives(), others).await?;
+    let create = async {
+        if !args.no_discard {
+            blank::discard(&made.found(&drives)).await;
+        }
+        make(&drives).await
+    };
+    let done = hold.release_after(held::while_held(Some(&hold), object, create)).await?;
+    made.keep();
+    Ok(done)
 }
 
 /// The plan, before and after.

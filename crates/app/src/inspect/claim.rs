@@ -1,6 +1,6 @@
 //! Which host has the drive's pool open, or had it last.
 
-use format::{ClaimState, Holder};
+use format::{ClaimState, Holder, Seen};
 use io::Drive;
 use members::host;
 use serde::Serialize;
@@ -22,7 +22,7 @@ pub struct Claim {
 /// `None` if nobody ever had it, or that can't be read.
 pub async fn read<D: Drive>(drive: &D) -> Option<Claim> {
     let found = host::look(drive).await.ok().flatten();
-    found.map(|host::Seen { claim, .. }| {
+    found.map(|Seen { claim, .. }| {
         let format::Claim { state, holder, beat, seen_secs, .. } = claim;
         let Holder { host, boot, process, name, .. } = holder;
         let state = match state {

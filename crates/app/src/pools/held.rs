@@ -2,7 +2,9 @@
 
 use std::pin::pin;
 
+use format::Seen;
 use futures_util::future::{Either, select};
+use io::join_all;
 use io::uring::{RealDrive, UringDrive, UringEnv};
 use members::host::{Refusal, Verdict, judge, look};
 
@@ -57,17 +59,12 @@ pub(crate) async fn admit(
 
 /// Refuses drives that somebody else has, and claims nothing: to look at them.
 pub(crate) async fn check(object: &str, drives: &[UringDrive]) -> Outcome<()> {
-    let mut claims = Vec::new();
-    for drive in drives {
-        // What can't be read is told of when the pool is opened.
-        claims.extend(look(drive).await.ok().flatten());
-    }
+    let looks = join_all(drives.iter().map(look)).await;
+    // What can't be read is told of when the pool is opened.
+    let seen: Vec<Seen> = looks.into_iter().filter_map(|look| look.ok().flatten()).collect();
     let own = host::claimant();
-    match judge(&claims, &own, false) {
-        Verdict::Held(claim) => {
-            let here = claim.holder.host == own.holder.host;
-            Err(refused(object, &Refusal::Held { claim, here }))
-        }
+    match judge(&seen, &own, false) {
+        Verdict::Held(claim) => Err(refused(object, &Refusal::held(claim, &own))),
         Verdict::Free | Verdict::Lapse | Verdict::Watch(_) => Ok(()),
     }
 }

@@ -11,7 +11,7 @@ use super::wrap::Wrapper;
 use crate::drives::scan::{self, Group};
 use crate::error::{Failure, Outcome};
 use crate::pools::held::{self, Claimed, Held};
-use crate::pools::{self, Opening, Pool};
+use crate::pools::{self, Opening};
 use crate::render::view;
 
 /// A pool that can't be opened, and why.
@@ -43,29 +43,23 @@ pub(crate) async fn pools(
             ));
     }
     for group in &groups {
-        match pool(env, &names(&pools), group, options, wrapper).await {
+        match pool(env, &pools, group, options, wrapper).await {
             Ok(held) => pools.push(held),
             Err(refusal) => refused.push(*refusal),
         }
     }
     let mut drives = 0;
     for mem_pool in &options.mem_pools {
-        let served = names(&pools);
-        let pool = pool_in_memory(env, &served, mem_pool, drives, options, wrapper).await?;
-        pools.push(Held { pool, hold: None });
+        pools.push(pool_in_memory(env, &pools, mem_pool, drives, options, wrapper).await?);
         drives += mem_pool.drives();
     }
     Ok(Assembled { pools, refused })
 }
 
-fn names(pools: &[Held]) -> Vec<String> {
-    pools.iter().map(|held| held.pool.name()).collect()
-}
-
-/// One more beside those that are served, which have these names.
+/// One more beside those that are served.
 pub(crate) async fn pool(
     env: &UringEnv,
-    served: &[String],
+    served: &[Held],
     group: &Group,
     options: &Options,
     wrapper: &Wrapper,
@@ -83,14 +77,15 @@ pub(crate) async fn pool(
 /// The same in memory, where so many `drives` are already.
 pub(crate) async fn pool_in_memory(
     env: &UringEnv,
-    served: &[String],
+    served: &[Held],
     mem_pool: &MemPool,
     drives: u16,
     options: &Options,
     wrapper: &Wrapper,
-) -> Outcome<Pool> {
+) -> Outcome<Held> {
     name_is_free(served, mem_pool.name())?;
-    mem_pool.make(env, drives, wrapper, opening(options, Mode::On)?).await
+    let pool = mem_pool.make(env, drives, wrapper, opening(options, Mode::On)?).await?;
+    Ok(Held { pool, hold: None })
 }
 
 async fn open(
@@ -122,8 +117,8 @@ fn opening(options: &Options, otherwise: Mode) -> Outcome<Opening> {
 }
 
 /// Exports are named POOL/VOL, so two pools of one name can't be told apart.
-fn name_is_free(served: &[String], name: &str) -> Outcome<()> {
-    if served.iter().all(|own| own != name) {
+fn name_is_free(served: &[Held], name: &str) -> Outcome<()> {
+    if served.iter().all(|held| held.pool.name() != name) {
         return Ok(());
     }
     Err(Failure::new(format!("pool {name}"), "another pool of this name is being served")

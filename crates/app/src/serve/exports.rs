@@ -261,82 +261,35 @@ impl Volume for Other {
     }
 }
 
-impl Volume for Kind {
-    fn size(&self) -> u64 {
-        match self {
-            Kind::Fusion(volume) => Volume::size(volume),
-            Kind::Other(volume) => Volume::size(volume),
+/// The same of a volume of either kind.
+macro_rules! of_either {
+    ($exported:expr, $volume:ident => $request:expr) => {
+        match &$exported.volume {
+            Kind::Fusion($volume) => $request,
+            Kind::Other($volume) => $request,
         }
-    }
-
-    async fn read(&self, offset: u64, len: u32) -> Result<Vec<Buf>, VolumeError> {
-        match self {
-            Kind::Fusion(volume) => volume.read(offset, len).await,
-            Kind::Other(volume) => volume.read(offset, len).await,
-        }
-    }
-
-    async fn write(&self, offset: u64, data: Buf, fua: bool) -> Result<(), VolumeError> {
-        match self {
-            Kind::Fusion(volume) => volume.write(offset, data, fua).await,
-            Kind::Other(volume) => volume.write(offset, data, fua).await,
-        }
-    }
-
-    async fn flush(&self) -> Result<(), VolumeError> {
-        match self {
-            Kind::Fusion(volume) => volume.flush().await,
-            Kind::Other(volume) => volume.flush().await,
-        }
-    }
-
-    async fn trim(&self, offset: u64, len: u64, fua: bool) -> Result<(), VolumeError> {
-        match self {
-            Kind::Fusion(volume) => volume.trim(offset, len, fua).await,
-            Kind::Other(volume) => volume.trim(offset, len, fua).await,
-        }
-    }
-
-    async fn write_zeroes(
-        &self,
-        offset: u64,
-        len: u64,
-        fua: bool,
-        may_trim: bool,
-    ) -> Result<(), VolumeError> {
-        match self {
-            Kind::Fusion(volume) => volume.write_zeroes(offset, len, fua, may_trim).await,
-            Kind::Other(volume) => volume.write_zeroes(offset, len, fua, may_trim).await,
-        }
-    }
-
-    fn extents(&self, offset: u64, len: u64) -> Vec<Extent> {
-        match self {
-            Kind::Fusion(volume) => Volume::extents(volume, offset, len),
-            Kind::Other(volume) => Volume::extents(volume, offset, len),
-        }
-    }
+    };
 }
 
 impl Volume for Exported {
     fn size(&self) -> u64 {
-        self.volume.size()
+        of_either!(self, volume => volume.size())
     }
 
     async fn read(&self, offset: u64, len: u32) -> Result<Vec<Buf>, VolumeError> {
-        self.while_held(self.volume.read(offset, len)).await
+        of_either!(self, volume => self.while_held(volume.read(offset, len)).await)
     }
 
     async fn write(&self, offset: u64, data: Buf, fua: bool) -> Result<(), VolumeError> {
-        self.while_held(self.volume.write(offset, data, fua)).await
+        of_either!(self, volume => self.while_held(volume.write(offset, data, fua)).await)
     }
 
     async fn flush(&self) -> Result<(), VolumeError> {
-        self.while_held(self.volume.flush()).await
+        of_either!(self, volume => self.while_held(volume.flush()).await)
     }
 
     async fn trim(&self, offset: u64, len: u64, fua: bool) -> Result<(), VolumeError> {
-        self.while_held(self.volume.trim(offset, len, fua)).await
+        of_either!(self, volume => self.while_held(volume.trim(offset, len, fua)).await)
     }
 
     async fn write_zeroes(
@@ -346,10 +299,12 @@ impl Volume for Exported {
         fua: bool,
         may_trim: bool,
     ) -> Result<(), VolumeError> {
-        self.while_held(self.volume.write_zeroes(offset, len, fua, may_trim)).await
+        of_either!(self, volume => {
+            self.while_held(volume.write_zeroes(offset, len, fua, may_trim)).await
+        })
     }
 
     fn extents(&self, offset: u64, len: u64) -> Vec<Extent> {
-        self.volume.extents(offset, len)
+        of_either!(self, volume => volume.extents(offset, len))
     }
 }

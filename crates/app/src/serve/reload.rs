@@ -125,7 +125,7 @@ impl Reload {
         let (env, options, wrapper) = (&self.env, &self.options, &self.wrapper);
         for group in groups {
             if self.catalogue.pool(&group.pool.to_string()).is_none() {
-                let served = self.names();
+                let served = self.catalogue.held();
                 match assemble::pool(env, &served, group, options, wrapper).await {
                     Ok(held) => self.take(held),
                     Err(refused) => self.refuse(*refused),
@@ -134,19 +134,15 @@ impl Reload {
         }
         let mut drives = options.mem_pools.iter().map(MemPool::drives).sum();
         for mem_pool in mem_pools.iter().filter(|pool| !options.mem_pools.contains(pool)) {
-            let served = self.names();
+            let served = self.catalogue.held();
             let made =
                 assemble::pool_in_memory(env, &served, mem_pool, drives, options, wrapper).await;
             match made {
-                Ok(pool) => self.take(Held { pool, hold: None }),
+                Ok(held) => self.take(held),
                 Err(failure) => self.log.fail(Kind::Reload, &failure),
             }
             drives += mem_pool.drives();
         }
-    }
-
-    fn names(&self) -> Vec<String> {
-        self.catalogue.pools().iter().map(Pool::name).collect()
     }
 
     /// Serves one more.

@@ -1,5 +1,6 @@
 //! Tests of the bytes on disk. One binary, so that it links once.
 
+mod claim;
 mod constants;
 mod golden;
 mod hostile;

@@ -7,6 +7,19 @@ pub const POOL: Uuid = Uuid([0xa0; 16]);
 pub const DRIVES: [Uuid; 3] = [Uuid([0xd0; 16]), Uuid([0xd1; 16]), Uuid([0xd2; 16])];
 const MIB: u64 = 1 << 20;
 
+pub fn claim() -> Claim {
+    let holder = Holder {
+        host: Uuid([1; 16]),
+        boot: Uuid([2; 16]),
+        process: 3,
+        namespace: 4,
+        started: 5,
+        name: "alpha".to_owned(),
+    };
+    let (state, session) = (ClaimState::Held, Uuid([6; 16]));
+    Claim { state, session, holder, beat: 7, seen_secs: 8 }
+}
+
 pub fn label() -> Superblock {
     let size = 64 * MIB;
     let states = [MemberState::Active, MemberState::Missing, MemberState::Failed];

@@ -10,7 +10,7 @@ use format::{BEAT_AT, CLAIM_AT, CLAIM_LEN, Claim, ClaimState, Uuid};
 use futures_util::future::select;
 use io::fence::WeakFenced;
 use io::sync::Event;
-use io::{Drive, Env, Fence, Fenced, Nanos, join_all};
+use io::{Drive, Env, Fence, Fenced, join_all};
 
 use super::judge::Claimant;
 use super::limits::{BEAT, PATIENCE, VALID};
@@ -36,9 +36,8 @@ struct Inner<E, D> {
     ending: Cell<bool>,
     /// A beat is over.
     beaten: Event,
-    /// Until when at least one drive is known to have this opening's claim.
-    vouched_until: Cell<Nanos>,
-    vouched: Event,
+    /// Passable while at least one drive is known to have this opening's claim.
+    whole: Fence,
     lost: RefCell<Option<Claim>>,
     lost_now: Event,
 }
@@ -80,8 +79,7 @@ impl<E: Env, D: Drive> Hold<E, D> {
             beating: Cell::new(false),
             ending: Cell::new(false),
             beaten: Event::new(),
-            vouched_until: Cell::default(),
-            vouched: Event::new(),
+            whole: Fence::default(),
             lost: RefCell::new(None),
             lost_now: Event::new(),
         };
@@ -97,41 +95,28 @@ impl<E: Env, D: Drive> Hold<E, D> {
         drives: Vec<D>,
         take_over: bool,
     ) -> Result<Vec<Fenced<E, D>>, Refusal> {
-        let Inner { env, who, beat, slots, .. } = &*self.inner;
+        let Inner { env, who, beat, slots, whole, .. } = &*self.inner;
         if let Some(claim) = self.lost() {
             return Err(Refusal::Outrun(claim.into()));
         }
         let session = Cell::default();
         let taker = Taker { env, drives: &drives, who, session, beat, take_over };
         let (looked, has) = taker.take().await?;
-        self.vouch(looked);
+        whole.vouch(looked + VALID);
         let session = taker.session.get();
-        let fence = |drive: D| {
-            let fence = Fence::default();
-            fence.vouch(looked + VALID);
-            Fenced::new(env, drive, &fence, KEPT)
-        };
+        let fence = |drive: D| Fenced::new(env, drive, KEPT);
         let fenced: Vec<_> = drives.into_iter().map(fence).collect();
         for (drive, has) in fenced.iter().zip(has) {
+            drive.fence().vouch(looked + VALID);
             let (drive, session) = (drive.downgrade(), has.then_some(session));
             slots.borrow_mut().push(Slot { drive, session, asked: Rc::default() });
         }
         Ok(fenced)
     }
 
-    /// A drive was looked at then, and had this opening's claim.
-    fn vouch(&self, looked: Nanos) {
-        let Inner { vouched_until, vouched, .. } = &*self.inner;
-        vouched_until.set(vouched_until.get().max(looked + VALID));
-        vouched.notify_all();
-    }
-
     /// Waits until it is known that nobody else has the drives: for answers that need no drive.
     pub async fn pass(&self) {
-        let Inner { env, vouched_until, vouched, lost, .. } = &*self.inner;
-        while env.now() >= vouched_until.get() || lost.borrow().is_some() {
-            vouched.wait().await;
-        }
+        self.inner.whole.pass(&self.inner.env).await;
     }
 
     /// Who has the drives now, if it is somebody else.
@@ -194,22 +179,15 @@ impl<E: Env, D: Drive> Hold<E, D> {
             return;
         }
         let put_all = drives.iter().map(|(drive, session)| {
-            let claim = Claim { state: ClaimState::Released, ..self.claim(*session) };
+            let claim = self.claim(ClaimState::Released, *session);
             async move { in_time(env, PATIENCE, put(drive.bare(), BEAT_AT, &claim)).await }
         });
         // Best effort: a claim that stays is one of a process that is gone.
         let _released = join_all(put_all).await;
     }
 
-    fn claim(&self, session: Uuid) -> Claim {
-        let Inner { who, beat, .. } = &*self.inner;
-        Claim {
-            state: ClaimState::Held,
-            session,
-            holder: who.holder.clone(),
-            beat: beat.get(),
-            seen_secs: (who.wall_secs)(),
-        }
+    fn claim(&self, state: ClaimState, session: Uuid) -> Claim {
+        self.inner.who.claim(state, session, self.inner.beat.get())
     }
 
     async fn beat(self) {
@@ -252,7 +230,7 @@ impl<E: Env, D: Drive> Hold<E, D> {
         match look(drive.bare()).await {
             Ok(Some(seen)) if Some(seen.claim.session) == slot.session => {
                 drive.fence().vouch(looked + VALID);
-                self.vouch(looked);
+                self.inner.whole.vouch(looked + VALID);
                 true
             }
             Ok(Some(seen)) => {
@@ -265,17 +243,18 @@ impl<E: Env, D: Drive> Hold<E, D> {
     }
 
     fn lose(&self, claim: Claim) {
-        let Inner { slots, lost, lost_now, .. } = &*self.inner;
-        let drives = slots.borrow().iter().filter_map(|slot| slot.drive.upgrade()).collect();
-        let drives: Vec<Fenced<E, D>> = drives;
-        drives.iter().for_each(|drive| drive.fence().shut());
+        let Inner { slots, whole, lost, lost_now, .. } = &*self.inner;
+        whole.shut();
+        let slots = slots.borrow();
+        let drives = slots.iter().filter_map(|slot| slot.drive.upgrade());
+        drives.for_each(|drive| drive.fence().shut());
         lost.borrow_mut().get_or_insert(claim);
         lost_now.notify_all();
     }
 
     async fn show(self, slot: Slot<E, D>, drive: Fenced<E, D>) -> bool {
         let Some(session) = slot.session else { return false };
-        put(drive.bare(), BEAT_AT, &self.claim(session)).await.is_ok()
+        put(drive.bare(), BEAT_AT, &self.claim(ClaimState::Held, session)).await.is_ok()
     }
 
     /// What the drives answer that do so in time. Of one that does not, nothing more is asked until

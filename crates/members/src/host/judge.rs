@@ -2,9 +2,7 @@
 
 use std::rc::Rc;
 
-use format::{Claim, ClaimState, Holder};
-
-use super::take::Seen;
+use format::{Claim, ClaimState, Holder, Seen, Uuid};
 
 /// Who wants drives, and what it can find out about others.
 #[derive(Clone)]
@@ -14,6 +12,14 @@ pub struct Claimant {
     pub lives: Rc<dyn Fn(&Holder) -> bool>,
     /// Seconds since 1970, for people.
     pub wall_secs: Rc<dyn Fn() -> u64>,
+}
+
+impl Claimant {
+    /// As it is written now.
+    pub(super) fn claim(&self, state: ClaimState, session: Uuid, beat: u64) -> Claim {
+        let (holder, seen_secs) = (self.holder.clone(), (self.wall_secs)());
+        Claim { state, session, holder, beat, seen_secs }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,38 +66,33 @@ fn one(Seen { claim, displaced }: &Seen, who: &Claimant, take_over: bool) -> Ver
     if other.host != own.host {
         return if take_over { watch } else { held };
     }
-    // Numbers of processes mean something only where they were given. A machine that was started
-    // again has lost all processes, but two machines can be copies of each other.
-    if (other.boot, other.namespace) != (own.boot, own.namespace) {
+    if !is_near(other, own) {
+        // A machine that was started again has lost all processes, but two machines can be copies
+        // of each other.
         return watch;
     }
     // It is ourselves that held it before: the drives were let go, or we could not have them.
     let is_own = (other.process, other.started) == (own.process, own.started);
-    match claim.state {
+    if !is_own && (who.lives)(other) {
         // Its kernel's locks are ours by now: it has let the drive go, without saying so there.
-        _ if !is_own && (who.lives)(other) && take_over => watch,
-        _ if !is_own && (who.lives)(other) => held,
-        // It was taking them from somebody, and has shown that it waits; or it wrote over somebody
-        // who is not known to be gone.
-        ClaimState::Taking if claim.beat > 0 => Verdict::Lapse,
-        ClaimState::Taking if displaced.as_ref().is_some_and(|old| !is_gone(old, who)) => {
-            Verdict::Lapse
-        }
-        _ => Verdict::Free,
+        return if take_over { watch } else { held };
     }
+    // It was taking them from somebody, and has shown that it waits; or it wrote over somebody who
+    // is not known to be gone.
+    let is_gone = |old: &Holder| is_near(old, own) && !(who.lives)(old);
+    let others_may_not_know = claim.beat > 0 || displaced.as_ref().is_some_and(|old| !is_gone(old));
+    let lapses = claim.state == ClaimState::Taking && others_may_not_know;
+    if lapses { Verdict::Lapse } else { Verdict::Free }
 }
 
-/// A process of this boot that lives no more, as far as that can be known.
-fn is_gone(other: &Holder, who: &Claimant) -> bool {
-    let own = &who.holder;
-    let is_near = (other.host, other.boot, other.namespace) == (own.host, own.boot, own.namespace);
-    is_near && !(who.lives)(other)
+/// Numbers of processes mean the same to both.
+fn is_near(other: &Holder, own: &Holder) -> bool {
+    (other.host, other.boot, other.namespace) == (own.host, own.boot, own.namespace)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use format::Uuid;
 
     fn holder(host: u8, boot: u8, process: u32) -> Holder {
         Holder {

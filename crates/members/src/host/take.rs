@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::pin::pin;
 
-use format::{BEAT_AT, CLAIM_AT, CLAIM_LEN, Claim, ClaimState, Holder, Uuid};
+use format::{BEAT_AT, CLAIM_AT, CLAIM_LEN, Claim, ClaimState, Seen, Uuid};
 use futures_util::future::{Either, select};
 use io::{Buf, Drive, DriveError, Durability, Env, Nanos, join_all};
 
@@ -25,12 +25,12 @@ pub enum Refusal {
     NoDrive(Option<DriveError>),
 }
 
-/// What there is on a drive.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
-    pub claim: Claim,
-    /// Who had it before a claim that has shown no beat yet, and may not have noticed.
-    pub displaced: Option<Holder>,
+impl Refusal {
+    /// Somebody has what `who` wants.
+    pub fn held(claim: Box<Claim>, who: &Claimant) -> Refusal {
+        let here = claim.holder.host == who.holder.host;
+        Refusal::Held { claim, here }
+    }
 }
 
 /// The claim on a drive, and its last beat. `None` if nobody's is there; what is damaged was
@@ -38,8 +38,8 @@ pub struct Seen {
 pub async fn look<D: Drive>(drive: &D) -> Result<Option<Seen>, DriveError> {
     for _ in 0..READS {
         let pages = drive.read(CLAIM_AT, CLAIM_LEN).await?;
-        if let Ok(claim) = Claim::of_pages(&pages) {
-            return Ok(claim.map(|claim| Seen { claim, displaced: Claim::displaced(&pages) }));
+        if let Ok(seen) = Seen::of_pages(&pages) {
+            return Ok(seen);
         }
     }
     Ok(None)
@@ -121,7 +121,7 @@ impl<E: Env, D: Drive> Taker<'_, E, D> {
         match verdict {
             Verdict::Free => found(begun, SETTLE, before),
             Verdict::Lapse => found(begun, LAPSE, before),
-            Verdict::Held(claim) => Err(self.held(claim)),
+            Verdict::Held(claim) => Err(Refusal::held(claim, self.who)),
             Verdict::Watch(claim) => {
                 let watched = self.watch(&claim).await?;
                 watched.map_or(Ok(None), |(begun, before)| found(begun, LAPSE, before))
@@ -180,18 +180,13 @@ impl<E: Env, D: Drive> Taker<'_, E, D> {
     /// to see that it lives.
     async fn show(&self, state: ClaimState) {
         self.beat.set(self.beat.get() + 1);
-        let claim = Claim { state, ..self.claim() };
+        let claim = self.claim(state);
         let beats = self.drives.iter().map(|drive| put(drive, BEAT_AT, &claim));
         let _shown = in_time(self.env, PATIENCE, join_all(beats)).await;
     }
 
     fn is_own(&self, claim: &Claim) -> bool {
         claim.session == self.session.get()
-    }
-
-    fn held(&self, claim: Box<Claim>) -> Refusal {
-        let here = claim.holder.host == self.who.holder.host;
-        Refusal::Held { claim, here }
     }
 
     /// At each drive. `None`: it has not answered.
@@ -221,7 +216,7 @@ impl<E: Env, D: Drive> Taker<'_, E, D> {
 
     /// However long it takes: a claim that arrived later would lie over those of others.
     async fn put_all(&self) -> Result<(), Refusal> {
-        let claim = self.claim();
+        let claim = self.claim(ClaimState::Taking);
         let puts = self.drives.iter().map(|drive| put(drive, CLAIM_AT, &claim));
         let done = join_all(puts).await;
         match done.iter().any(Result::is_ok) {
@@ -230,14 +225,8 @@ impl<E: Env, D: Drive> Taker<'_, E, D> {
         }
     }
 
-    fn claim(&self) -> Claim {
-        Claim {
-            state: ClaimState::Taking,
-            session: self.session.get(),
-            holder: self.who.holder.clone(),
-            beat: self.beat.get(),
-            seen_secs: (self.who.wall_secs)(),
-        }
+    fn claim(&self, state: ClaimState) -> Claim {
+        self.who.claim(state, self.session.get(), self.beat.get())
     }
 }
 

@@ -1,18 +1,17 @@
 //! `create` for schemes other than `fusion`.
 
 use io::Geometry;
-use io::uring::UringEnv;
+use io::uring::{RealDrive, UringEnv};
 use schemes::plan::Plan;
 use schemes::scheme::{Scheme, Spec};
 
-use super::Args;
+use super::{Args, on_drives};
+use crate::drives::gate;
 use crate::drives::target::{self, Target};
-use crate::drives::{blank, gate};
 use crate::error::{Failure, Outcome};
 use crate::exit::Exit;
 use crate::explain;
 use crate::pools::array;
-use crate::pools::held::{self, Claimed};
 use crate::render::print;
 use crate::size::Size;
 
@@ -53,17 +52,8 @@ async fn create(env: &UringEnv, args: &Args, spec: &Spec, targets: Vec<Target>) 
         print(&format!("{}nothing was written (--dry-run)\n", describe(&spec.name, &plan, spec)));
         return Ok(Exit::Ok);
     }
-    let made = opened.make_files(env)?;
-    let others = super::others(args);
-    let Claimed { drives, hold } = held::take(env, &object, made.drives(), others).await?;
-    let create = async {
-        if !args.no_discard {
-            blank::discard(&made.found(&drives)).await;
-        }
-        spec.create(env, &drives).await.map_err(refuse)
-    };
-    hold.release_after(held::while_held(Some(&hold), &object, create)).await?;
-    made.keep();
+    let create = async |drives: &[RealDrive]| spec.create(env, drives).await.map_err(refuse);
+    on_drives(env, args, &object, opened, create).await?;
     print(&format!("{}created\n", describe(&spec.name, &plan, spec)));
     Ok(Exit::Ok)
 }
