@@ -7,6 +7,7 @@ pub mod array;
 mod care;
 pub mod drive;
 pub(crate) mod held;
+pub(crate) mod trouble;
 mod volume;
 
 use engine::OpenOptions;

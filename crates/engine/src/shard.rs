@@ -284,12 +284,12 @@ impl<E: Env> Shard<E> {
         self.events.push(self.env.now(), severity, kind, Some(index.0), text);
     }
 
-    pub fn tell_deleted(&self, index: layout::DriveIndex) {
-        let text = format!(
-            "the file of drive {} was deleted: what it holds is lost when it is closed",
-            self.drive_name(index)
-        );
-        let (severity, kind) = (Severity::Error, EventKind::DriveDeleted);
+    pub fn tell_drive(
+        &self,
+        index: layout::DriveIndex,
+        (severity, kind): (Severity, EventKind),
+        text: String,
+    ) {
         self.events.push(self.env.now(), severity, kind, Some(index.0), text);
     }
 

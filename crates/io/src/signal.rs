@@ -7,7 +7,7 @@ use std::ptr;
 use std::rc::Rc;
 
 use crate::buf::BufMut;
-use crate::uring::{Ring, UringEnv};
+use crate::uring::{Handle, Ring, UringEnv};
 
 /// What the kernel writes for each signal.
 const RECORD_BYTES: usize = mem::size_of::<libc::signalfd_siginfo>();
@@ -29,7 +29,7 @@ pub enum Signal {
 /// make this before starting any other thread.
 pub struct Signals {
     ring: Ring,
-    file: Rc<OwnedFd>,
+    file: Rc<Handle>,
     earlier: libc::sigset_t,
 }
 
@@ -45,7 +45,7 @@ impl Signals {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: just opened, and nobody else has it.
-        let file = Rc::new(unsafe { OwnedFd::from_raw_fd(raw) });
+        let file = Rc::new(unsafe { OwnedFd::from_raw_fd(raw) }.into());
         Ok(Signals { ring: env.ring().clone(), file, earlier })
     }
 
@@ -62,6 +62,18 @@ impl Signals {
             return signal(&buf);
         }
     }
+}
+
+/// Of a thread that no signal is meant for.
+pub(crate) fn block_all() {
+    // SAFETY: `sigfillset` makes the zeroed set valid.
+    let all = unsafe {
+        let mut set = mem::zeroed();
+        libc::sigfillset(&raw mut set);
+        set
+    };
+    // Fails only for an invalid `how`.
+    let _ = set_mask(libc::SIG_BLOCK, &all);
 }
 
 /// The signal's number is the record's first field.

@@ -10,7 +10,7 @@ use engine::{CreatePlan, CreateSpec};
 use io::uring::{RealDrive, UringEnv};
 use schemes::scheme::Scheme;
 
-use crate::drives::target::{self, Opened, Target};
+use crate::drives::target::{self, Opened};
 use crate::drives::{blank, gate};
 use crate::error::{Failure, Outcome};
 use crate::exit::Exit;
@@ -114,9 +114,8 @@ pub fn run(args: &Args) -> Outcome<Exit> {
         return Err(Failure::usage(option, "scheme fusion has no such thing").hint("leave it out"));
     }
     let spec = spec(args)?;
-    let targets = target::resolve(&args.drives)?;
     let env = super::environment()?;
-    env.block_on(create(&env, args, &spec, targets))
+    env.block_on(create(&env, args, &spec))
 }
 
 fn spec(args: &Args) -> Outcome<CreateSpec> {
@@ -140,15 +139,11 @@ fn spec(args: &Args) -> Outcome<CreateSpec> {
     })
 }
 
-async fn create(
-    env: &UringEnv,
-    args: &Args,
-    spec: &CreateSpec,
-    targets: Vec<Target>,
-) -> Outcome<Exit> {
+async fn create(env: &UringEnv, args: &Args, spec: &CreateSpec) -> Outcome<Exit> {
     let object = format!("pool {}", spec.name);
     let refuse = |error| explain::create(&object, &error);
-    let opened = target::open_existing(env, &targets)?;
+    let targets = target::resolve(env, &args.drives).await?;
+    let opened = target::open_existing(env, &targets).await?;
     let plan = engine::plan_create(&opened.geometries(), spec).map_err(refuse)?;
     gate::blank_or_forced(&opened, args.force).await?;
     if args.dry_run {
@@ -170,7 +165,7 @@ async fn on_drives<T>(
     opened: Opened,
     make: impl AsyncFnOnce(&[RealDrive]) -> Outcome<T>,
 ) -> Outcome<T> {
-    let made = opened.make_files(env)?;
+    let made = opened.make_files(env).await?;
     // Whoever forces knows that they hold something, of whatever host.
     let others = if args.force { Others::TakeOver } else { Others::Respect };
     let Claimed { drives, hold } = held::take(env, object, made.drives(), others).await?;

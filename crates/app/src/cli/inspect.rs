@@ -37,7 +37,7 @@ pub fn run(args: &Args) -> Outcome<Exit> {
     let env = super::environment()?;
     let depth = Depth { journal: args.journal, checkpoint: args.checkpoint };
     let report = env.block_on(async {
-        let drive = drives::open(&env, args.drive.path(), Access::ReadOnly)?;
+        let drive = drives::open(&env, args.drive.path(), Access::ReadOnly).await?;
         inspect::look(&drive, depth).await
     })?;
     let text = if args.json { json::document(&report) } else { human::report(&report) };

@@ -38,8 +38,17 @@ impl Identity {
     }
 }
 
-pub fn open(env: &UringEnv, path: &Path, access: Access) -> Outcome<UringDrive> {
-    UringDrive::open(env, path, access).map_err(|error| refused(path, &error))
+/// Nobody else waits for it: the path may be of a filesystem whose server is silent.
+pub(crate) async fn open(env: &UringEnv, path: &Path, access: Access) -> Outcome<UringDrive> {
+    UringDrive::open_apart(env, path, access).await.map_err(|error| refused(path, &error))
+}
+
+/// What a call says that may wait for a filesystem, from a thread of its own.
+pub(crate) async fn apart<T: Send + 'static>(
+    env: &UringEnv,
+    call: impl FnOnce() -> T + Send + 'static,
+) -> Outcome<T> {
+    env.apart(call).await.map_err(|error| Failure::new("threads", error))
 }
 
 /// The kernel winds up the io_uring of a process that was killed after the process is gone, and
@@ -53,7 +62,7 @@ pub const RETRY: Nanos = Nanos::from_millis(20);
 pub(crate) async fn lock(env: &UringEnv, path: &Path) -> Outcome<UringDrive> {
     let deadline = env.now() + PATIENCE;
     loop {
-        match UringDrive::open(env, path, Access::ReadWrite) {
+        match UringDrive::open_apart(env, path, Access::ReadWrite).await {
             Ok(drive) => return Ok(drive),
             Err(OpenError::Locked { .. } | OpenError::InUse { .. }) if env.now() < deadline => {
                 env.sleep_until(env.now() + RETRY).await;

@@ -11,7 +11,7 @@ use io::uring::{Access, OpenError, RealDrive, UringDrive, UringEnv};
 use schemes::scheme::Scheme;
 
 use super::name::DriveName;
-use super::{Identity, refused};
+use super::{Identity, apart, refused};
 use crate::error::{Failure, Outcome};
 use crate::explain;
 use crate::render::view::{Health, Listed};
@@ -117,7 +117,8 @@ pub(crate) async fn groups(
     warn: impl Fn(&Failure),
 ) -> Outcome<Vec<Group>> {
     let mut groups: BTreeMap<Uuid, Group> = BTreeMap::new();
-    for Source { drive, named } in expand(sources)? {
+    let sources = sources.to_vec();
+    for Source { drive, named } in apart(env, move || expand(&sources)).await?? {
         let label = match look(env, drive.path()).await {
             Ok(Found::Ours(label)) => *label,
             // A drive that we may not read is not lost. Leaving it out would make it out of date.
@@ -192,7 +193,7 @@ enum Found {
 async fn look(env: &UringEnv, path: &Path) -> Outcome<Found> {
     let unusable =
         |what: &str| Found::Unusable(Failure::new(path.display(), what).hint(inspect_hint(path)));
-    let drive: RealDrive = match UringDrive::open(env, path, Access::ReadOnly) {
+    let drive: RealDrive = match UringDrive::open_apart(env, path, Access::ReadOnly).await {
         Ok(drive) => drive.into(),
         Err(error @ (OpenError::Denied { .. } | OpenError::NotADrive { .. })) => {
             return Err(refused(path, &error));

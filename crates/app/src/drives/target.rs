@@ -9,11 +9,11 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use io::uring::{Access, UringDrive, UringEnv, create_file};
+use io::uring::{Access, OpenError, UringDrive, UringEnv, create_file};
 use io::{Drive, Geometry};
 
 use super::modelled::ModelSpec;
-use super::{Identity, open, refused};
+use super::{Identity, apart, open, refused};
 use crate::error::{Failure, Outcome};
 use crate::size::Size;
 
@@ -32,7 +32,12 @@ impl Target {
 }
 
 /// Looks at every name; opens nothing yet.
-pub fn resolve(names: &[String]) -> Outcome<Vec<Target>> {
+pub(crate) async fn resolve(env: &UringEnv, names: &[String]) -> Outcome<Vec<Target>> {
+    let names = names.to_vec();
+    apart(env, move || resolve_here(&names)).await?
+}
+
+fn resolve_here(names: &[String]) -> Outcome<Vec<Target>> {
     let targets = names.iter().map(|name| parse(name)).collect::<Outcome<Vec<_>>>()?;
     refuse_duplicates(&targets)?;
     refuse_overfull(&targets)?;
@@ -159,27 +164,27 @@ enum Slot {
     New(Size),
 }
 
-pub fn open_existing(env: &UringEnv, targets: &[Target]) -> Outcome<Opened> {
-    let slot = |target: &Target| {
+pub(crate) async fn open_existing(env: &UringEnv, targets: &[Target]) -> Outcome<Opened> {
+    let mut slots = Vec::new();
+    for target in targets {
         let slot = match target {
-            Target::Existing(path) => Slot::Existing(open_to_write(env, path)?),
+            Target::Existing(path) => Slot::Existing(open_to_write(env, path).await?),
             Target::NewFile { size, .. } => Slot::New(*size),
         };
-        Ok((target.path().to_owned(), slot))
-    };
-    Ok(Opened { slots: targets.iter().map(slot).collect::<Outcome<_>>()? })
+        slots.push((target.path().to_owned(), slot));
+    }
+    Ok(Opened { slots })
 }
 
-fn open_to_write(env: &UringEnv, path: &Path) -> Outcome<UringDrive> {
-    if path.is_dir() {
-        return Err(Failure::new(
-            path.display(),
-            "is a directory; a drive is a block device or a \
-                                                 regular file",
-        )
-        .hint(format!("'{}/NAME:SIZE' makes a file in it", path.display())));
-    }
-    open(env, path, Access::ReadWrite)
+async fn open_to_write(env: &UringEnv, path: &Path) -> Outcome<UringDrive> {
+    let opened = UringDrive::open_apart(env, path, Access::ReadWrite).await;
+    opened.map_err(|error| match error {
+        OpenError::NotADrive { kind: "directory", .. } => {
+            let hint = format!("'{}/NAME:SIZE' makes a file in it", path.display());
+            refused(path, &error).hint(hint)
+        }
+        _ => refused(path, &error),
+    })
 }
 
 impl Opened {
@@ -204,16 +209,18 @@ impl Opened {
     }
 
     /// Makes the missing files and opens them: every drive of the new pool, in order.
-    pub fn make_files(self, env: &UringEnv) -> Outcome<Made> {
+    pub(crate) async fn make_files(self, env: &UringEnv) -> Outcome<Made> {
         let mut made = Made { drives: Vec::new(), found: Vec::new(), files: Vec::new() };
         for (path, slot) in self.slots {
             made.found.push(matches!(slot, Slot::Existing(_)));
             let drive = match slot {
                 Slot::Existing(drive) => drive,
                 Slot::New(size) => {
-                    create_file(&path, size.0).map_err(|error| refused(&path, &error))?;
+                    let new = path.clone();
+                    let created = apart(env, move || create_file(&new, size.0)).await?;
+                    created.map_err(|error| refused(&path, &error))?;
                     made.files.push(path.clone());
-                    open(env, &path, Access::ReadWrite)?
+                    open(env, &path, Access::ReadWrite).await?
                 }
             };
             made.drives.push(drive);

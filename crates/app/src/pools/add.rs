@@ -29,9 +29,9 @@ pub(crate) async fn drives(
     };
     let object = format!("pool {}", group.name);
     if group.scheme().is_some() {
-        let opened = target::open_existing(env, &target::resolve(new)?)?;
+        let opened = target::open_existing(env, &target::resolve(env, new).await?).await?;
         gate::blank_or_forced(&opened, force).await?;
-        let made = opened.make_files(env)?;
+        let made = opened.make_files(env).await?;
         let unserved = super::open(env, group).await?;
         let Pool::Other(other) = &unserved.pool else {
             unreachable!("its label has a scheme of in-place arrays");
@@ -53,9 +53,9 @@ pub(crate) async fn drives(
     if shape.is_some() {
         return Err(no_arrays(pool));
     }
-    let opened = target::open_existing(env, &target::resolve(new)?)?;
+    let opened = target::open_existing(env, &target::resolve(env, new).await?).await?;
     gate::blank_or_forced(&opened, force).await?;
-    let made = opened.make_files(env)?;
+    let made = opened.make_files(env).await?;
     let Claimed { drives, hold } = super::claim(env, group, Others::Respect).await?;
     let add = async {
         let new = held::admit(Some(&hold), &object, made.drives()).await?;

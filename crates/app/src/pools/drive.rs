@@ -130,28 +130,6 @@ fn failed(object: &str, left: impl std::fmt::Display, offline: bool) -> Answer {
     Answer::Done(format!("{object} is {is}; {left} more may die before data is lost; {next}"))
 }
 
-/// Takes a drive whose file was deleted out of use, unless the pool can't do without it: as long as
-/// nobody closes it, it can be copied.
-pub(crate) async fn fail_deleted(pool: &Pool, place: u16) -> Result<(), String> {
-    match pool {
-        Pool::Fusion(pool) => pool
-            .drive_fail(place, "its file was deleted", false)
-            .await
-            .map_err(|error| error.to_string()),
-        Pool::Other(pool) => {
-            pool.drive_fail(place.into(), false).await.map_err(|error| error.to_string())
-        }
-    }
-}
-
-pub(crate) fn tell_deleted(pool: &Pool, place: u16) {
-    match pool {
-        // It has such a drive: its status shows it.
-        Pool::Fusion(pool) => drop(pool.tell_deleted(place)),
-        Pool::Other(pool) => pool.tell_deleted(place.into()),
-    }
-}
-
 pub(crate) async fn fail(pool: &Pool, drive: &str, force: bool, offline: bool) -> Outcome<Answer> {
     match pool {
         Pool::Fusion(pool) => fail_fusion(pool, drive, force, offline).await,

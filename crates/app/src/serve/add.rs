@@ -20,9 +20,9 @@ pub(crate) async fn drives(
     (shape, force): (Option<&ArrayShape>, bool),
 ) -> Outcome<String> {
     add::check_shape(pool, shape)?;
-    let opened = target::open_existing(env, &target::resolve(new)?)?;
+    let opened = target::open_existing(env, &target::resolve(env, new).await?).await?;
     gate::blank_or_forced(&opened, force).await?;
-    let made = opened.make_files(env)?;
+    let made = opened.make_files(env).await?;
     let object = format!("pool {}", pool.name());
     let drives = held::admit(hold.as_ref(), &object, made.drives()).await?;
     let named = |(name, drive): (&String, &RealDrive)| {

@@ -12,6 +12,7 @@ use rustix::time::{ClockId, clock_gettime};
 use super::exports::Catalogue;
 use super::http::guard::Refusal;
 use super::log::Log;
+use super::watchdog::{self, Stuck};
 use crate::wall_clock;
 
 /// Why NBD clients are not let in, or put out.
@@ -49,10 +50,13 @@ pub struct Doings {
     pub nbd_refused: Counts,
     pub http_refused: Counts,
     pub reloads: Counts,
+    pub stuck: Stuck,
 }
 
 impl Doings {
-    pub fn begin(log: Log) -> Doings {
+    pub fn begin(env: &UringEnv, log: Log) -> Doings {
+        let stuck = Stuck::default();
+        watchdog::start(env.pulse(), log.clone(), stuck.clone());
         Doings {
             log,
             started_secs: wall_clock::now_secs(),
@@ -62,7 +66,13 @@ impl Doings {
             nbd_refused: Counts::of(&NBD_REASONS),
             http_refused: Counts::of(&HTTP_REASONS),
             reloads: Counts::of(&RELOADS),
+            stuck,
         }
+    }
+
+    #[cfg(test)]
+    pub fn of_test() -> Doings {
+        Doings::begin(&UringEnv::new().expect("a ring"), Log::of_test())
     }
 
     pub fn nbd_client_came(&self) {
@@ -164,7 +174,7 @@ mod tests {
 
     #[test]
     fn the_process_tells_of_itself() {
-        let process = Doings::begin(Log::of_test()).process();
+        let process = Doings::of_test().process();
         assert!(process.started_secs > 1_700_000_000);
         assert!(process.cpu_seconds > 0.0 && process.cpu_seconds < 86_400.0);
         // A test program is larger than 1 MiB and smaller than a machine.
@@ -177,7 +187,7 @@ mod tests {
 
     #[test]
     fn refusals_are_told_apart_and_none_is_no_gap() {
-        let doings = Doings::begin(Log::of_test());
+        let doings = Doings::of_test();
         assert_eq!(doings.nbd_refused.all().len(), NBD_REASONS.len());
         for _ in 0..3 {
             doings.nbd_client_came();

@@ -17,7 +17,6 @@ mod child;
 pub mod config;
 mod control;
 mod credit;
-mod deleted;
 mod doings;
 mod events;
 mod exports;
@@ -36,6 +35,8 @@ mod smart;
 mod sockets;
 pub mod spikes;
 mod tls;
+mod watch;
+mod watchdog;
 mod wrap;
 
 use std::cell::Cell;
@@ -144,7 +145,7 @@ async fn serve(
     signals: &Signals,
     log: &Log,
 ) -> Outcome<Exit> {
-    let doings = Rc::new(Doings::begin(log.clone()));
+    let doings = Rc::new(Doings::begin(env, log.clone()));
     let (access, token) = options.read_files(&options.nbd)?;
     let door = Doorkeeper::new(access);
     let sockets = Sockets::bind(env, &options).await?;
@@ -187,7 +188,7 @@ async fn serve(
     );
     log.ready();
     env.spawn(log::keep_alive(env.clone(), log.clone()));
-    let watched = deleted::watch(env, &catalogue, &wrapper, &stop);
+    let watched = watch::watch(env, &catalogue, &wrapper, &stop);
 
     reload.until_told_to_stop(signals, reread).await;
     log.notify("STOPPING=1");

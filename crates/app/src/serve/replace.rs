@@ -58,11 +58,13 @@ async fn replace(
         // What serves it has it open as long as it might use it.
         pool.drive_let_go(lost.index.into());
     }
-    if name.path().exists() {
+    let path = name.path().to_owned();
+    if drives::apart(env, move || path.exists()).await? {
         // Requests to it from before it was lost may not be over.
         drop(drives::lock(env, name.path()).await?);
     }
-    let opened = target::open_existing(env, &target::resolve(&[new.path.to_owned()])?)?;
+    let targets = target::resolve(env, &[new.path.to_owned()]).await?;
+    let opened = target::open_existing(env, &targets).await?;
     let own = match opened.existing().next() {
         Some((_, drive)) => is_own(pool, &lost, drive).await,
         None => false,
@@ -75,7 +77,7 @@ async fn replace(
     if !own {
         gate::blank_or_forced(&opened, new.force).await?;
     }
-    let made = opened.make_files(env)?;
+    let made = opened.make_files(env).await?;
     let claimed = held::admit(hold.as_ref(), &object, made.drives()).await?;
     let drive = wrapper.named(&name, claimed[0].clone())?;
     give(pool, lost.index, drive).await.map_err(|what| Failure::new(&object, what))?;

@@ -1,16 +1,17 @@
 //! What `serve` puts around drives that ask for it: a model's timing, faults for tests. Drives
 //! that don't are left as they are, and cost nothing more.
 
-use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::rc::Rc;
 
 use io::modelled::Lateness;
-use io::uring::{FileWatch, RealDrive, UringDrive, UringEnv};
-use io::{AnyDrive, Drive, Faults, Faulty, Modelled};
+use io::uring::{Found, RealDrive, UringDrive, UringEnv};
+use io::{AnyDrive, Drive, Env, Faults, Faulty, Modelled};
 
 use super::log::{Kind, Log};
+use super::watch;
 use crate::drives::modelled::{ModelSpec, seed_name};
 use crate::drives::name::DriveName;
 use crate::error::{Failure, Outcome};
@@ -29,8 +30,9 @@ struct Wrapped {
     modelled: Vec<Modelled<UringEnv, RealDrive>>,
     /// By the drive's name.
     faults: BTreeMap<String, Faults>,
-    /// By the drive's name; of another file of this name before, nothing is of interest any more.
-    files: BTreeMap<String, FileWatch>,
+    /// What looks at drives found, by the drive's name; of another one of this name before, nothing
+    /// is of interest any more.
+    found: BTreeMap<String, Rc<Cell<Found>>>,
 }
 
 impl Wrapper {
@@ -44,7 +46,7 @@ impl Wrapper {
             let what = "takes no discards: what is freed in its pool is not told to it";
             self.log.warn_of(Kind::Server, &Failure::new(name, what));
         }
-        let watch = drive.file().and_then(UringDrive::watch);
+        let looks = drive.file().map(UringDrive::watch);
         let wrapped = match name.model() {
             Some(spec) => {
                 let seed = seed_name(name.path());
@@ -53,18 +55,23 @@ impl Wrapper {
             None => self.wrap("", drive, None),
         }?;
         let mut known = self.wrapped.borrow_mut();
-        known.files.remove(&wrapped.name());
-        known.files.extend(watch.map(|watch| (wrapped.name(), watch)));
+        known.found.remove(&wrapped.name());
+        if let Some(looks) = looks {
+            let found = Rc::<Cell<Found>>::default();
+            known.found.insert(wrapped.name(), found.clone());
+            let to = move |now| found.set(now);
+            self.env.spawn(watch::keep_looking(self.env.clone(), looks, to));
+        }
         drop(known);
         Ok(wrapped)
     }
 
-    /// Names of the drives whose files are open and were deleted.
-    pub fn deleted(&self) -> BTreeSet<String> {
-        let files = &mut self.wrapped.borrow_mut().files;
-        files.retain(|_, watch| watch.is_deleted().is_some());
-        let deleted = files.iter().filter(|(_, watch)| watch.is_deleted() == Some(true));
-        deleted.map(|(name, _)| name.clone()).collect()
+    /// What was found of the drives that are open, by name.
+    pub fn found(&self) -> BTreeMap<String, Found> {
+        let found = &mut self.wrapped.borrow_mut().found;
+        // Whoever looks at a drive ends when it is closed.
+        found.retain(|_, found| Rc::strong_count(found) > 1);
+        found.iter().map(|(name, found)| (name.clone(), found.get())).collect()
     }
 
     /// `name` is what a modelled drive is called; `seed` is part of its model's seed.

@@ -1,5 +1,5 @@
 //! A drive's file is deleted while its pool is served: it can still be written, but is lost with
-//! the server.
+//! the server. Or it is cut, and what lay at its end is lost at once.
 
 use crate::events::pause;
 use crate::nbd::{Client, FUA};
@@ -45,7 +45,8 @@ fn deleted_under(scheme: &str) {
     scratch.run(&["status"]).expect(0).says("ONLINE");
 
     std::fs::remove_file(scratch.path("d1")).expect("it is there");
-    until_told(&scratch, "drive-failed").says("drive-deleted").says("d1").says("was deleted: ");
+    let told = until_told(&scratch, "drive-failed");
+    told.says("drive-deleted").says("d1").says("its file was deleted: ");
     client.write(3 << 20, &data(3), FUA);
     let status = scratch.run(&["status"]).expect(1);
     status.says("DEGRADED").says("drive 1 (").says("is failed");
@@ -98,10 +99,42 @@ fn of_a_drive_that_is_needed() {
     assert!(active(2));
     scratch.run(&["drive", "replace", "tank", "1", "new:128M"]).expect(0);
     // Now the pool can do without it, and does.
-    let failed = until_told(&scratch, "its file was deleted");
+    let failed = until_told(&scratch, "is not used any more: its file was deleted");
     assert_eq!(failed.out.matches("drive-deleted").count(), 1, "{}", failed.out);
     assert!(active(1) && !active(2));
     check(&mut client, 2);
     client.disconnect();
     server.crash();
+}
+
+/// The pool does without it.
+fn cut_under(scheme: &str) {
+    let scratch = Scratch::with_drives(5);
+    let drives = ["d0", "d1", "d2", "d3", "d4"];
+    scratch.run(&[&["create", "--scheme", scheme, "tank"], &drives[..]].concat()).expect(0);
+    scratch.run(&["volume", "create", "tank/vm", "16M", "--drives", "."]).expect(0);
+    let server = scratch.serve(&["--rebuild-after", "never", "."]);
+    let mut client = Client::open(&scratch.path("run/nbd.sock"), "tank/vm");
+    client.write(1 << 20, &data(1), FUA);
+
+    // Nothing but a look at its size can tell: nobody writes there.
+    let file = std::fs::File::options().write(true).open(scratch.path("d1")).expect("it is there");
+    file.set_len(file.metadata().expect("open").len() - 4096).expect("cut");
+    let told = until_told(&scratch, "drive-failed").says("drive-shrunk");
+    told.says("drive 1 (").says("(134213632 bytes)").says("less than it had");
+    client.write(2 << 20, &data(2), FUA);
+    check(&mut client, 2);
+    scratch.run(&["status"]).expect(1).says("DEGRADED").says("is failed");
+    client.disconnect();
+    server.crash();
+}
+
+#[test]
+fn a_drive_that_is_cut_under_fusion() {
+    cut_under("fusion");
+}
+
+#[test]
+fn a_drive_that_is_cut_under_an_array() {
+    cut_under("raid5");
 }

@@ -224,6 +224,10 @@ pub enum EventKind {
     DriveFailed,
     /// The file that is the drive is in no directory any more: it is lost when it is closed.
     DriveDeleted,
+    /// It has become smaller while it was used.
+    DriveShrunk,
+    /// Requests to it kept the whole server.
+    DriveBlocks,
     /// A drive is not there, or out of date, as the pool is opened.
     DriveMissing,
     /// A drive has taken a lost one's place.
@@ -271,6 +275,8 @@ impl EventKind {
             EventKind::DriveSuspect => "drive-suspect",
             EventKind::DriveFailed => "drive-failed",
             EventKind::DriveDeleted => "drive-deleted",
+            EventKind::DriveShrunk => "drive-shrunk",
+            EventKind::DriveBlocks => "drive-blocks",
             EventKind::DriveMissing => "drive-missing",
             EventKind::DriveRestoring => "drive-restoring",
             EventKind::DriveRestored => "drive-restored",

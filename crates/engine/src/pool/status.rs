@@ -5,8 +5,8 @@ use io::Env;
 use format::StripeId;
 
 use crate::api::{
-    BacklogStatus, Counters, DriveOverride, DriveState, DriveStatus, DriveVerbError, MemoryStatus,
-    PoolStatus, SpaceStatus, StripePlaces,
+    BacklogStatus, Counters, DriveOverride, DriveState, DriveStatus, DriveVerbError, EventKind,
+    MemoryStatus, PoolStatus, Severity, SpaceStatus, StripePlaces,
 };
 use crate::pool::{Pool, usable_bytes};
 
@@ -171,10 +171,14 @@ impl<E: Env> Pool<E> {
         Ok(shard.fail_drive(drive, reason).await?)
     }
 
-    /// Whoever opened the drive found that its file was deleted: it works until it is closed, and
-    /// is lost then.
-    pub fn tell_deleted(&self, index: u16) -> Result<(), DriveVerbError> {
-        self.shard().tell_deleted(self.drive_index(index)?);
+    /// An event of what whoever opened the drive found out about it.
+    pub fn tell_drive(
+        &self,
+        index: u16,
+        (severity, kind): (Severity, EventKind),
+        text: String,
+    ) -> Result<(), DriveVerbError> {
+        self.shard().tell_drive(self.drive_index(index)?, (severity, kind), text);
         Ok(())
     }
 

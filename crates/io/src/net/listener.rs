@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use super::{NetError, Stream};
-use crate::uring::{Ring, UringEnv};
+use crate::uring::{Handle, Ring, UringEnv};
 
 /// Connections the kernel completes before we accept them. Clients come rarely; the kernel's
 /// own default.
@@ -65,7 +65,7 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
 
 pub struct Listener {
     ring: Ring,
-    socket: Rc<OwnedFd>,
+    socket: Rc<Handle>,
     address: Address,
     _file: Option<SocketFile>,
 }
@@ -81,7 +81,8 @@ impl Listener {
                 (socket, Address::Tcp(bound), None)
             }
         };
-        Ok(Listener { ring: env.ring().clone(), socket: Rc::new(socket), address, _file: file })
+        let (ring, socket) = (env.ring().clone(), Rc::new(socket.into()));
+        Ok(Listener { ring, socket, address, _file: file })
     }
 
     /// Where we listen: with the port that was chosen if port 0 was asked for.

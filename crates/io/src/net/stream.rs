@@ -4,14 +4,14 @@ use std::io;
 use std::mem;
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::ops::Range;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::rc::Rc;
 
 use super::{Address, ByteStream, NetError};
 use crate::buf::{Buf, BufMut};
-use crate::uring::{Message, Ring, UringEnv};
+use crate::uring::{Handle, Message, Ring, UringEnv};
 
 /// A client from which nothing has come for so long is asked whether it is there; so often again,
 /// so many times. One whose machine is gone is given up after two minutes, long before anybody
@@ -23,7 +23,7 @@ const KEEP_ALIVE_TRIES: libc::c_int = 6;
 /// One end of a connection. Dropping it closes it.
 pub struct Stream {
     ring: Ring,
-    socket: Rc<OwnedFd>,
+    socket: Rc<Handle>,
 }
 
 impl Stream {
@@ -34,7 +34,7 @@ impl Stream {
     }
 
     pub(super) fn on_ring(ring: &Ring, socket: OwnedFd) -> Stream {
-        Stream { ring: ring.clone(), socket: Rc::new(socket) }
+        Stream { ring: ring.clone(), socket: Rc::new(socket.into()) }
     }
 
     /// Connects to a listening Unix socket. It is done at once, or waits while the
@@ -123,7 +123,7 @@ impl Stream {
 
     /// Who is at the other end; `None` if it is not TCP.
     pub fn peer(&self) -> io::Result<Option<SocketAddr>> {
-        let socket = TcpStream::from(self.socket.try_clone()?);
+        let socket = TcpStream::from(self.socket.as_fd().try_clone_to_owned()?);
         match socket.peer_addr() {
             Ok(address) => Ok(Some(address)),
             // A socket of another family: the standard library can't say its address.

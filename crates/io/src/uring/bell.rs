@@ -4,12 +4,13 @@ use std::cell::RefCell;
 use std::fs::File;
 use std::future::Future;
 use std::io::{self, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
+use super::handle::Handle;
 use super::ring::Ring;
 use crate::buf::BufMut;
 
@@ -20,7 +21,7 @@ type Reading = Pin<Box<dyn Future<Output = ()>>>;
 
 pub(super) struct Bell {
     ring: Ring,
-    counter: Rc<OwnedFd>,
+    counter: Rc<Handle>,
     reading: RefCell<Option<Reading>>,
 }
 
@@ -32,13 +33,13 @@ impl Bell {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: just opened, and nobody else has it.
-        let counter = Rc::new(unsafe { OwnedFd::from_raw_fd(raw) });
+        let counter = Rc::new(unsafe { OwnedFd::from_raw_fd(raw) }.into());
         Ok(Bell { ring: ring.clone(), counter, reading: RefCell::new(None) })
     }
 
     /// What other threads call.
     pub(super) fn ringer(&self) -> io::Result<Arc<dyn Fn() + Send + Sync>> {
-        let counter = File::from(self.counter.try_clone()?);
+        let counter = File::from(self.counter.as_fd().try_clone_to_owned()?);
         #[expect(clippy::disallowed_methods, reason = "the kernel reads in the machine's order")]
         let once = 1u64.to_ne_bytes();
         Ok(Arc::new(move || {

@@ -10,14 +10,15 @@
 //! What a device can is read from the limits of its queue, and the first refusal is remembered: a
 //! drive without discard is asked once.
 
-use std::cell::{Cell, OnceCell};
+use std::cell::Cell;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::rc::Rc;
 
+use super::blocking::Blocking;
 use super::geometry;
+use super::handle::Handle;
 use super::ring::Ring;
-use super::worker::Worker;
 
 /// `BLKDISCARD`, which is in the `libc` crate for no target: the kernel's `_IO(0x12, 119)`.
 const BLKDISCARD: libc::Ioctl = 0x1277;
@@ -34,8 +35,6 @@ pub(super) struct Discarder {
     way: Cell<Way>,
     /// Bytes of the unit in which space is freed.
     granularity: u32,
-    /// Made when it is needed.
-    worker: OnceCell<Worker>,
 }
 
 impl Discarder {
@@ -56,7 +55,7 @@ impl Discarder {
     }
 
     fn new(way: Way, granularity: u32) -> Discarder {
-        Discarder { way: Cell::new(way), granularity, worker: OnceCell::new() }
+        Discarder { way: Cell::new(way), granularity }
     }
 
     pub(super) fn granularity(&self) -> Option<u32> {
@@ -72,8 +71,8 @@ impl Discarder {
 
     pub(super) async fn discard(
         &self,
-        ring: &Ring,
-        file: &Rc<OwnedFd>,
+        (ring, blocking): (&Ring, &Blocking),
+        file: &Rc<Handle>,
         (offset, len): (u64, u64),
     ) -> io::Result<()> {
         if len == 0 {
@@ -85,7 +84,7 @@ impl Discarder {
                 Way::Unsupported => return Ok(()),
                 Way::PunchHole => ring.punch_hole(file, offset, len).await,
                 Way::Command => ring.discard(file, offset, len).await,
-                Way::Ioctl => self.by_ioctl(file, offset, len).await,
+                Way::Ioctl => by_ioctl(blocking, file, offset, len).await,
             };
             let next = match result.as_ref().err().and_then(io::Error::raw_os_error) {
                 // A kernel without the command answers one of these, as a device without discard.
@@ -98,25 +97,27 @@ impl Discarder {
             self.way.set(next);
         }
     }
+}
 
-    /// It waits for the device, and there is no form of it that does not.
-    async fn by_ioctl(&self, file: &OwnedFd, offset: u64, len: u64) -> io::Result<()> {
-        // The thread has a descriptor of its own for as long as it takes: ours may be closed.
-        let file = file.try_clone()?;
-        let call = move || {
-            let range = [offset, len];
-            // SAFETY: the kernel reads two numbers of 64 bits, which are there until it returns.
-            match unsafe { libc::ioctl(file.as_raw_fd(), BLKDISCARD, range.as_ptr()) } {
-                0 => Ok(()),
-                _ => Err(io::Error::last_os_error()),
-            }
-        };
-        self.worker.get_or_init(Worker::default).run(call).await
-    }
+/// It waits for the device, and there is no form of it that does not.
+async fn by_ioctl(blocking: &Blocking, file: &Handle, offset: u64, len: u64) -> io::Result<()> {
+    // The thread has a descriptor of its own for as long as it takes: ours may be closed.
+    let file = file.as_fd().try_clone_to_owned()?;
+    let call = move || {
+        let range = [offset, len];
+        // SAFETY: the kernel reads two numbers of 64 bits, which are there until it returns.
+        match unsafe { libc::ioctl(file.as_raw_fd(), BLKDISCARD, range.as_ptr()) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    };
+    blocking.run(call).await?
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::OwnedFd;
+
     use super::*;
     use crate::uring::UringEnv;
 
@@ -128,14 +129,14 @@ mod tests {
         let open = std::fs::File::create(&file).unwrap();
         open.set_len(65536).unwrap();
         std::fs::remove_file(&file).unwrap();
-        let open = Rc::new(OwnedFd::from(open));
+        let open = Rc::new(Handle::from(OwnedFd::from(open)));
         for way in [Way::Command, Way::Ioctl] {
             let discarder = Discarder::new(way, 512);
             assert_eq!(discarder.granularity(), Some(512));
             env.block_on(async {
-                discarder.discard(env.ring(), &open, (0, 4096)).await.unwrap();
+                discarder.discard((env.ring(), env.blocking()), &open, (0, 4096)).await.unwrap();
                 assert_eq!(discarder.granularity(), None, "{way:?}");
-                discarder.discard(env.ring(), &open, (0, 4096)).await.unwrap();
+                discarder.discard((env.ring(), env.blocking()), &open, (0, 4096)).await.unwrap();
             });
         }
     }

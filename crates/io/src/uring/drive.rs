@@ -1,12 +1,15 @@
 //! A block device or regular file as a drive.
 
+use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::rc::{Rc, Weak};
 
 use super::UringEnv;
+use super::blocking::Blocking;
 use super::geometry;
+use super::handle::{Blocked, Handle};
 use super::open::{self, Access, OpenError};
 use super::ring::Ring;
 use crate::buf::{Buf, BufMut};
@@ -16,7 +19,8 @@ use crate::drive::{
 
 struct Inner {
     ring: Ring,
-    file: Rc<OwnedFd>,
+    blocking: Blocking,
+    file: Rc<Handle>,
     opened: open::Opened,
 }
 
@@ -35,10 +39,28 @@ impl UringDrive {
         path: impl AsRef<Path>,
         access: Access,
     ) -> Result<UringDrive, OpenError> {
-        let (file, opened) = open::open(path.as_ref(), access)?;
-        let file = Rc::new(OwnedFd::from(file));
-        let inner = Inner { ring: env.ring().clone(), file, opened };
-        Ok(UringDrive { inner: Rc::new(inner) })
+        open::open(path.as_ref(), access).map(|opened| UringDrive::of(env, opened))
+    }
+
+    /// The same where others must not wait for it.
+    pub async fn open_apart(
+        env: &UringEnv,
+        path: impl AsRef<Path>,
+        access: Access,
+    ) -> Result<UringDrive, OpenError> {
+        let path = path.as_ref().to_owned();
+        let opening = path.clone();
+        let opened = env.apart(move || open::open(&opening, access)).await;
+        let opened = opened.map_err(|source| OpenError::Os { path, action: "open it", source })?;
+        opened.map(|opened| UringDrive::of(env, opened))
+    }
+
+    fn of(env: &UringEnv, (file, opened): (File, open::Opened)) -> UringDrive {
+        let blocking = env.blocking().clone();
+        let closes = opened.may_hang.then(|| blocking.clone());
+        let file = Rc::new(Handle::of_drive(OwnedFd::from(file), closes));
+        let inner = Inner { ring: env.ring().clone(), blocking, file, opened };
+        UringDrive { inner: Rc::new(inner) }
     }
 
     /// Discards as with a kernel before 6.12, whose ring has no command for it: for tests.
@@ -57,11 +79,8 @@ impl UringDrive {
         self.inner.opened.direct
     }
 
-    /// `None` if it is a device, or a file without a name from the beginning.
-    pub fn watch(&self) -> Option<FileWatch> {
-        let inner = &self.inner;
-        let named = inner.opened.is_file && !geometry::is_deleted(&*inner.file);
-        named.then(|| FileWatch { inner: Rc::downgrade(inner) })
+    pub fn watch(&self) -> DriveWatch {
+        DriveWatch { inner: Rc::downgrade(&self.inner) }
     }
 
     /// The data itself if the drive can take it from where it lies, else a copy it can take.
@@ -108,16 +127,40 @@ impl UringDrive {
     }
 }
 
-/// Whether a file that is a drive is still in a directory. It can be read and written until it is
-/// closed, and is lost then. Keeps nobody from closing it.
-pub struct FileWatch {
+/// What happens to a drive that is open, beside what it is asked. Keeps nobody from closing it.
+pub struct DriveWatch {
     inner: Weak<Inner>,
 }
 
-impl FileWatch {
-    /// `None` once it is closed.
-    pub fn is_deleted(&self) -> Option<bool> {
-        self.inner.upgrade().map(|inner| geometry::is_deleted(&*inner.file))
+/// What was found of a drive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// A file that no directory has any more: it can be read and written until it is closed, and
+    /// is lost then. Not of one that had no name from the beginning.
+    pub is_deleted: bool,
+    /// It has so many bytes, less than when it was opened.
+    pub shrunk_to: Option<u64>,
+    pub blocked: Blocked,
+}
+
+impl DriveWatch {
+    /// `None` once it is closed. A drive that is silent is waited for; one of these is enough.
+    pub async fn look(&self) -> Option<Found> {
+        let inner = self.inner.upgrade()?;
+        let (blocked, opened) = (inner.file.blocked(), &inner.opened);
+        let (size, is_named) = (opened.geometry.size, opened.is_named);
+        let looked = match inner.file.as_fd().try_clone_to_owned() {
+            Ok(file) => inner.blocking.run(move || geometry::state(&file.into())),
+            // Without a descriptor nothing is known: later.
+            Err(_) => return Some(Found { blocked, ..Found::default() }),
+        };
+        drop(inner);
+        let state = looked.await.ok();
+        Some(Found {
+            is_deleted: is_named && state.as_ref().is_some_and(|state| state.is_deleted),
+            shrunk_to: state.and_then(|state| state.size).filter(|now| *now < size),
+            blocked,
+        })
     }
 }
 
@@ -170,8 +213,8 @@ impl Drive for UringDrive {
     async fn discard(&self, offset: u64, len: u64) -> Result<(), DriveError> {
         let operation = Operation::Discard;
         check_range(self.geometry(), operation, offset, len)?;
-        let Inner { ring, file, opened } = &*self.inner;
-        let result = opened.discarder.discard(ring, file, (offset, len)).await;
+        let Inner { ring, blocking, file, opened } = &*self.inner;
+        let result = opened.discarder.discard((ring, blocking), file, (offset, len)).await;
         result.map_err(|error| DriveError { operation, offset, len, kind: kind(&error) })
     }
 

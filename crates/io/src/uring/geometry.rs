@@ -1,8 +1,9 @@
 //! Questions to the kernel about an open file or block device.
 
 use std::fs::{self, File};
+use std::io::{Seek, SeekFrom};
 use std::mem;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsRawFd;
 
 /// The alignments the engine can work with; everything it writes is made of 4096-byte pages.
 const ALIGN_MIN: u64 = 512;
@@ -67,16 +68,50 @@ fn direct_io_alignment(file: &File) -> Option<Alignment> {
     })
 }
 
-/// No directory has it any more, as far as its filesystem can tell.
-pub(super) fn is_deleted(file: impl AsFd) -> bool {
-    ask(file, libc::STATX_NLINK).is_some_and(|answer| answer.stx_nlink == 0)
+/// An open drive now.
+pub(super) struct State {
+    /// No directory has it any more, as far as its filesystem can tell.
+    pub(super) is_deleted: bool,
+    /// Bytes; `None` if nobody can tell.
+    pub(super) size: Option<u64>,
+}
+
+pub(super) fn state(mut file: &File) -> State {
+    let links = ask(file, libc::STATX_NLINK);
+    // Of files and devices alike, and nobody reads or writes from where a descriptor stands.
+    let size = file.seek(SeekFrom::End(0)).ok();
+    State { is_deleted: links.is_some_and(|answer| answer.stx_nlink == 0), size }
+}
+
+/// Filesystems of this machine: they ask nobody who might not answer.
+const LOCAL: [i64; 10] = [
+    0xef53,      // ext2, ext3, ext4
+    0x5846_5342, // XFS
+    0x9123_683e, // Btrfs
+    0x0102_1994, // tmpfs
+    0xf2f5_2010, // F2FS
+    0x2fc1_2fc1, // ZFS
+    0xca45_1a4e, // bcachefs
+    0x794c_7630, // overlayfs
+    0x4d44,      // FAT
+    0x8584_58f6, // ramfs
+];
+
+/// Whether calls about it may wait for somebody who is not of this machine.
+pub(super) fn may_hang(file: &File) -> bool {
+    // SAFETY: all zeroes is a valid `statfs`, and the kernel writes one.
+    let kind = unsafe {
+        let mut answer: libc::statfs = mem::zeroed();
+        (libc::fstatfs(file.as_raw_fd(), &raw mut answer) == 0).then_some(answer.f_type)
+    };
+    !kind.is_some_and(|kind| LOCAL.contains(&kind))
 }
 
 /// What `mask` names of an open file; `None` if the kernel or the filesystem can't tell.
-fn ask(file: impl AsFd, mask: libc::c_uint) -> Option<libc::statx> {
+fn ask(file: &File, mask: libc::c_uint) -> Option<libc::statx> {
     // SAFETY: all zeroes is a valid `statx`, which holds only numbers.
     let mut answer: libc::statx = unsafe { mem::zeroed() };
-    let (fd, flags) = (file.as_fd().as_raw_fd(), libc::AT_EMPTY_PATH);
+    let (fd, flags) = (file.as_raw_fd(), libc::AT_EMPTY_PATH);
     // SAFETY: the path is a NUL-terminated literal, and the kernel writes one `statx`.
     let result = unsafe { libc::statx(fd, c"".as_ptr(), flags, mask, &raw mut answer) };
     (result == 0 && answer.stx_mask & mask == mask).then_some(answer)

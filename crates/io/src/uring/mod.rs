@@ -4,20 +4,24 @@
 //! * `timers`, `bell` (wake-ups from other threads);
 //! * `drive` files and block devices, `open` finding out what a path is, `discard` how it is told
 //!   what is free, `real` every kind of drive under one type;
-//! * `worker` a thread for what can only be waited for.
+//! * `handle` descriptors, `handover` operations that keep who hands them to the kernel;
+//! * `blocking` threads for what can only be waited for, `pulse` whether this one goes round.
 
 mod bell;
+mod blocking;
 mod discard;
 mod drive;
 mod geometry;
+mod handle;
+mod handover;
 mod message;
 mod open;
 mod ops;
+mod pulse;
 mod real;
 mod ring;
 mod setup;
 mod timers;
-mod worker;
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -31,10 +35,14 @@ use crate::env::{Env, Nanos};
 use crate::exec::{Executor, Root};
 use crate::rng::Rng;
 
-pub use drive::{FileWatch, UringDrive};
+pub use drive::{DriveWatch, Found, UringDrive};
+pub use handle::Blocked;
 pub use open::{Access, OpenError, create_file};
+pub use pulse::Pulse;
 pub use real::RealDrive;
 
+pub(crate) use blocking::Blocking;
+pub(crate) use handle::Handle;
 pub(crate) use message::Message;
 pub(crate) use ring::Ring;
 
@@ -56,13 +64,15 @@ struct Inner {
     timers: Timers,
     bell: Bell,
     clock: Clock,
+    pulse: Pulse,
     /// When the completions were last looked at.
     recent: Cell<Nanos>,
     rng: RefCell<Rng>,
     spin: Cell<Nanos>,
     /// Wakers of one look at the completions; kept to reuse its memory.
     woken: RefCell<Vec<Waker>>,
-    blocking: Cell<bool>,
+    running: Cell<bool>,
+    blocking: Blocking,
 }
 
 /// The real environment of this thread; clones name the same one.
@@ -84,12 +94,14 @@ impl UringEnv {
             executor,
             timers: Timers::new(clock),
             bell,
+            pulse: Pulse::new(),
             recent: Cell::new(clock.now()),
             clock,
             rng: RefCell::new(Rng::new(u64::from_le_bytes(entropy()?))),
             spin: Cell::new(Nanos::ZERO),
             woken: RefCell::default(),
-            blocking: Cell::new(false),
+            running: Cell::new(false),
+            blocking: Blocking::default(),
             ring,
         };
         Ok(UringEnv { inner: Rc::new(inner) })
@@ -105,7 +117,7 @@ impl UringEnv {
     /// then stay, and go on with the next call.
     pub fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
         let inner = &*self.inner;
-        assert!(!inner.blocking.replace(true), "block_on inside block_on would never return");
+        assert!(!inner.running.replace(true), "block_on inside block_on would never return");
         let mut future = pin!(future);
         let root = inner.executor.root();
         let output = loop {
@@ -116,7 +128,7 @@ impl UringEnv {
             inner.turn(&root);
         };
         inner.ring.submit();
-        inner.blocking.set(false);
+        inner.running.set(false);
         output
     }
 
@@ -124,6 +136,24 @@ impl UringEnv {
     /// the program: tasks hold their environment, so it would not end by itself.
     pub fn drop_tasks(&self) {
         self.inner.executor.drop_tasks();
+    }
+
+    /// Whether this thread goes round.
+    pub fn pulse(&self) -> Pulse {
+        self.inner.pulse.clone()
+    }
+
+    /// Runs a call that may wait for long, as for a file whose server is silent, on a thread of its
+    /// own. Fails if no thread can be made.
+    pub fn apart<T: Send + 'static, C: FnOnce() -> T + Send + 'static>(
+        &self,
+        call: C,
+    ) -> impl Future<Output = io::Result<T>> + use<T, C> {
+        self.inner.blocking.run(call)
+    }
+
+    pub(crate) fn blocking(&self) -> &Blocking {
+        &self.inner.blocking
     }
 
     pub(crate) fn ring(&self) -> &Ring {
@@ -145,6 +175,7 @@ impl Inner {
     /// Hands over what the tasks started and looks for what is done; sleeps if there is
     /// nothing to run.
     fn turn(&self, root: &Root) {
+        self.pulse.count_round();
         let ready = || root.is_ready() || self.executor.has_ready();
         self.collect();
         if ready() {
@@ -155,7 +186,8 @@ impl Inner {
             // at `ready` after it can't miss one that the sleep would miss as well.
             self.bell.listen();
             if !ready() {
-                self.ring.wait(self.time_to_next_timer());
+                self.ring.hand_over_drives();
+                self.pulse.asleep(|| self.ring.wait(self.time_to_next_timer()));
             }
             self.collect();
         }

@@ -51,8 +51,10 @@ pub(super) struct Opened {
     /// Where in memory the bytes of a transfer may start.
     pub(super) memory_align: usize,
     pub(super) direct: bool,
-    /// And not a device.
-    pub(super) is_file: bool,
+    /// A file that is in a directory.
+    pub(super) is_named: bool,
+    /// Calls about it may wait for somebody else than this machine.
+    pub(super) may_hang: bool,
     pub(super) discarder: Discarder,
 }
 
@@ -145,8 +147,15 @@ fn describe(
         true => Discarder::of_device(device, align),
         false => Discarder::of_file(u32::try_from(metadata.blksize()).unwrap_or(align)),
     };
-    let (path, memory_align) = (path.into(), alignment.memory as usize);
-    Ok(Opened { path, geometry, memory_align, direct, is_file: !block, discarder })
+    Ok(Opened {
+        path: path.into(),
+        geometry,
+        memory_align: alignment.memory as usize,
+        direct,
+        is_named: !block && metadata.nlink() > 0,
+        may_hang: !block && geometry::may_hang(file),
+        discarder,
+    })
 }
 
 /// Makes a regular file of `size` bytes that are really there, to be used as a drive.

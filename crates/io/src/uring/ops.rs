@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use io_uring::{opcode, types};
 
+use super::handle::Handle;
 use super::message::Message;
 use super::ring::{Held, Ring};
 use crate::buf::{Buf, BufMut};
@@ -19,7 +20,7 @@ const TRANSFER_MAX: usize = 1 << 30;
 /// The kernel's `_IO(0x12, 0)`.
 const BLOCK_URING_CMD_DISCARD: u32 = 0x1200;
 
-type File = Rc<OwnedFd>;
+type File = Rc<Handle>;
 
 fn fd(file: &File) -> types::Fd {
     types::Fd(file.as_raw_fd())

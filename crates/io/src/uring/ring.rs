@@ -15,9 +15,11 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use io_uring::squeue::Entry;
+use io_uring::squeue::{Entry, Flags};
 use io_uring::{EnterFlags, IoUring, opcode, types};
 
+use super::handle::Handle;
+use super::handover::Watch;
 use super::message::Message;
 use super::setup;
 use super::timers::Clock;
@@ -44,7 +46,7 @@ pub(crate) enum Held {
 /// Everything an operation keeps alive: the descriptor too, since its number could otherwise
 /// be closed and given to another file before the entry is submitted.
 struct Lent {
-    _file: Rc<OwnedFd>,
+    _file: Rc<Handle>,
     held: Held,
 }
 
@@ -87,6 +89,9 @@ struct Core {
     /// per operation in flight, so whoever bounds those bounds this.
     backlog: VecDeque<Entry>,
     in_flight: usize,
+    /// Of the entries that were not handed over yet, those of drives.
+    drives: Vec<Rc<Handle>>,
+    watch: Watch,
 }
 
 /// A handle on the ring of this thread.
@@ -96,8 +101,16 @@ pub(crate) struct Ring(Rc<RefCell<Core>>);
 impl Ring {
     pub(crate) fn new() -> io::Result<Ring> {
         let ring = setup::ring()?;
-        let (slots, free, backlog) = (Vec::new(), Vec::new(), VecDeque::new());
-        Ok(Ring(Rc::new(RefCell::new(Core { ring, slots, free, backlog, in_flight: 0 }))))
+        let core = Core {
+            ring,
+            slots: Vec::new(),
+            free: Vec::new(),
+            backlog: VecDeque::new(),
+            in_flight: 0,
+            drives: Vec::new(),
+            watch: Watch::start(),
+        };
+        Ok(Ring(Rc::new(RefCell::new(core))))
     }
 
     /// Queues an operation; the next [`Ring::submit`] or [`Ring::wait`] hands it to the kernel.
@@ -106,8 +119,14 @@ impl Ring {
     ///
     /// `entry` may point only to memory that `held` owns, at an address that does not change
     /// when `held` moves, and must use no descriptor but `file`.
-    pub(crate) unsafe fn start(&self, file: &Rc<OwnedFd>, entry: Entry, held: Held) -> Op {
+    pub(crate) unsafe fn start(&self, file: &Rc<Handle>, mut entry: Entry, held: Held) -> Op {
         let mut core = self.0.borrow_mut();
+        if file.is_drive() {
+            if core.watch.is_apart(file) {
+                entry = entry.flags(Flags::ASYNC);
+            }
+            core.drives.push(file.clone());
+        }
         let key = core.occupy(Lent { _file: file.clone(), held });
         core.push(entry.user_data(key.to_user_data()));
         Op { ring: self.clone(), key, finished: false }
@@ -117,6 +136,15 @@ impl Ring {
     /// is no system call when there is nothing to do.
     pub(crate) fn submit(&self) {
         self.0.borrow_mut().submit();
+    }
+
+    /// The same of those of drives, if there are any: handing them over may take as long as
+    /// waiting, and would be taken for it.
+    pub(crate) fn hand_over_drives(&self) {
+        let mut core = self.0.borrow_mut();
+        if !core.drives.is_empty() {
+            core.submit();
+        }
     }
 
     /// Hands over queued operations and sleeps until one completes or `timeout` has passed.
@@ -188,7 +216,14 @@ impl Core {
         let flags = EnterFlags::GETEVENTS.bits();
         let submitter = self.ring.submitter();
         // SAFETY: `count` entries are queued, and no argument is given.
-        tolerate(unsafe { submitter.enter::<libc::sigset_t>(count, 0, flags, None) });
+        let enter = || unsafe { submitter.enter::<libc::sigset_t>(count, 0, flags, None) };
+        if self.drives.is_empty() {
+            return tolerate(enter());
+        }
+        let begun = self.watch.begin();
+        tolerate(enter());
+        self.watch.end(&begun, &self.drives);
+        self.drives.clear();
     }
 
     fn wait(&mut self, timeout: Option<Duration>) {

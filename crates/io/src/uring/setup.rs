@@ -13,9 +13,10 @@ const RING_ENTRIES: u32 = 1024;
 const COMPLETION_ENTRIES: u32 = 4 * RING_ENTRIES;
 
 /// Kernel threads for what can't be done without blocking (flushes, discards, writes to new
-/// extents of a file). The default is four per processor, too few for a flush of every drive
-/// of a large pool at once on a small machine.
-const BLOCKING_WORKERS_MAX: u32 = 64;
+/// extents of a file, everything on filesystems that can't do otherwise). The default is four per
+/// processor: one drive that hangs with some requests would keep those of all others waiting. This
+/// is enough for a large pool's drives with all requests that they are given at a time.
+const BLOCKING_WORKERS_MAX: u32 = 1024;
 
 const NEEDED: [(u8, &str); 8] = [
     (opcode::Read::CODE, "read"),

@@ -143,21 +143,40 @@ fn a_file_cut_behind_our_back_reads_short() {
 }
 
 #[test]
+fn a_file_that_is_cut_while_it_is_open_is_noticed() {
+    let (env, dir) = (env(), TempDir::new());
+    let drive = dir.drive(&env, MIB);
+    let watch = drive.watch();
+    let shrunk_to = || env.block_on(watch.look()).unwrap().shrunk_to;
+    let cut = |size| {
+        OpenOptions::new().write(true).open(drive.path()).unwrap().set_len(size).unwrap();
+    };
+    assert_eq!(shrunk_to(), None);
+    cut(2 * MIB);
+    assert_eq!(shrunk_to(), None);
+    cut(MIB - 512);
+    assert_eq!(shrunk_to(), Some(MIB - 512));
+    cut(MIB);
+    assert_eq!(shrunk_to(), None);
+}
+
+#[test]
 fn a_file_that_is_deleted_while_it_is_open_is_noticed() {
     let (env, dir) = (env(), TempDir::new());
     let drive = dir.drive(&env, MIB);
-    let watch = drive.watch().unwrap();
-    assert_eq!(watch.is_deleted(), Some(false));
+    let watch = drive.watch();
+    let is_deleted = || env.block_on(watch.look()).map(|found| found.is_deleted);
+    assert_eq!(is_deleted(), Some(false));
     // Under another name it is as safe as before.
     fs::hard_link(drive.path(), dir.join("other")).unwrap();
     fs::remove_file(drive.path()).unwrap();
-    assert_eq!(watch.is_deleted(), Some(false));
+    assert_eq!(is_deleted(), Some(false));
     fs::rename(dir.join("other"), dir.join("third")).unwrap();
-    assert_eq!(watch.is_deleted(), Some(false));
+    assert_eq!(is_deleted(), Some(false));
     fs::remove_file(dir.join("third")).unwrap();
-    assert_eq!(watch.is_deleted(), Some(true));
+    assert_eq!(is_deleted(), Some(true));
     drop(drive);
-    assert_eq!(watch.is_deleted(), None);
+    assert_eq!(is_deleted(), None);
 }
 
 #[test]
@@ -168,7 +187,7 @@ fn a_file_without_a_name_was_meant_so() {
     fs::remove_file(dir.join("drive")).unwrap();
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let drive = UringDrive::open(&env, path, Access::ReadWrite).unwrap();
-    assert!(drive.watch().is_none());
+    assert!(!env.block_on(drive.watch().look()).unwrap().is_deleted);
 }
 
 #[test]

@@ -42,15 +42,14 @@ impl<E: Env> Pool<E> {
         Ok(())
     }
 
-    /// Whoever opened the drive found that its file was deleted: it works until it is closed, and
-    /// is lost then.
-    pub fn tell_deleted(&self, place: usize) {
-        let inner = &*self.inner;
-        let text = format!(
-            "the file of drive {place} ({}) was deleted: what it holds is lost when it is closed",
-            inner.name_of(place)
-        );
-        inner.tell(Severity::Error, "drive-deleted", Some(place), text);
+    /// An event of what whoever opened the drive found out about it.
+    pub fn tell_drive(
+        &self,
+        place: usize,
+        (severity, kind): (Severity, &'static str),
+        text: String,
+    ) {
+        self.inner.tell(severity, kind, Some(place), text);
     }
 
     /// A drive is read only where nobody else can answer, or as any other again; it is written to

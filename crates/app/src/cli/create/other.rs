@@ -6,8 +6,7 @@ use schemes::plan::Plan;
 use schemes::scheme::{Scheme, Spec};
 
 use super::{Args, on_drives};
-use crate::drives::gate;
-use crate::drives::target::{self, Target};
+use crate::drives::{gate, target};
 use crate::error::{Failure, Outcome};
 use crate::exit::Exit;
 use crate::explain;
@@ -35,15 +34,15 @@ pub fn run(args: &Args, scheme: Scheme) -> Outcome<Exit> {
         flush_log: args.flush_log.as_deref().map(array::flush_log),
         checksums: args.checksums.as_deref() != Some("off"),
     };
-    let targets = target::resolve(&args.drives)?;
     let env = crate::cli::environment()?;
-    env.block_on(create(&env, args, &spec, targets))
+    env.block_on(create(&env, args, &spec))
 }
 
-async fn create(env: &UringEnv, args: &Args, spec: &Spec, targets: Vec<Target>) -> Outcome<Exit> {
+async fn create(env: &UringEnv, args: &Args, spec: &Spec) -> Outcome<Exit> {
     let object = format!("pool {}", spec.name);
     let refuse = |error| explain::store(&object, &error);
-    let opened = target::open_existing(env, &targets)?;
+    let targets = target::resolve(env, &args.drives).await?;
+    let opened = target::open_existing(env, &targets).await?;
     let sizes: Vec<u64> =
         opened.geometries().iter().map(|(_, Geometry { size, .. })| *size).collect();
     let plan = schemes::plan::plan(env, &sizes, spec).await.map_err(refuse)?;

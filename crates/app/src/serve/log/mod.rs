@@ -59,6 +59,8 @@ pub enum Kind {
     Accept,
     /// Alerts that can't be delivered.
     Alert,
+    /// The serving thread answers nobody.
+    Stuck,
 }
 
 impl Kind {
@@ -70,6 +72,7 @@ impl Kind {
             Kind::Refused => "refused",
             Kind::Accept => "accept",
             Kind::Alert => "alert",
+            Kind::Stuck => "stuck",
         }
     }
 }

@@ -69,11 +69,10 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::serve::log::Log;
 
     fn nothing() -> String {
         let (pools, smart) = (Vec::new(), BTreeMap::new());
-        text(Facts { pools, smart, doings: Rc::new(Doings::begin(Log::of_test())) })
+        text(Facts { pools, smart, doings: Rc::new(Doings::of_test()) })
     }
 
     /// Names of families and their types, counters with the end that samples have.

@@ -17,6 +17,7 @@ pub struct Facts {
     nbd_refused: Counted,
     http_refused: Counted,
     reloads: Counted,
+    stuck: u64,
     dropped: Vec<DroppedMessages>,
     nbd_connections: Vec<(&'static str, export::Counted)>,
 }
@@ -30,6 +31,7 @@ impl Facts {
             nbd_refused: doings.nbd_refused.all(),
             http_refused: doings.http_refused.all(),
             reloads: doings.reloads.all(),
+            stuck: doings.stuck.times(),
             dropped: doings.log.dropped(),
             nbd_connections: doings.nbd_connections(),
         }
@@ -72,6 +74,8 @@ pub fn write(facts: &Facts, to: &mut Writer) -> fmt::Result {
     to.counter("config_reloads", "Times that the configuration was read again", |to| {
         counters(to, "result", &facts.reloads)
     })?;
+    let help = "Times that the thread which serves was stuck for over a second";
+    to.counter("stuck", help, |to| to.counter(&none, facts.stuck as f64))?;
     let help = "Messages of the log, and alerts, that were not written, by target and why";
     to.counter("log_dropped", help, |to| {
         facts.dropped.iter().try_for_each(|dropped| {

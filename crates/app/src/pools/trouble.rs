@@ -1,0 +1,95 @@
+//! What is found out about drives in use beside what they answer, and what a pool does about it.
+
+use std::fmt;
+
+use engine::{EventKind, Severity};
+use io::uring::Blocked;
+
+use super::any::Pool;
+use crate::size::Size;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// It can be read and written until the server ends, and is lost then.
+    Deleted,
+    /// To so many bytes.
+    Shrunk(u64),
+    /// Nobody was answered while requests to it were handed over.
+    Blocks(Blocked),
+}
+
+impl Trouble {
+    /// The pool is better off without the drive.
+    pub(crate) fn is_fatal(self) -> bool {
+        !matches!(self, Trouble::Blocks(_))
+    }
+
+    fn event(self) -> (Severity, EventKind) {
+        match self {
+            Trouble::Deleted => (Severity::Error, EventKind::DriveDeleted),
+            Trouble::Shrunk(_) => (Severity::Error, EventKind::DriveShrunk),
+            Trouble::Blocks(_) => (Severity::Warning, EventKind::DriveBlocks),
+        }
+    }
+
+    fn reason(self) -> &'static str {
+        match self {
+            Trouble::Deleted => "its file was deleted",
+            Trouble::Shrunk(_) => "it has become smaller",
+            Trouble::Blocks(_) => "requests to it keep the server",
+        }
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Trouble::Deleted => f.write_str(
+                "its file was deleted: what it holds is lost when the server ends; 'steadyraid \
+                 drive replace' puts another one in its place",
+            ),
+            Trouble::Shrunk(size) => write!(
+                f,
+                "it has {} now ({size} bytes), less than it had: what lay behind that is lost",
+                Size(*size)
+            ),
+            Trouble::Blocks(Blocked { count, longest }) => write!(
+                f,
+                "requests to it, maybe with others, have kept the whole server {count} times, \
+                 {longest} at most; for a minute they go through threads of the kernel"
+            ),
+        }
+    }
+}
+
+pub(crate) fn tell(pool: &Pool, place: u16, name: &str, trouble: Trouble) {
+    let text = format!("drive {place} ({name}): {trouble}");
+    let (severity, kind) = trouble.event();
+    match pool {
+        // It has such a drive: its status shows it.
+        Pool::Fusion(pool) => drop(pool.tell_drive(place, (severity, kind), text)),
+        Pool::Other(pool) => {
+            pool.tell_drive(place.into(), (of_schemes(severity), kind.name()), text);
+        }
+    }
+}
+
+fn of_schemes(severity: Severity) -> schemes::pool::Severity {
+    match severity {
+        Severity::Info => schemes::pool::Severity::Info,
+        Severity::Warning => schemes::pool::Severity::Warning,
+        Severity::Error => schemes::pool::Severity::Error,
+    }
+}
+
+/// Fails a drive that is in trouble; why that can't be done as an error.
+pub(crate) async fn give_up(pool: &Pool, place: u16, trouble: Trouble) -> Result<(), String> {
+    match pool {
+        Pool::Fusion(pool) => {
+            pool.drive_fail(place, trouble.reason(), false).await.map_err(|error| error.to_string())
+        }
+        Pool::Other(pool) => {
+            pool.drive_fail(place.into(), false).await.map_err(|error| error.to_string())
+        }
+    }
+}
