@@ -45,7 +45,7 @@ pub(crate) async fn open(env: &UringEnv, group: &Group) -> Outcome<Held> {
     let open = open_drives(env, drives, group.scheme(), Opening::default());
     let name = object(group);
     let pool = hold.release_unless(held::while_held(Some(&hold), &name, open)).await?;
-    Ok(Held { pool, hold: Some(hold) })
+    Ok(Held { pool, hold: Some(hold), room: None })
 }
 
 /// The drives of a group, for this host and this process.

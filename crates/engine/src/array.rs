@@ -171,6 +171,11 @@ impl<D: Drive> Array<D> {
         self.indexes().filter(|&index| self.is_active(index)).collect()
     }
 
+    /// It lacks something of this machine, which is no fault of its own.
+    pub fn is_short(&self, index: DriveIndex) -> bool {
+        self.member(index).drive.borrow().as_ref().is_some_and(Drive::is_short)
+    }
+
     fn handle(&self, index: DriveIndex, operation: Operation) -> Result<D, DriveError> {
         let member = self.member(index);
         if !member.is_active() {

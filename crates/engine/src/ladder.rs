@@ -160,7 +160,7 @@ impl<E: Env> Shard<E> {
             failed_probes: ladder.failed_probes,
             relapses: ladder.relapses,
             may_avoid: gone + out < parity,
-            may_fail: gone < parity,
+            may_fail: gone < parity && !self.array.is_short(index),
         }
     }
 

@@ -284,15 +284,6 @@ impl<E: Env> Shard<E> {
         self.events.push(self.env.now(), severity, kind, Some(index.0), text);
     }
 
-    pub fn tell_drive(
-        &self,
-        index: layout::DriveIndex,
-        (severity, kind): (Severity, EventKind),
-        text: String,
-    ) {
-        self.events.push(self.env.now(), severity, kind, Some(index.0), text);
-    }
-
     pub fn drive_name(&self, index: layout::DriveIndex) -> String {
         self.array.member(index).name()
     }

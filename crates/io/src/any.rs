@@ -23,6 +23,7 @@ trait Object {
     fn flush(&self) -> Boxed<'_, ()>;
     fn discard(&self, offset: u64, len: u64) -> Boxed<'_, ()>;
     fn discard_granularity(&self) -> Option<u32>;
+    fn is_short(&self) -> bool;
 }
 
 impl<D: Drive> Object for D {
@@ -52,6 +53,10 @@ impl<D: Drive> Object for D {
 
     fn discard_granularity(&self) -> Option<u32> {
         Drive::discard_granularity(self)
+    }
+
+    fn is_short(&self) -> bool {
+        Drive::is_short(self)
     }
 }
 
@@ -106,6 +111,10 @@ impl Drive for AnyDrive {
     fn discard_granularity(&self) -> Option<u32> {
         self.drive.discard_granularity()
     }
+
+    fn is_short(&self) -> bool {
+        self.drive.is_short()
+    }
 }
 
 /// Makes a drive of an enum whose variants each hold one.
@@ -138,6 +147,10 @@ macro_rules! drive_of_kinds {
 
             fn discard_granularity(&self) -> Option<u32> {
                 match self { $($name::$kind(drive) => drive.discard_granularity()),+ }
+            }
+
+            fn is_short(&self) -> bool {
+                match self { $($name::$kind(drive) => drive.is_short()),+ }
             }
         }
     };

@@ -67,6 +67,11 @@ pub trait Drive: Clone + 'static {
         Some(self.geometry().align)
     }
 
+    /// It lacks something of this machine, and its operations wait for it ([`crate::shortage`]).
+    fn is_short(&self) -> bool {
+        false
+    }
+
     /// The byte of the device where this begins, if it is a part of one: so that people are told
     /// where something is.
     fn begins_at(&self) -> u64 {

@@ -13,13 +13,13 @@
 
 use std::cell::Cell;
 use std::fmt;
-use std::future::Future;
 use std::ops::Range;
 use std::rc::{Rc, Weak};
 
 use crate::buf::Buf;
 use crate::drive::{Drive, DriveError, Durability, Geometry};
 use crate::env::{Env, Nanos};
+use crate::shortage::{RETRY, Shortage};
 use crate::sync::Event;
 
 #[derive(Default)]
@@ -73,6 +73,9 @@ struct Inner<E, D> {
     kept: Range<u64>,
     /// Operations that the drive has not ended.
     under_way: Cell<u64>,
+    shortage: Rc<Shortage>,
+    /// Operations that wait because of it.
+    short: Cell<u64>,
 }
 
 /// An operation that the drive has not ended.
@@ -92,8 +95,14 @@ pub struct WeakFenced<E, D> {
 impl<E: Env, D: Drive> Fenced<E, D> {
     /// The bytes `kept` are left as they are.
     pub fn new(env: &E, drive: D, kept: Range<u64>) -> Fenced<E, D> {
-        let (env, fence, under_way) = (env.clone(), Fence::default(), Cell::new(0));
-        Fenced { inner: Rc::new(Inner { env, drive, fence, kept, under_way }) }
+        Fenced::sharing(env, drive, kept, &Rc::default())
+    }
+
+    /// One of several that tell of a shortage together.
+    pub fn sharing(env: &E, drive: D, kept: Range<u64>, shortage: &Rc<Shortage>) -> Fenced<E, D> {
+        let (fence, [under_way, short]) = Default::default();
+        let (env, shortage) = (env.clone(), shortage.clone());
+        Fenced { inner: Rc::new(Inner { env, drive, fence, kept, under_way, shortage, short }) }
     }
 
     /// What is behind the fence.
@@ -115,16 +124,26 @@ impl<E: Env, D: Drive> Fenced<E, D> {
         &self.inner.fence
     }
 
-    /// Asks the drive, between two looks at the fence.
-    async fn through<T>(&self, operation: impl Future<Output = T>) -> T {
-        let Inner { env, fence, under_way, .. } = &*self.inner;
-        fence.pass(env).await;
-        under_way.set(under_way.get() + 1);
-        let counted = UnderWay(under_way);
-        let done = operation.await;
-        drop(counted);
-        fence.pass(env).await;
-        done
+    /// Asks the drive, between two looks at the fence; again, as long as this machine lacks what
+    /// it needs.
+    async fn through<T>(
+        &self,
+        operation: impl AsyncFn() -> Result<T, DriveError>,
+    ) -> Result<T, DriveError> {
+        let Inner { env, fence, under_way, shortage, short, .. } = &*self.inner;
+        let mut waiting = None;
+        loop {
+            fence.pass(env).await;
+            under_way.set(under_way.get() + 1);
+            let counted = UnderWay(under_way);
+            let done = operation().await;
+            drop(counted);
+            fence.pass(env).await;
+            let lacking = done.as_ref().err().and_then(|error| shortage.waited_for(error));
+            let Some(errno) = lacking else { return done };
+            waiting.get_or_insert_with(|| shortage.begin(errno, short, env.now()));
+            env.sleep_until(env.now() + RETRY).await;
+        }
     }
 
     /// The range without what is kept, in two pieces if that lies in it.
@@ -164,7 +183,7 @@ impl<E: Env, D: Drive> Drive for Fenced<E, D> {
     }
 
     async fn read(&self, offset: u64, len: usize) -> Result<Buf, DriveError> {
-        self.through(self.inner.drive.read(offset, len)).await
+        self.through(async || self.inner.drive.read(offset, len).await).await
     }
 
     async fn write(
@@ -175,35 +194,42 @@ impl<E: Env, D: Drive> Drive for Fenced<E, D> {
     ) -> Result<(), DriveError> {
         let drive = &self.inner.drive;
         let Some(pieces) = self.around(offset, data.len() as u64) else {
-            return self.through(drive.write(offset, data, durability)).await;
+            let write = async || drive.write(offset, data.clone(), durability).await;
+            return self.through(write).await;
         };
         let mut written = Ok(());
         for piece in pieces.into_iter().filter(|piece| !piece.is_empty()) {
             let bytes = (piece.start - offset) as usize..(piece.end - offset) as usize;
-            let write = drive.write(piece.start, data.slice(bytes), durability);
+            let data = data.slice(bytes);
+            let write = async || drive.write(piece.start, data.clone(), durability).await;
             written = written.and(self.through(write).await);
         }
         written
     }
 
     async fn flush(&self) -> Result<(), DriveError> {
-        self.through(self.inner.drive.flush()).await
+        self.through(async || self.inner.drive.flush().await).await
     }
 
     async fn discard(&self, offset: u64, len: u64) -> Result<(), DriveError> {
         let drive = &self.inner.drive;
         let Some(pieces) = self.around(offset, len) else {
-            return self.through(drive.discard(offset, len)).await;
+            return self.through(async || drive.discard(offset, len).await).await;
         };
         let mut discarded = Ok(());
         for Range { start, end } in pieces.into_iter().filter(|piece| !piece.is_empty()) {
-            discarded = discarded.and(self.through(drive.discard(start, end - start)).await);
+            let discard = async || drive.discard(start, end - start).await;
+            discarded = discarded.and(self.through(discard).await);
         }
         discarded
     }
 
     fn discard_granularity(&self) -> Option<u32> {
         self.inner.drive.discard_granularity()
+    }
+
+    fn is_short(&self) -> bool {
+        self.inner.short.get() > 0
     }
 
     fn begins_at(&self) -> u64 {
@@ -224,6 +250,7 @@ mod tests {
     use std::cell::RefCell;
 
     use super::*;
+    use crate::drive::{DriveErrorKind, Operation};
     use crate::virt::{Disk, Latency, VirtDrive, VirtEnv};
 
     #[test]
@@ -302,5 +329,62 @@ mod tests {
         env.block_on(env.yield_now());
         env.block_on(env.sleep_until(Nanos::from_secs(2)));
         assert!(told.get());
+    }
+
+    /// A drive that has no room for the next three writes.
+    fn without_room(env: &VirtEnv) -> (Disk, Fenced<VirtEnv, VirtDrive>, Rc<Shortage>) {
+        let disk = Disk::new("d0", 1 << 20, 4096, 1);
+        for nth in 1..=3 {
+            disk.fail_nth(Operation::Write, nth, DriveErrorKind::Os(libc::ENOSPC));
+        }
+        let shortage = Rc::<Shortage>::default();
+        let bare = VirtDrive::attach(env, &disk, Latency::SSD);
+        let drive = Fenced::sharing(env, bare, 0..0, &shortage);
+        drive.fence().vouch(Nanos::from_secs(1));
+        (disk, drive, shortage)
+    }
+
+    #[test]
+    fn what_finds_no_room_waits_until_there_is_some() {
+        let env = VirtEnv::new(1);
+        let (disk, drive, shortage) = without_room(&env);
+        let write = || drive.write(0, Buf::from_slice(&[7; 4096]), Durability::Cached);
+        // Unless whoever has the drive wants to know at once.
+        let refused = env.block_on(write()).unwrap_err();
+        assert_eq!(refused.kind, DriveErrorKind::Os(libc::ENOSPC));
+        shortage.wait();
+        let watched = async {
+            let short = shortage.begins().await;
+            assert!(short.is_space() && drive.is_short(), "{short}");
+            shortage.ends().await;
+            assert!(!drive.is_short());
+        };
+        let (written, ()) =
+            env.block_on(async { futures_util::future::join(write(), watched).await });
+        written.unwrap();
+        assert!(env.now() >= Nanos(2 * RETRY.0), "{}", env.now());
+        assert_eq!(disk.peek(0, 1), [7]);
+        // Another error is none of these.
+        disk.fail_nth(Operation::Write, 1, DriveErrorKind::Os(libc::EIO));
+        env.block_on(write()).unwrap_err();
+    }
+
+    #[test]
+    fn what_waits_for_room_does_not_pass_a_fence_that_was_shut() {
+        let env = VirtEnv::new(1);
+        let (disk, drive, shortage) = without_room(&env);
+        shortage.wait();
+        let asked = drive.clone();
+        env.spawn(async move {
+            let _never = asked.write(0, Buf::from_slice(&[7; 4096]), Durability::Cached).await;
+        });
+        env.block_on(env.sleep_until(Nanos(RETRY.0 / 2)));
+        assert!(drive.is_short());
+        drive.fence().shut();
+        let before = disk.peek(0, 4096);
+        env.block_on(env.sleep_until(Nanos::from_secs(50)));
+        // The third try would have failed, the fourth would have been done.
+        assert_eq!(disk.peek(0, 4096), before);
+        assert!(drive.is_idle());
     }
 }

@@ -237,4 +237,8 @@ impl<E: Env, D: Drive> Drive for Modelled<E, D> {
     fn discard_granularity(&self) -> Option<u32> {
         self.drive.discard_granularity()
     }
+
+    fn is_short(&self) -> bool {
+        self.drive.is_short()
+    }
 }

@@ -327,6 +327,10 @@ impl<D: Drive> Drive for Part<D> {
         self.slot.drive().and_then(|drive| drive.discard_granularity())
     }
 
+    fn is_short(&self) -> bool {
+        self.slot.drive().is_some_and(|drive| drive.is_short())
+    }
+
     fn begins_at(&self) -> u64 {
         self.slot.begins_at() + self.extent.offset
     }

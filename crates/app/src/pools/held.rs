@@ -9,7 +9,10 @@ use io::uring::{RealDrive, UringDrive, UringEnv};
 use members::host::{Refusal, Verdict, judge, look};
 
 use super::Pool;
+use super::trouble::no_room;
 use crate::error::{Failure, Outcome};
+use crate::render::view::{self, Health};
+use crate::serve::room::Room;
 use crate::wall_clock;
 use crate::{explain, host};
 
@@ -92,9 +95,25 @@ pub(crate) async fn while_held<T>(
 pub(crate) struct Held {
     pub pool: Pool,
     pub hold: Option<Hold>,
+    /// Of one that is served.
+    pub room: Option<Room>,
 }
 
 impl Held {
+    /// The pool, and whether its drives lack room.
+    pub fn view(&self) -> view::Pool {
+        let view = self.pool.view();
+        match self.room.as_ref().and_then(Room::lacking) {
+            Some(short) if view.state != Health::Failed => view::Pool {
+                state: Health::Degraded,
+                reason: Some(no_room(&short)),
+                action: Some("make room: it goes on by itself then".to_owned()),
+                ..view
+            },
+            _ => view,
+        }
+    }
+
     pub async fn close(&self) -> Outcome<()> {
         let object = format!("pool {}", self.pool.name());
         let close = while_held(self.hold.as_ref(), &object, self.pool.close());

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use engine::{EventKind, Severity};
+use io::Short;
 use io::uring::Blocked;
 
 use super::any::Pool;
@@ -28,7 +29,8 @@ impl Trouble {
         match self {
             Trouble::Deleted => (Severity::Error, EventKind::DriveDeleted),
             Trouble::Shrunk(_) => (Severity::Error, EventKind::DriveShrunk),
-            Trouble::Blocks(_) => (Severity::Warning, EventKind::DriveBlocks),
+            // It costs a little, and is seen to.
+            Trouble::Blocks(_) => (Severity::Info, EventKind::DriveBlocks),
         }
     }
 
@@ -55,21 +57,42 @@ impl fmt::Display for Trouble {
             ),
             Trouble::Blocks(Blocked { count, longest }) => write!(
                 f,
-                "requests to it, maybe with others, have kept the whole server {count} times, \
-                 {longest} at most; for a minute they go through threads of the kernel"
+                "requests handed over to it, maybe with others, have kept the whole server for \
+                 {longest} at most, times: {count}; for a minute threads of the kernel do that"
             ),
         }
     }
 }
 
 pub(crate) fn tell(pool: &Pool, place: u16, name: &str, trouble: Trouble) {
-    let text = format!("drive {place} ({name}): {trouble}");
-    let (severity, kind) = trouble.event();
+    say(pool, Some(place), trouble.event(), format!("drive {place} ({name}): {trouble}"));
+}
+
+/// Drives lack something of this machine, or they don't any more.
+pub(crate) fn tell_of_room(pool: &Pool, short: Option<Short>) {
+    let (event, text) = match short {
+        Some(short) => {
+            let text = format!("{}: {}", no_room(&short), "requests that need it are refused");
+            ((Severity::Error, EventKind::NoRoom), text)
+        }
+        None => {
+            let text = "drives can be written again: there is room for it".to_owned();
+            ((Severity::Info, EventKind::RoomAgain), text)
+        }
+    };
+    say(pool, None, event, text);
+}
+
+/// What is lacking, for people.
+pub(crate) fn no_room(short: &Short) -> String {
+    format!("drives can't be written for want of what this machine has ({short})")
+}
+
+fn say(pool: &Pool, drive: Option<u16>, (severity, kind): (Severity, EventKind), text: String) {
     match pool {
-        // It has such a drive: its status shows it.
-        Pool::Fusion(pool) => drop(pool.tell_drive(place, (severity, kind), text)),
+        Pool::Fusion(pool) => pool.tell(drive, (severity, kind), text),
         Pool::Other(pool) => {
-            pool.tell_drive(place.into(), (of_schemes(severity), kind.name()), text);
+            pool.tell(drive.map(usize::from), (of_schemes(severity), kind.name()), text);
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::pools::{Pool, add, array};
 pub(crate) async fn drives(
     env: &UringEnv,
     wrapper: &Wrapper,
-    Held { pool, hold }: &Held,
+    Held { pool, hold, .. }: &Held,
     new: &[String],
     (shape, force): (Option<&ArrayShape>, bool),
 ) -> Outcome<String> {

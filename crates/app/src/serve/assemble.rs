@@ -1,11 +1,16 @@
 //! From drives to open pools. A pool that can't be opened doesn't keep others from being
 //! served.
 
+use std::pin::pin;
+
+use futures_util::future::{Either, select};
+use io::Short;
 use io::uring::UringEnv;
 
 use super::Options;
 use super::log::{Kind, Log};
 use super::mem_pool::MemPool;
+use super::room::Room;
 use super::spikes::Mode;
 use super::wrap::Wrapper;
 use crate::drives::scan::{self, Group};
@@ -85,7 +90,7 @@ pub(crate) async fn pool_in_memory(
 ) -> Outcome<Held> {
     name_is_free(served, mem_pool.name())?;
     let pool = mem_pool.make(env, drives, wrapper, opening(options, Mode::On)?).await?;
-    Ok(Held { pool, hold: None })
+    Ok(Held { pool, hold: None, room: None })
 }
 
 async fn open(
@@ -95,15 +100,26 @@ async fn open(
     wrapper: &Wrapper,
 ) -> Outcome<Held> {
     let Claimed { drives, hold } = pools::claim(env, group, options.others).await?;
+    let room = Room::new(env, &hold);
+    let object = format!("pool {}", group.name);
     let open = async {
         let named = group.drives.iter().zip(drives).map(|(name, drive)| wrapper.named(name, drive));
         let drives = named.collect::<Outcome<_>>()?;
         let otherwise = if group.wants_detection() { Mode::On } else { Mode::Watch };
-        pools::open_drives(env, drives, group.scheme(), opening(options, otherwise)?).await
+        let opening = opening(options, otherwise)?;
+        let opened = pools::open_drives(env, drives, group.scheme(), opening);
+        match select(pin!(opened), pin!(room.runs_out())).await {
+            Either::Left((opened, _)) => opened,
+            Either::Right((short, _)) => Err(no_room(&object, &short)),
+        }
     };
-    let object = format!("pool {}", group.name);
     let pool = hold.release_unless(held::while_held(Some(&hold), &object, open)).await?;
-    Ok(Held { pool, hold: Some(hold) })
+    Ok(Held { pool, hold: Some(hold), room: Some(room) })
+}
+
+fn no_room(object: &str, short: &Short) -> Failure {
+    Failure::new(object, format!("its drives can't be written: {short}"))
+        .hint("make room on their filesystem, and try again")
 }
 
 /// `otherwise`: what is done about spikes, if nobody said it.

@@ -163,12 +163,12 @@ impl Control {
 
     async fn carry_out(&self, request: &Request) -> Outcome<Answer> {
         let (held, unopened) = self.asked_for(request)?;
-        let pools: Vec<Pool> = held.iter().map(|held| held.pool.clone()).collect();
         match (request, &held[..], &unopened[..]) {
             (Request::Status { .. }, ..) => {
-                Ok(Answer::Pools(pools.iter().map(Pool::view).chain(unopened).collect()))
+                Ok(Answer::Pools(held.iter().map(Held::view).chain(unopened).collect()))
             }
             (Request::Events { after, wait_millis, .. }, ..) => {
+                let pools: Vec<Pool> = held.iter().map(|held| held.pool.clone()).collect();
                 let names: Vec<String> = unopened.into_iter().map(|pool| pool.name).collect();
                 self.followers.events((&pools, &names), after, *wait_millis).await
             }

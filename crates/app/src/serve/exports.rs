@@ -13,6 +13,7 @@ use futures_util::future::{Either, select};
 use io::Buf;
 use io::uring::UringEnv;
 
+use super::room::Room;
 use crate::pools::any::ExportShape;
 use crate::pools::held::{Held, Hold};
 use crate::pools::{Pool, any};
@@ -86,7 +87,7 @@ impl Catalogue {
 
     /// All of them, those that are served first.
     pub fn views(&self) -> Vec<view::Pool> {
-        self.pools().iter().map(Pool::view).chain(self.unopened()).collect()
+        self.held().iter().map(Held::view).chain(self.unopened()).collect()
     }
 }
 
@@ -110,12 +111,12 @@ impl Exports for Catalogue {
 
     fn open(&self, name: &str) -> Option<Exported> {
         let (pool, volume) = name.split_once('/')?;
-        let Held { pool, hold } = self.named(pool)?;
+        let Held { pool, hold, room } = self.named(pool)?;
         let volume = match pool.volume(volume)? {
             any::Volume::Fusion(volume) => Kind::Fusion(Fusion(volume)),
             any::Volume::Other(volume) => Kind::Other(Other(volume)),
         };
-        Some(Exported { volume, hold })
+        Some(Exported { volume, hold, room })
     }
 }
 
@@ -133,6 +134,7 @@ pub fn of_pool(pool: &Pool) -> Vec<Listing> {
 pub struct Exported {
     volume: Kind,
     hold: Option<Hold>,
+    room: Option<Room>,
 }
 
 impl Exported {
@@ -151,6 +153,17 @@ impl Exported {
         match select(pin!(request), pin!(hold.until_lost())).await {
             Either::Left((done, _)) => done,
             Either::Right(_) => Err(VolumeError::ShuttingDown),
+        }
+    }
+
+    /// The same of one that may write to drives.
+    async fn with_room<T: 'static>(
+        &self,
+        request: impl Future<Output = Result<T, VolumeError>> + 'static,
+    ) -> Result<T, VolumeError> {
+        match &self.room {
+            Some(room) => self.while_held(room.request(request)).await,
+            None => self.while_held(request).await,
         }
     }
 }
@@ -264,7 +277,7 @@ impl Volume for Other {
 /// The same of a volume of either kind.
 macro_rules! of_either {
     ($exported:expr, $volume:ident => $request:expr) => {
-        match &$exported.volume {
+        match $exported.volume.clone() {
             Kind::Fusion($volume) => $request,
             Kind::Other($volume) => $request,
         }
@@ -281,15 +294,19 @@ impl Volume for Exported {
     }
 
     async fn write(&self, offset: u64, data: Buf, fua: bool) -> Result<(), VolumeError> {
-        of_either!(self, volume => self.while_held(volume.write(offset, data, fua)).await)
+        of_either!(self, volume => {
+            self.with_room(async move { volume.write(offset, data, fua).await }).await
+        })
     }
 
     async fn flush(&self) -> Result<(), VolumeError> {
-        of_either!(self, volume => self.while_held(volume.flush()).await)
+        of_either!(self, volume => self.with_room(async move { volume.flush().await }).await)
     }
 
     async fn trim(&self, offset: u64, len: u64, fua: bool) -> Result<(), VolumeError> {
-        of_either!(self, volume => self.while_held(volume.trim(offset, len, fua)).await)
+        of_either!(self, volume => {
+            self.with_room(async move { volume.trim(offset, len, fua).await }).await
+        })
     }
 
     async fn write_zeroes(
@@ -300,7 +317,8 @@ impl Volume for Exported {
         may_trim: bool,
     ) -> Result<(), VolumeError> {
         of_either!(self, volume => {
-            self.while_held(volume.write_zeroes(offset, len, fua, may_trim)).await
+            let zeroed = async move { volume.write_zeroes(offset, len, fua, may_trim).await };
+            self.with_room(zeroed).await
         })
     }
 

@@ -31,6 +31,7 @@ pub mod origin;
 pub mod rebuild_after;
 mod reload;
 mod replace;
+pub(crate) mod room;
 mod smart;
 mod sockets;
 pub mod spikes;
@@ -76,7 +77,8 @@ use crate::drives::name::DriveName;
 use crate::error::{Failure, Outcome};
 use crate::exit::Exit;
 use crate::pools::Pool;
-use crate::pools::held::Others;
+use crate::pools::held::{Held, Others};
+use crate::pools::trouble::no_room;
 use crate::render::view::{Health, Pool as PoolView};
 use crate::size::Size;
 
@@ -234,12 +236,25 @@ async fn unless_told_twice(signals: &Signals, ended: impl Future<Output = Exit>)
 async fn close(catalogue: &Catalogue, log: &Log) -> Exit {
     let mut exit = Exit::Ok;
     for held in catalogue.held() {
-        if let Err(failure) = held.close().await {
+        if let Err(failure) = close_one(&held).await {
             log.fail(Kind::Server, &failure);
             exit = exit.worst(Exit::Failed);
         }
     }
     exit
+}
+
+/// Without room for what has to be written a pool can't be closed. It is left as a crash leaves it.
+async fn close_one(held: &Held) -> Outcome<()> {
+    let Some(room) = &held.room else { return held.close().await };
+    match select(pin!(held.close()), pin!(room.runs_out())).await {
+        Either::Left((closed, _)) => closed,
+        Either::Right((short, _)) => {
+            let what = format!("not closed: {}", no_room(&short));
+            Err(Failure::new(format!("pool {}", held.pool.name()), what)
+                .hint("nothing that was flushed is lost; the next start takes longer"))
+        }
+    }
 }
 
 fn serve_client(

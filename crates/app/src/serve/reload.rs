@@ -3,8 +3,10 @@
 //! What can fail comes first, so that a file with a mistake changes nothing. What is bound to
 //! sockets or to open pools needs a restart, and is named.
 
+use std::pin::pin;
 use std::rc::Rc;
 
+use futures_util::future::{Either, select};
 use io::Env;
 use io::signal::{Signal, Signals};
 use io::uring::UringEnv;
@@ -149,16 +151,20 @@ impl Reload {
     fn take(&self, held: Held) {
         announce_pool(&held.pool, &self.log);
         self.follow(&held.pool);
-        self.give_up_when_lost(&held);
+        self.look_after(&held);
         self.catalogue.add(held);
     }
 
-    /// Serves it no more once another host has it.
-    fn give_up_when_lost(&self, held: &Held) {
-        let Held { pool, hold: Some(hold) } = held.clone() else { return };
+    /// Tells of it when its drives have no room, and serves it no more once another host has it.
+    fn look_after(&self, held: &Held) {
+        let Held { pool, hold: Some(hold), room: Some(room) } = held.clone() else { return };
         let (catalogue, teller) = (self.catalogue.clone(), self.teller());
         self.env.spawn(async move {
-            let claim = hold.until_lost().await;
+            let claim = match select(pin!(hold.until_lost()), pin!(room.keep_telling(&pool))).await
+            {
+                Either::Left((claim, _)) => claim,
+                Either::Right((never, _)) => match never {},
+            };
             let failure = explain::taken_over(&format!("pool {}", pool.name()), &claim);
             catalogue.remove(&pool);
             let view = pool.view().given_up(&failure);

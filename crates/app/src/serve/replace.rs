@@ -45,7 +45,7 @@ struct New<'a> {
 async fn replace(
     env: &UringEnv,
     wrapper: &Wrapper,
-    Held { pool, hold }: &Held,
+    Held { pool, hold, .. }: &Held,
     drive: &str,
     new: New<'_>,
 ) -> Outcome<String> {

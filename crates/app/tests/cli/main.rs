@@ -19,6 +19,7 @@ mod nbd;
 mod openapi;
 mod reference;
 mod reload;
+mod room;
 mod schemes;
 mod serve;
 mod spares;

@@ -151,8 +151,13 @@ impl Client {
 
     #[track_caller]
     pub fn write(&mut self, offset: u64, data: &[u8], flags: u16) {
-        let error = self.request(flags, 1, offset, data.len() as u32, data);
+        let error = self.try_write(offset, data, flags);
         assert_eq!(error, 0, "write at {offset}");
+    }
+
+    /// What a write ends with; 0 if it is done.
+    pub fn try_write(&mut self, offset: u64, data: &[u8], flags: u16) -> u32 {
+        self.request(flags, 1, offset, data.len() as u32, data)
     }
 
     #[track_caller]

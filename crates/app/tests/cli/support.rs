@@ -5,7 +5,7 @@ use std::fs::{self, File, Permissions};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::{FileExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 
 use rustix::process::{Pid, Signal, geteuid, kill_process};
@@ -273,6 +273,20 @@ impl Server {
     pub fn hang_up(&mut self) {
         drop(self.child.stderr.take());
         self.stdout = None;
+    }
+
+    /// Where it finds what others find at `path`: it may have a filesystem of its own.
+    pub fn root(&self, path: &Path) -> PathBuf {
+        let root = format!("/proc/{}/root", self.child.id());
+        Path::new(&root).join(path.strip_prefix("/").expect("from the root"))
+    }
+
+    /// SIGTERM to one that can't close its pools: how it ends, and what it says of it.
+    pub fn end_badly(mut self) -> (ExitStatus, String) {
+        self.signal(Signal::TERM);
+        self.rest_of_out();
+        let status = self.child.wait().expect("ended");
+        (status, rest(&mut self.child))
     }
 
     pub fn signal(&self, signal: Signal) {

@@ -262,6 +262,9 @@ pub enum EventKind {
     DriveOverride,
     /// Need for space rose past, or fell below, a mark.
     SpacePressure,
+    /// This machine lacks what drives need that are its files: writes wait. And it is over.
+    NoRoom,
+    RoomAgain,
     /// All zones lie on all drives that have them.
     Rebalanced,
     PoolFailed,
@@ -296,6 +299,8 @@ impl EventKind {
             EventKind::DriveGood => "drive-good",
             EventKind::DriveOverride => "drive-override",
             EventKind::SpacePressure => "space-pressure",
+            EventKind::NoRoom => "no-room",
+            EventKind::RoomAgain => "room-again",
             EventKind::Rebalanced => "rebalanced",
             EventKind::PoolFailed => "pool-failed",
         }

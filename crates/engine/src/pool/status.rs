@@ -171,15 +171,10 @@ impl<E: Env> Pool<E> {
         Ok(shard.fail_drive(drive, reason).await?)
     }
 
-    /// An event of what whoever opened the drive found out about it.
-    pub fn tell_drive(
-        &self,
-        index: u16,
-        (severity, kind): (Severity, EventKind),
-        text: String,
-    ) -> Result<(), DriveVerbError> {
-        self.shard().tell_drive(self.drive_index(index)?, (severity, kind), text);
-        Ok(())
+    /// An event of what whoever opened the drives found out about them, or one of them.
+    pub fn tell(&self, drive: Option<u16>, (severity, kind): (Severity, EventKind), text: String) {
+        let shard = self.shard();
+        shard.events.push(shard.env.now(), severity, kind, drive, text);
     }
 
     /// Puts a drive in another one's place; what is on it is lost. In a lost one's place, which

@@ -214,6 +214,10 @@ impl<E: Env, D: Drive> Drive for Faulty<E, D> {
     fn discard_granularity(&self) -> Option<u32> {
         self.drive.discard_granularity()
     }
+
+    fn is_short(&self) -> bool {
+        self.drive.is_short()
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! How a file or block device is told that a range holds nothing.
 //!
 //! ```text
-//!  file          fallocate(PUNCH_HOLE)
+//!  file          fallocate(PUNCH_HOLE); ZERO_RANGE, which keeps the space, of one that had all of
+//!                its space when it was opened: that was promised to it
 //!  block device  the ring's discard command (Linux 6.12) ─refused─> ioctl(BLKDISCARD), on a thread
 //! ```
 //! Punching a hole into a block device is no discard: the kernel makes WRITE ZEROES of it, which
@@ -26,6 +27,7 @@ const BLKDISCARD: libc::Ioctl = 0x1277;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     PunchHole,
+    ZeroRange,
     Command,
     Ioctl,
     Unsupported,
@@ -39,8 +41,8 @@ pub(super) struct Discarder {
 
 impl Discarder {
     /// Of a regular file whose filesystem gives space in units of so many bytes.
-    pub(super) fn of_file(unit: u32) -> Discarder {
-        Discarder::new(Way::PunchHole, unit)
+    pub(super) fn of_file(unit: u32, has_all: bool) -> Discarder {
+        Discarder::new(if has_all { Way::ZeroRange } else { Way::PunchHole }, unit)
     }
 
     /// Of a block device whose sectors have so many bytes.
@@ -83,6 +85,7 @@ impl Discarder {
             let result = match way {
                 Way::Unsupported => return Ok(()),
                 Way::PunchHole => ring.punch_hole(file, offset, len).await,
+                Way::ZeroRange => ring.zero_range(file, offset, len).await,
                 Way::Command => ring.discard(file, offset, len).await,
                 Way::Ioctl => by_ioctl(blocking, file, offset, len).await,
             };

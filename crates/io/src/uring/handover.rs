@@ -9,10 +9,11 @@
 //!                                 └─> the drives of that handover: counted; their operations go
 //!                                     to the kernel's threads for a while (IOSQE_ASYNC)
 //! ```
-//! A thread that did not sleep was kept by others that ran, which is no drive's fault. Whether it
-//! did costs a system call to find out, so it is not asked every time.
+//! A thread that did not sleep was busy, or kept by others that ran, which is no drive's fault. How
+//! long it slept costs system calls to find out, so it is not asked every time.
 
-use std::mem;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 
 use super::handle::Handle;
@@ -31,18 +32,20 @@ const APART: Nanos = Nanos::from_secs(60);
 pub(super) struct Watch {
     clock: Clock,
     closely_until: Nanos,
+    /// What the kernel says of how long this thread waited for a processor, once it is asked.
+    waits: Option<File>,
 }
 
 /// A handover under way.
 pub(super) struct Begun {
     at: Nanos,
-    /// How often the thread had slept, if that is asked.
-    slept: Option<i64>,
+    /// Time until then in which this thread did not sleep, if that is asked.
+    awake: Option<Nanos>,
 }
 
 impl Watch {
     pub(super) fn start() -> Watch {
-        Watch { clock: Clock::start(), closely_until: Nanos::ZERO }
+        Watch { clock: Clock::start(), closely_until: Nanos::ZERO, waits: None }
     }
 
     /// Whether operations on it are left to the kernel's threads.
@@ -53,7 +56,7 @@ impl Watch {
 
     pub(super) fn begin(&self) -> Begun {
         let at = self.clock.now();
-        Begun { at, slept: (at < self.closely_until).then(times_slept) }
+        Begun { at, awake: (at < self.closely_until).then(|| self.awake()) }
     }
 
     /// Operations on these drives were handed over.
@@ -64,21 +67,37 @@ impl Watch {
             return;
         }
         self.closely_until = now + CLOSELY;
-        if begun.slept.is_some_and(|before| times_slept() > before) {
-            drives.iter().for_each(|drive| drive.has_blocked(took, now + APART));
+        self.waits = self.waits.take().or_else(|| File::open("/proc/thread-self/schedstat").ok());
+        let Some(before) = begun.awake else { return };
+        let slept = took.saturating_sub(self.awake().saturating_sub(before));
+        if slept > SLOW {
+            let mut told: Vec<_> = drives.iter().collect();
+            told.sort_by_key(|drive| Rc::as_ptr(drive));
+            told.dedup_by_key(|drive| Rc::as_ptr(drive));
+            told.iter().for_each(|drive| drive.has_blocked(slept, now + APART));
         }
     }
-}
 
-/// How often this thread has waited for something, not counting when others ran instead.
-fn times_slept() -> i64 {
-    // SAFETY: all zeroes is a valid `rusage`, and the kernel writes one.
-    let usage = unsafe {
-        let mut usage: libc::rusage = mem::zeroed();
-        libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);
-        usage
-    };
-    usage.ru_nvcsw
+    /// How long this thread has run, or waited to run.
+    fn awake(&self) -> Nanos {
+        // SAFETY: all zeroes is a valid `timespec`, and the kernel writes one.
+        let ran = unsafe {
+            let mut ran: libc::timespec = std::mem::zeroed();
+            libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut ran);
+            Nanos::from_secs(ran.tv_sec.cast_unsigned()) + Nanos(ran.tv_nsec.cast_unsigned())
+        };
+        ran + self.waited()
+    }
+
+    /// For a processor; nothing, where the kernel does not say.
+    fn waited(&self) -> Nanos {
+        let mut text = [0; 64];
+        let count = self.waits.as_ref().and_then(|file| file.read_at(&mut text, 0).ok());
+        let text = str::from_utf8(&text[..count.unwrap_or(0)]).unwrap_or("");
+        // Time that it ran, time that it waited, times that it ran.
+        let waited = text.split(' ').nth(1).and_then(|nanos| nanos.parse().ok());
+        Nanos(waited.unwrap_or(0))
+    }
 }
 
 #[cfg(test)]

@@ -145,7 +145,10 @@ fn describe(
     };
     let discarder = match block {
         true => Discarder::of_device(device, align),
-        false => Discarder::of_file(u32::try_from(metadata.blksize()).unwrap_or(align)),
+        false => {
+            let has_all = metadata.blocks().saturating_mul(512) >= size;
+            Discarder::of_file(u32::try_from(metadata.blksize()).unwrap_or(align), has_all)
+        }
     };
     Ok(Opened {
         path: path.into(),

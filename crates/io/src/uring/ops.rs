@@ -81,7 +81,16 @@ impl Ring {
 
     /// Frees the space of a range of a file; the size stays.
     pub(crate) async fn punch_hole(&self, file: &File, offset: u64, len: u64) -> io::Result<()> {
-        let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+        self.fallocate(file, libc::FALLOC_FL_PUNCH_HOLE, (offset, len)).await
+    }
+
+    /// Reads give zeroes from now on; space and size stay.
+    pub(crate) async fn zero_range(&self, file: &File, offset: u64, len: u64) -> io::Result<()> {
+        self.fallocate(file, libc::FALLOC_FL_ZERO_RANGE, (offset, len)).await
+    }
+
+    async fn fallocate(&self, file: &File, how: i32, (offset, len): (u64, u64)) -> io::Result<()> {
+        let mode = how | libc::FALLOC_FL_KEEP_SIZE;
         let entry = opcode::Fallocate::new(fd(file), len).offset(offset).mode(mode).build();
         // SAFETY: no memory is involved.
         outcome(unsafe { self.start(file, entry, Held::Nothing) }.await.0).map(drop)

@@ -114,21 +114,34 @@ fn nothing_is_a_valid_amount() {
 }
 
 #[test]
-fn discard_gives_space_back_and_keeps_the_rest() {
+fn discard_gives_space_back_that_was_never_promised_and_keeps_the_rest() {
     let (env, dir) = (env(), TempDir::new());
-    let drive = dir.drive(&env, 4 * MIB);
+    let sparse = dir.join("sparse");
+    fs::File::create(&sparse).unwrap().set_len(4 * MIB).unwrap();
+    let sparse = UringDrive::open(&env, &sparse, Access::ReadWrite).unwrap();
+    assert_eq!(discarded(&env, &sparse), 2 * MIB);
+    // Of this one somebody said that its space is really there.
+    let promised = dir.drive(&env, 4 * MIB);
+    assert_eq!(discarded(&env, &promised), 0);
+    let zeroes = env.block_on(promised.read(MIB, 2 * MIB as usize)).unwrap();
+    assert!(zeroes.iter().all(|byte| *byte == 0), "what was there is not");
+}
+
+/// Bytes that the filesystem has again when the middle of a drive is discarded.
+fn discarded(env: &UringEnv, drive: &UringDrive) -> u64 {
     let data = pattern(4 * MIB as usize, 3);
     env.block_on(drive.write(0, data.clone(), Durability::Cached)).unwrap();
     env.block_on(drive.flush()).unwrap();
     let blocks = || fs::metadata(drive.path()).unwrap().blocks();
     let before = blocks();
     env.block_on(drive.discard(MIB, 2 * MIB)).unwrap();
-    assert_eq!(before - blocks(), 2 * MIB / 512);
+    let given_back = (before - blocks()) * 512;
     assert_eq!(fs::metadata(drive.path()).unwrap().len(), 4 * MIB);
     let first = env.block_on(drive.read(0, MIB as usize)).unwrap();
     assert!(first[..] == data[..MIB as usize]);
     let last = env.block_on(drive.read(3 * MIB, MIB as usize)).unwrap();
     assert!(last[..] == data[3 * MIB as usize..]);
+    given_back
 }
 
 #[test]

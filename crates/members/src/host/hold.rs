@@ -10,7 +10,7 @@ use format::{BEAT_AT, CLAIM_AT, CLAIM_LEN, Claim, ClaimState, Uuid};
 use futures_util::future::select;
 use io::fence::WeakFenced;
 use io::sync::Event;
-use io::{Drive, Env, Fence, Fenced, join_all};
+use io::{Drive, Env, Fence, Fenced, Shortage, join_all};
 
 use super::judge::Claimant;
 use super::limits::{BEAT, PATIENCE, VALID};
@@ -40,6 +40,7 @@ struct Inner<E, D> {
     whole: Fence,
     lost: RefCell<Option<Claim>>,
     lost_now: Event,
+    shortage: Rc<Shortage>,
 }
 
 struct Slot<E, D> {
@@ -82,6 +83,7 @@ impl<E: Env, D: Drive> Hold<E, D> {
             whole: Fence::default(),
             lost: RefCell::new(None),
             lost_now: Event::new(),
+            shortage: Rc::default(),
         };
         let hold = Hold { inner: Rc::new(inner) };
         let fenced = hold.admit(drives, take_over).await?;
@@ -95,7 +97,7 @@ impl<E: Env, D: Drive> Hold<E, D> {
         drives: Vec<D>,
         take_over: bool,
     ) -> Result<Vec<Fenced<E, D>>, Refusal> {
-        let Inner { env, who, beat, slots, whole, .. } = &*self.inner;
+        let Inner { env, who, beat, slots, whole, shortage, .. } = &*self.inner;
         if let Some(claim) = self.lost() {
             return Err(Refusal::Outrun(claim.into()));
         }
@@ -104,7 +106,7 @@ impl<E: Env, D: Drive> Hold<E, D> {
         let (looked, has) = taker.take().await?;
         whole.vouch(looked + VALID);
         let session = taker.session.get();
-        let fence = |drive: D| Fenced::new(env, drive, KEPT);
+        let fence = |drive: D| Fenced::sharing(env, drive, KEPT, shortage);
         let fenced: Vec<_> = drives.into_iter().map(fence).collect();
         for (drive, has) in fenced.iter().zip(has) {
             drive.fence().vouch(looked + VALID);
@@ -117,6 +119,11 @@ impl<E: Env, D: Drive> Hold<E, D> {
     /// Waits until it is known that nobody else has the drives: for answers that need no drive.
     pub async fn pass(&self) {
         self.inner.whole.pass(&self.inner.env).await;
+    }
+
+    /// What the drives need of this machine and it does not have.
+    pub fn shortage(&self) -> &Shortage {
+        &self.inner.shortage
     }
 
     /// Who has the drives now, if it is somebody else.

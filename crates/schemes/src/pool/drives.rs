@@ -42,14 +42,14 @@ impl<E: Env> Pool<E> {
         Ok(())
     }
 
-    /// An event of what whoever opened the drive found out about it.
-    pub fn tell_drive(
+    /// An event of what whoever opened the drives found out about them, or one of them.
+    pub fn tell(
         &self,
-        place: usize,
+        place: Option<usize>,
         (severity, kind): (Severity, &'static str),
         text: String,
     ) {
-        self.inner.tell(severity, kind, Some(place), text);
+        self.inner.tell(severity, kind, place, text);
     }
 
     /// A drive is read only where nobody else can answer, or as any other again; it is written to

@@ -73,6 +73,9 @@ impl<E: Env> Inner<E> {
         if lost.contains(&place) {
             return true;
         }
+        if drives[place].as_ref().is_some_and(Part::is_short) {
+            return false;
+        }
         // What was given up counts before the store knows.
         let given_up = |(at, part): (usize, &Option<Part<E::Drive>>)| {
             at != place && !lost.contains(&at) && part.as_ref().is_some_and(Part::hangs)
@@ -87,7 +90,8 @@ impl<E: Env> Inner<E> {
             for (place, waited_for) in waited_for.iter_mut().enumerate() {
                 let part = self.drives.borrow()[place].clone();
                 let Some(part) = part else { continue };
-                let is_needed = part.patience().is_some_and(Patience::is_needed);
+                let is_needed =
+                    part.patience().is_some_and(Patience::is_needed) && !part.is_short();
                 if is_needed && !*waited_for {
                     self.tell_waited_for(place);
                 }
