@@ -4,8 +4,8 @@
 use std::pin::pin;
 
 use futures_util::future::{Either, select};
-use io::Short;
 use io::uring::UringEnv;
+use io::{Short, join_all};
 
 use super::Options;
 use super::log::{Kind, Log};
@@ -47,11 +47,22 @@ pub(crate) async fn pools(
                 "'steadyraid create' makes one; 'steadyraid inspect DRIVE' shows what is there",
             ));
     }
-    for group in &groups {
-        match pool(env, &pools, group, options, wrapper).await {
-            Ok(held) => pools.push(held),
-            Err(refusal) => refused.push(*refusal),
+    // Pools are opened side by side: one may have to wait until another host has been silent for
+    // long enough. Those of one name come one after the other, until one is open.
+    let namesakes = groups.chunk_by(|one, next| one.name == next.name);
+    let opened = join_all(namesakes.map(async |namesakes| {
+        let mut found = Assembled::default();
+        for group in namesakes {
+            match pool(env, &found.pools, group, options, wrapper).await {
+                Ok(held) => found.pools.push(held),
+                Err(refusal) => found.refused.push(*refusal),
+            }
         }
+        found
+    }));
+    for found in opened.await {
+        pools.extend(found.pools);
+        refused.extend(found.refused);
     }
     let mut drives = 0;
     for mem_pool in &options.mem_pools {

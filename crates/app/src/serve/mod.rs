@@ -36,6 +36,7 @@ mod smart;
 mod sockets;
 pub mod spikes;
 mod tls;
+mod told;
 mod watch;
 mod watchdog;
 mod wrap;
@@ -50,7 +51,7 @@ use export::{Limits, Origin as ClientOrigin, Peer, Server, Transport};
 use futures_util::future::{Either, join3, select};
 use io::Env;
 use io::net::Stream;
-use io::signal::{Signal, Signals};
+use io::signal::Signals;
 use io::sync::Event;
 use io::uring::UringEnv;
 
@@ -72,6 +73,7 @@ use self::rebuild_after::RebuildAfter;
 use self::reload::Reload;
 use self::sockets::Sockets;
 use self::spikes::SpikeOptions;
+use self::told::Told;
 use self::wrap::Wrapper;
 use crate::drives::name::DriveName;
 use crate::error::{Failure, Outcome};
@@ -153,7 +155,9 @@ async fn serve(
     let sockets = Sockets::bind(env, &options).await?;
     let alerts = Rc::new(Alerts::start(&options.alerts, &options.origin, log)?);
     let wrapper = Wrapper::new(env, options.test_faults, log);
-    let assembled = assemble::pools(env, &options, &wrapper, log).await?;
+    let told = Told::by(signals);
+    let opened = told.unless_to_stop(assemble::pools(env, &options, &wrapper, log)).await;
+    let Some(assembled) = opened.transpose()? else { return Ok(ended(log)) };
 
     let catalogue = Catalogue::default();
     let server = Server::new(env.clone(), catalogue.clone(), Limits::default());
@@ -188,27 +192,36 @@ async fn serve(
         &http(Rc::new(Guard::owner()), CONTROL_CONNECTIONS_MAX),
         &http(guard, HTTP_CONNECTIONS_MAX),
     );
-    log.ready();
-    env.spawn(log::keep_alive(env.clone(), log.clone()));
+    ready(env, log);
     let watched = watch::watch(env, &catalogue, &wrapper, &stop);
 
-    reload.until_told_to_stop(signals, reread).await;
+    reload.until_told_to_stop(&told, reread).await;
     log.notify("STOPPING=1");
     let alerts_until = Deadline::after(ALERT_LAST_WORDS);
-    stop.now();
-    hurry(&catalogue, &server);
+    hurry(&stop, &catalogue, &server);
     let wind_up = async {
         join3(server.stopped(), control.idle(), watched).await;
         close(&catalogue, log).await
     };
-    let Some(ended) = unless_told_twice(signals, wind_up).await else {
+    let Some(exit) = told.unless_to_stop(wind_up).await else {
         log.fail(Kind::Server, &hurried());
         return Ok(Exit::Failed);
     };
     alerts.end(&alerts_until);
     wrapper.report().lines().for_each(|line| log.say(line));
+    ended(log);
+    Ok(exit)
+}
+
+/// Before a pool was open there is nothing to close: drives are as a crash leaves them.
+fn ended(log: &Log) -> Exit {
     log.say("stopped");
-    Ok(ended)
+    Exit::Ok
+}
+
+fn ready(env: &UringEnv, log: &Log) {
+    log.ready();
+    env.spawn(log::keep_alive(env.clone(), log.clone()));
 }
 
 fn hurried() -> Failure {
@@ -217,19 +230,10 @@ fn hurried() -> Failure {
 }
 
 /// Requests that have arrived are carried out, those that limits hold back too.
-fn hurry(catalogue: &Catalogue, server: &Server<UringEnv, Catalogue>) {
+fn hurry(stop: &Stop, catalogue: &Catalogue, server: &Server<UringEnv, Catalogue>) {
+    stop.now();
     catalogue.pools().iter().for_each(Pool::hurry);
     server.shut_down();
-}
-
-/// `None` if a second signal came first. Whoever wants the configuration read again doesn't want
-/// us to hurry.
-async fn unless_told_twice(signals: &Signals, ended: impl Future<Output = Exit>) -> Option<Exit> {
-    let told_twice = async { while signals.next().await == Signal::Hangup {} };
-    match select(pin!(ended), pin!(told_twice)).await {
-        Either::Left((exit, _)) => Some(exit),
-        Either::Right(_) => None,
-    }
 }
 
 /// Checkpoints every pool and marks it clean.

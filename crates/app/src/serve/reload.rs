@@ -8,7 +8,6 @@ use std::rc::Rc;
 
 use futures_util::future::{Either, select};
 use io::Env;
-use io::signal::{Signal, Signals};
 use io::uring::UringEnv;
 
 use super::access::Doorkeeper;
@@ -22,6 +21,7 @@ use super::limits::ALERT_LAST_WORDS;
 use super::log::outlet::Deadline;
 use super::log::{Kind, Log};
 use super::mem_pool::MemPool;
+use super::told::Told;
 use super::wrap::Wrapper;
 use super::{Options, announce_pool, assemble, events};
 use crate::drives::scan::{self, Group};
@@ -64,17 +64,17 @@ impl Reload {
         self.env.spawn(events::report(self.followers.clone(), pool.clone(), log, alerts));
     }
 
-    /// Returns with the first signal that does not ask for another reading.
-    pub async fn until_told_to_stop(
+    /// Returns with the first signal that does not ask for another reading, also while one is under
+    /// way.
+    pub(crate) async fn until_told_to_stop(
         mut self,
-        signals: &Signals,
+        told: &Told<'_>,
         reread: Option<impl Fn() -> Outcome<Options>>,
     ) {
-        while signals.next().await == Signal::Hangup
+        while told.to_reread().await
             && let Some(reread) = &reread
-        {
-            self.again(reread).await;
-        }
+            && told.unless_to_stop(self.again(reread)).await.is_some()
+        {}
     }
 
     /// Does what the options say now, or says what is wrong with them.

@@ -3,6 +3,7 @@
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
 
 use format::{BEAT_AT, CLAIM_AT, Claim, ClaimState, Holder, Uuid};
 
@@ -49,6 +50,7 @@ fn a_drive_tells_who_has_it_open() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "of a test, in real time")]
 fn what_another_host_has_open_is_refused_and_can_be_taken_over() {
     let scratch = Scratch::with_pool();
     // One is enough: the others may be those that the host had lost.
@@ -64,6 +66,10 @@ fn what_another_host_has_open_is_refused_and_can_be_taken_over() {
     ] {
         scratch.run(verb).expect(3).says("host elsewhere (process 812) has it open");
     }
+    // Who still waits for the other to be silent for long enough can be stopped.
+    let begun = Instant::now();
+    scratch.run_for("2", &["serve", "--take-over", "."]).expect(0).says("stopped");
+    assert!(begun.elapsed() < Duration::from_secs(8), "it takes ten");
     let taken = scratch.serve(&["--take-over", "."]);
     let mut client = Client::open(&scratch.path("run/nbd.sock"), "tank/vm");
     client.write(0, &[7; 4096], 0);

@@ -162,6 +162,12 @@ impl Scratch {
         run(self.command(&[&[self.binary()], arguments].concat()))
     }
 
+    /// The same, told to end (SIGTERM) after so many seconds.
+    pub fn run_for(&self, secs: &str, arguments: &[&str]) -> Done {
+        let timed = ["timeout", "--preserve-status", secs, self.binary()];
+        run(self.command(&[&timed, arguments].concat()))
+    }
+
     /// The same with something else as standard output.
     pub fn run_into(&self, out: File, arguments: &[&str]) -> Done {
         let mut command = self.command(&[&[self.binary()], arguments].concat());
