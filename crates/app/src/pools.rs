@@ -178,6 +178,21 @@ impl Request {
     }
 }
 
+impl Request {
+    /// It makes, alters or deletes a volume, or a drive is written because of it.
+    pub(crate) fn changes_what_is_stored(&self) -> bool {
+        matches!(
+            self,
+            Request::VolumeCreate { .. }
+                | Request::VolumeResize { .. }
+                | Request::VolumeDelete { .. }
+                | Request::DriveReplace { .. }
+                | Request::DriveAdd { .. }
+                | Request::DriveRemove { .. }
+        )
+    }
+}
+
 /// Carries out a request on the pool it is about.
 pub(crate) async fn apply(pool: &Pool, request: &Request) -> Outcome<Answer> {
     match request {

@@ -116,6 +116,9 @@ impl fmt::Display for Operation {
 pub enum DriveErrorKind {
     /// The operating system's error number.
     Os(i32),
+    /// The same of a write that this machine has no room for: space, memory. Nothing else is wrong,
+    /// and once there is room the same write can be done.
+    NoRoom(i32),
     /// Fewer bytes moved than asked, and no error number.
     Short,
     /// The range is not inside the drive, or not aligned.
@@ -150,7 +153,7 @@ impl fmt::Display for DriveError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of {} bytes at byte {}: ", self.operation, self.len, self.offset)?;
         match self.kind {
-            DriveErrorKind::Os(errno) => {
+            DriveErrorKind::Os(errno) | DriveErrorKind::NoRoom(errno) => {
                 write!(f, "{}", std::io::Error::from_raw_os_error(errno))
             }
             DriveErrorKind::Short => f.write_str("the drive moved fewer bytes than asked"),

@@ -17,7 +17,7 @@ use std::ops::Range;
 use std::rc::{Rc, Weak};
 
 use crate::buf::Buf;
-use crate::drive::{Drive, DriveError, Durability, Geometry};
+use crate::drive::{Drive, DriveError, DriveErrorKind, Durability, Geometry, Operation};
 use crate::env::{Env, Nanos};
 use crate::shortage::{RETRY, Shortage};
 use crate::sync::Event;
@@ -26,6 +26,8 @@ use crate::sync::Event;
 pub struct Fence {
     until: Cell<Nanos>,
     for_good: Cell<bool>,
+    /// Whoever comes is turned away, and need not wait.
+    closed: Cell<bool>,
     changed: Event,
 }
 
@@ -41,16 +43,25 @@ impl Fence {
         self.for_good.set(true);
     }
 
+    /// The same, by who has no use for the drive any more: nobody has to wait, so that it can be
+    /// let go.
+    pub fn close(&self) {
+        self.shut();
+        self.closed.set(true);
+        self.changed.notify_all();
+    }
+
     fn is_passable(&self, now: Nanos) -> bool {
         !self.for_good.get() && now < self.until.get()
     }
 
-    /// Waits while it is shut.
-    pub async fn pass<E: Env>(&self, env: &E) {
+    /// Waits while it is shut; false if it is closed.
+    pub async fn pass<E: Env>(&self, env: &E) -> bool {
         // The clock itself, not a recent look at it: a process may have been stopped meanwhile.
-        while !self.is_passable(env.now()) {
+        while !self.closed.get() && !self.is_passable(env.now()) {
             self.changed.wait().await;
         }
+        !self.closed.get()
     }
 }
 
@@ -71,20 +82,11 @@ struct Inner<E, D> {
     fence: Fence,
     /// Bytes that are left as they are, whatever is written or discarded there.
     kept: Range<u64>,
-    /// Operations that the drive has not ended.
+    /// Writes and discards that the drive has not ended.
     under_way: Cell<u64>,
     shortage: Rc<Shortage>,
     /// Operations that wait because of it.
     short: Cell<u64>,
-}
-
-/// An operation that the drive has not ended.
-struct UnderWay<'a>(&'a Cell<u64>);
-
-impl Drop for UnderWay<'_> {
-    fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
-    }
 }
 
 /// Keeps nobody from closing the drive.
@@ -114,7 +116,7 @@ impl<E: Env, D: Drive> Fenced<E, D> {
         WeakFenced { inner: Rc::downgrade(&self.inner) }
     }
 
-    /// Nothing is under way at the drive that passed the fence.
+    /// Nothing that passed the fence may still alter the drive.
     pub fn is_idle(&self) -> bool {
         self.inner.under_way.get() == 0
     }
@@ -128,22 +130,37 @@ impl<E: Env, D: Drive> Fenced<E, D> {
     /// it needs.
     async fn through<T>(
         &self,
+        (asked, offset, len): (Operation, u64, u64),
         operation: impl AsyncFn() -> Result<T, DriveError>,
     ) -> Result<T, DriveError> {
-        let Inner { env, fence, under_way, shortage, short, .. } = &*self.inner;
+        let Inner { env, fence, shortage, short, .. } = &*self.inner;
+        let kind = DriveErrorKind::Removed;
+        let closed = Err(DriveError { operation: asked, offset, len, kind });
         let mut waiting = None;
         loop {
-            fence.pass(env).await;
-            under_way.set(under_way.get() + 1);
-            let counted = UnderWay(under_way);
-            let done = operation().await;
-            drop(counted);
-            fence.pass(env).await;
+            if !fence.pass(env).await {
+                return closed;
+            }
+            let done = self.counted(asked, operation()).await;
+            if !fence.pass(env).await {
+                return closed;
+            }
             let lacking = done.as_ref().err().and_then(|error| shortage.waited_for(error));
             let Some(errno) = lacking else { return done };
             waiting.get_or_insert_with(|| shortage.begin(errno, short, env.now()));
             env.sleep_until(env.now() + RETRY).await;
         }
+    }
+
+    /// One that nobody waits for any more stays counted: the drive may do it yet. Reads harm
+    /// nobody.
+    async fn counted<T>(&self, asked: Operation, operation: impl Future<Output = T>) -> T {
+        let alters = u64::from(matches!(asked, Operation::Write | Operation::Discard));
+        let under_way = &self.inner.under_way;
+        under_way.set(under_way.get() + alters);
+        let done = operation.await;
+        under_way.set(under_way.get() - alters);
+        done
     }
 
     /// The range without what is kept, in two pieces if that lies in it.
@@ -183,7 +200,8 @@ impl<E: Env, D: Drive> Drive for Fenced<E, D> {
     }
 
     async fn read(&self, offset: u64, len: usize) -> Result<Buf, DriveError> {
-        self.through(async || self.inner.drive.read(offset, len).await).await
+        let asked = (Operation::Read, offset, len as u64);
+        self.through(asked, async || self.inner.drive.read(offset, len).await).await
     }
 
     async fn write(
@@ -195,31 +213,35 @@ impl<E: Env, D: Drive> Drive for Fenced<E, D> {
         let drive = &self.inner.drive;
         let Some(pieces) = self.around(offset, data.len() as u64) else {
             let write = async || drive.write(offset, data.clone(), durability).await;
-            return self.through(write).await;
+            return self.through((Operation::Write, offset, data.len() as u64), write).await;
         };
         let mut written = Ok(());
         for piece in pieces.into_iter().filter(|piece| !piece.is_empty()) {
             let bytes = (piece.start - offset) as usize..(piece.end - offset) as usize;
             let data = data.slice(bytes);
             let write = async || drive.write(piece.start, data.clone(), durability).await;
-            written = written.and(self.through(write).await);
+            let asked = (Operation::Write, piece.start, data.len() as u64);
+            written = written.and(self.through(asked, write).await);
         }
         written
     }
 
     async fn flush(&self) -> Result<(), DriveError> {
-        self.through(async || self.inner.drive.flush().await).await
+        let asked = (Operation::Flush, 0, 0);
+        self.through(asked, async || self.inner.drive.flush().await).await
     }
 
     async fn discard(&self, offset: u64, len: u64) -> Result<(), DriveError> {
         let drive = &self.inner.drive;
         let Some(pieces) = self.around(offset, len) else {
-            return self.through(async || drive.discard(offset, len).await).await;
+            let discard = async || drive.discard(offset, len).await;
+            return self.through((Operation::Discard, offset, len), discard).await;
         };
         let mut discarded = Ok(());
         for Range { start, end } in pieces.into_iter().filter(|piece| !piece.is_empty()) {
             let discard = async || drive.discard(start, end - start).await;
-            discarded = discarded.and(self.through(discard).await);
+            let asked = (Operation::Discard, start, end - start);
+            discarded = discarded.and(self.through(asked, discard).await);
         }
         discarded
     }
@@ -250,7 +272,6 @@ mod tests {
     use std::cell::RefCell;
 
     use super::*;
-    use crate::drive::{DriveErrorKind, Operation};
     use crate::virt::{Disk, Latency, VirtDrive, VirtEnv};
 
     #[test]
@@ -335,7 +356,7 @@ mod tests {
     fn without_room(env: &VirtEnv) -> (Disk, Fenced<VirtEnv, VirtDrive>, Rc<Shortage>) {
         let disk = Disk::new("d0", 1 << 20, 4096, 1);
         for nth in 1..=3 {
-            disk.fail_nth(Operation::Write, nth, DriveErrorKind::Os(libc::ENOSPC));
+            disk.fail_nth(Operation::Write, nth, DriveErrorKind::NoRoom(libc::ENOSPC));
         }
         let shortage = Rc::<Shortage>::default();
         let bare = VirtDrive::attach(env, &disk, Latency::SSD);
@@ -351,7 +372,7 @@ mod tests {
         let write = || drive.write(0, Buf::from_slice(&[7; 4096]), Durability::Cached);
         // Unless whoever has the drive wants to know at once.
         let refused = env.block_on(write()).unwrap_err();
-        assert_eq!(refused.kind, DriveErrorKind::Os(libc::ENOSPC));
+        assert_eq!(refused.kind, DriveErrorKind::NoRoom(libc::ENOSPC));
         shortage.wait();
         let watched = async {
             let short = shortage.begins().await;

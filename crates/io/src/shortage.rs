@@ -2,10 +2,12 @@
 //! files, memory. It is no fault of theirs, and over when somebody makes room.
 //!
 //! ```text
-//! operation ── ENOSPC ──> waits RETRY ──> again … done: nobody has noticed but by the time it took
+//! write ── ENOSPC ──> waits RETRY ──> again … done: who asked notices the time it took
 //! ```
-//! An operation that waits is like one of a drive that hangs, but for this: a drive that is short
-//! of something is not given up.
+//! Only writes do, and only where their error says all there is to say
+//! ([`DriveErrorKind::NoRoom`]): a flush that fails may have lost what others wrote, and would
+//! succeed the next time. A write that waits is like one of a drive that hangs, but for this: a
+//! drive that is short of something is not given up.
 
 use std::cell::Cell;
 use std::{fmt, io};
@@ -100,9 +102,13 @@ impl Shortage {
         }
     }
 
-    /// What this error says is lacking, if operations wait for it.
+    /// What this error says is lacking, if operations wait for it. A filesystem that has become
+    /// read-only is no such thing: that does not pass by itself.
     pub(crate) fn waited_for(&self, error: &DriveError) -> Option<i32> {
-        lacking(error).filter(|_| self.waits.get())
+        match error.kind {
+            DriveErrorKind::NoRoom(errno) if self.waits.get() => Some(errno),
+            _ => None,
+        }
     }
 
     /// An operation waits until what this returns is dropped; `own` counts those of its drive.
@@ -114,14 +120,5 @@ impl Shortage {
             self.changed.notify_all();
         }
         Waiting { all: self, own }
-    }
-}
-
-/// What an error says is lacking. A filesystem that has become read-only is not: that does not
-/// pass by itself.
-fn lacking(error: &DriveError) -> Option<i32> {
-    match error.kind {
-        DriveErrorKind::Os(errno @ (libc::ENOSPC | libc::EDQUOT | libc::ENOMEM)) => Some(errno),
-        _ => None,
     }
 }

@@ -19,6 +19,7 @@ use super::wrap::Wrapper;
 use crate::control::{Answer, Request};
 use crate::error::{Failure, Outcome};
 use crate::pools::held::{self, Held};
+use crate::pools::trouble::no_room;
 use crate::pools::{self, Pool};
 use crate::render::view;
 
@@ -116,6 +117,13 @@ impl Control {
     }
 
     async fn begin(&self, held: &Held, request: &Request) -> Outcome<Answer> {
+        if let Some(room) = &held.room
+            && request.changes_what_is_stored()
+        {
+            let object = format!("pool {}", held.pool.name());
+            let refuse = |short: io::Short| Failure::new(object, no_room(&short));
+            room.after_those_left().await.map_err(refuse)?;
+        }
         let (env, wrapper, pool) = (&self.env, &self.wrapper, &held.pool);
         if let Some(answer) = faults::carry_out(env, wrapper, pool, request) {
             return answer;

@@ -200,7 +200,7 @@ async fn serve(
     let alerts_until = Deadline::after(ALERT_LAST_WORDS);
     hurry(&stop, &catalogue, &server);
     let wind_up = async {
-        join3(server.stopped(), control.idle(), watched).await;
+        room::unless_out(&catalogue, join3(server.stopped(), control.idle(), watched)).await;
         close(&catalogue, log).await
     };
     let Some(exit) = told.unless_to_stop(wind_up).await else {

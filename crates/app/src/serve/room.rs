@@ -6,8 +6,9 @@
 //!   │        no room for PATIENCE
 //!   ◄─ ENOSPC ─┘─ ─ ─ goes on by itself until there is room, or the server ends
 //! ```
-//! As long as one of these is left, further ones are refused at once: they would only wait as well.
-//! Drives stay, and it goes on when there is room.
+//! As long as one of these is left, further ones wait for it, so that none is done after a later
+//! one; and they are refused at once as long as there is no room. Drives stay, and it goes on when
+//! there is some.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -15,10 +16,14 @@ use std::pin::pin;
 use std::rc::Rc;
 
 use export::VolumeError;
-use futures_util::future::{Either, select};
+use futures_util::StreamExt;
+use futures_util::future::{Either, pending, select};
+use futures_util::stream::FuturesUnordered;
+use io::sync::Event;
 use io::uring::UringEnv;
 use io::{Env, Nanos, Short};
 
+use super::exports::Catalogue;
 use crate::pools::Pool;
 use crate::pools::held::Hold;
 use crate::pools::trouble::tell_of_room;
@@ -32,8 +37,14 @@ const PATIENCE: Nanos = Nanos::from_secs(2);
 pub(crate) struct Room {
     env: UringEnv,
     hold: Hold,
-    /// Requests whose clients have been answered, and that go on.
-    left: Rc<Cell<usize>>,
+    left: Rc<Left>,
+}
+
+/// Requests whose clients have been answered, and that go on.
+#[derive(Default)]
+struct Left {
+    count: Cell<usize>,
+    over: Event,
 }
 
 impl Room {
@@ -48,23 +59,32 @@ impl Room {
         &self,
         request: impl Future<Output = Result<T, VolumeError>> + 'static,
     ) -> Result<T, VolumeError> {
-        if let Some(short) = self.hold.shortage().now()
-            && self.left.get() > 0
-        {
-            return Err(refused(&short));
-        }
+        self.after_those_left().await.map_err(|short| refused(&short))?;
         match select(Box::pin(request), pin!(self.runs_out())).await {
             Either::Left((done, _)) => done,
             Either::Right((short, request)) => {
                 let left = self.left.clone();
-                left.set(left.get() + 1);
+                left.count.set(left.count.get() + 1);
                 self.env.spawn(async move {
                     drop(request.await);
-                    left.set(left.get() - 1);
+                    left.count.set(left.count.get() - 1);
+                    left.over.notify_all();
                 });
                 Err(refused(&short))
             }
         }
+    }
+
+    /// Nothing comes before what was left of earlier requests: it would lie over what is written
+    /// now.
+    pub(crate) async fn after_those_left(&self) -> Result<(), Short> {
+        while self.left.count.get() > 0 {
+            match select(pin!(self.left.over.wait()), pin!(self.runs_out())).await {
+                Either::Left(_) => {}
+                Either::Right((short, _)) => return Err(short),
+            }
+        }
+        Ok(())
     }
 
     /// What there has been no room for, for a while.
@@ -94,6 +114,19 @@ impl Room {
             self.env.sleep_until(until).await;
         }
     }
+}
+
+/// Waits for `work`, unless a pool has had no room for a while: it might wait for that.
+pub(crate) async fn unless_out<T>(catalogue: &Catalogue, work: impl Future<Output = T>) {
+    let rooms: Vec<Room> = catalogue.held().into_iter().filter_map(|held| held.room).collect();
+    let mut out: FuturesUnordered<_> = rooms.iter().map(Room::runs_out).collect();
+    let any_out = async {
+        // There may be no such pool.
+        if out.next().await.is_none() {
+            pending::<()>().await;
+        }
+    };
+    select(pin!(work), pin!(any_out)).await;
 }
 
 fn refused(short: &Short) -> VolumeError {

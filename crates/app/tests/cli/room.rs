@@ -84,11 +84,17 @@ fn goes_on(scheme: &str) {
     let status = scratch.run(&["status"]).expect(1);
     let status = status.says("DEGRADED").says("No space left on device").says("make room");
     assert_eq!(status.out.matches("  active  ").count(), 4, "{}", status.out);
+    scratch.run(&["volume", "create", "tank/new", "1M"]).expect(3).says("No space left on device");
     fs::remove_file(filler).expect("removed");
+    // At once: what was refused goes on meanwhile, and must not come to lie over this.
+    let last = u64::from(refused) << 20;
+    while client.try_write(last, &data(200), FUA) != 0 {
+        pause();
+    }
     until_status(&scratch, 0);
-    client.write(u64::from(refused) << 20, &data(refused), FUA);
+    assert!(client.read(last, MIB as u32) == data(200), "an older write lies over a newer one");
     client.write(60 << 20, &data(60), FUA);
-    for at in 1..=refused {
+    for at in 1..refused {
         assert!(client.read(u64::from(at) << 20, MIB as u32) == data(at), "{at} MiB");
     }
     scratch.run(&["events"]).expect(0).says("no-room").says("room-again");

@@ -107,9 +107,25 @@ impl UringDrive {
         let mut done = 0;
         while done < data.len() {
             let (at, rest) = (offset + done as u64, done..data.len());
-            done += self.progress(inner.ring.write(&inner.file, &data, rest, at, flags).await)?;
+            let written = inner.ring.write(&inner.file, &data, rest, at, flags).await;
+            done += self.progress(written).map_err(|kind| self.of_write(kind))?;
         }
         Ok(())
+    }
+
+    /// A lack of room is one of the write itself only where nothing was promised to be written
+    /// later: of a page cache, or of another machine, it may be the last that is heard of earlier
+    /// writes, which are lost then.
+    fn of_write(&self, kind: DriveErrorKind) -> DriveErrorKind {
+        let open::Opened { direct, may_hang, .. } = self.inner.opened;
+        match kind {
+            DriveErrorKind::Os(errno @ (libc::ENOSPC | libc::EDQUOT | libc::ENOMEM))
+                if direct && !may_hang =>
+            {
+                DriveErrorKind::NoRoom(errno)
+            }
+            kind => kind,
+        }
     }
 
     /// How far one transfer came. One that ends inside a sector can't be continued with

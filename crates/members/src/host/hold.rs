@@ -118,7 +118,7 @@ impl<E: Env, D: Drive> Hold<E, D> {
 
     /// Waits until it is known that nobody else has the drives: for answers that need no drive.
     pub async fn pass(&self) {
-        self.inner.whole.pass(&self.inner.env).await;
+        let _open = self.inner.whole.pass(&self.inner.env).await;
     }
 
     /// What the drives need of this machine and it does not have.
@@ -180,7 +180,7 @@ impl<E: Env, D: Drive> Hold<E, D> {
         while beating.get() && env.now() < until {
             select(pin!(beaten.wait()), pin!(env.sleep_until(until))).await;
         }
-        drives.iter().for_each(|(drive, _)| drive.fence().shut());
+        drives.iter().for_each(|(drive, _)| drive.fence().close());
         if !drives.iter().all(|(drive, _)| drive.is_idle()) {
             // Something may still reach a drive: whoever comes is to wait.
             return;

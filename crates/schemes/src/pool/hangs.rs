@@ -70,11 +70,11 @@ impl<E: Env> Inner<E> {
     fn can_spare(&self, place: usize) -> bool {
         let (store, drives) = (self.volumes.store(), self.drives.borrow());
         let lost = store.lost();
-        if lost.contains(&place) {
-            return true;
-        }
         if drives[place].as_ref().is_some_and(Part::is_short) {
             return false;
+        }
+        if lost.contains(&place) {
+            return true;
         }
         // What was given up counts before the store knows.
         let given_up = |(at, part): (usize, &Option<Part<E::Drive>>)| {
