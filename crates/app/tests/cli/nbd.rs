@@ -160,6 +160,12 @@ impl Client {
         self.request(flags, 1, offset, data.len() as u32, data)
     }
 
+    /// What writing zeroes that take space ends with; 0 if it is done.
+    pub fn try_zero(&mut self, offset: u64, len: u32) -> u32 {
+        const NO_HOLE: u16 = 2;
+        self.request(NO_HOLE, 6, offset, len, &[])
+    }
+
     #[track_caller]
     pub fn flush(&mut self) {
         assert_eq!(self.request(0, 3, 0, 0, &[]), 0, "flush");

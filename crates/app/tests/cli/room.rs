@@ -117,6 +117,32 @@ fn goes_on_with_copies() {
     goes_on("raid10");
 }
 
+/// A request in many pieces that was refused goes on when there is room. What is written after that
+/// answer is newer, and must not come to lie below it.
+#[test]
+fn what_was_refused_does_not_come_after_what_follows() {
+    const END: u64 = 40 << 20;
+    let scratch = Scratch::new();
+    let server = serve(&scratch, "raid5");
+    let mut client = Client::open(&scratch.path("run/nbd.sock"), "tank/vm");
+    client.write(0, &data(1), FUA);
+    let filler = server.root(&scratch.path("full/filler"));
+    fill(&filler);
+    assert_eq!(client.try_zero(0, END as u32 + MIB as u32), ENOSPC);
+    fs::remove_file(filler).expect("removed");
+    while client.try_write(END, &data(200), FUA) != 0 {
+        pause();
+    }
+    until_status(&scratch, 0);
+    for _ in 0..20 {
+        pause();
+        assert!(client.read(END, MIB as u32) == data(200), "an older one lies over it");
+    }
+    assert!(client.read(0, MIB as u32) == data(0), "it was done in the end");
+    client.disconnect();
+    server.end();
+}
+
 /// A server that can't close its pools for want of room ends all the same.
 #[test]
 fn a_server_that_has_no_room_can_be_stopped() {
