@@ -176,9 +176,7 @@ impl Request {
             | Request::FaultCounts { pool, .. } => Some(pool),
         }
     }
-}
 
-impl Request {
     /// It makes, alters or deletes a volume, or a drive is written because of it.
     pub(crate) fn changes_what_is_stored(&self) -> bool {
         matches!(

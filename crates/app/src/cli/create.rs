@@ -142,8 +142,7 @@ fn spec(args: &Args) -> Outcome<CreateSpec> {
 async fn create(env: &UringEnv, args: &Args, spec: &CreateSpec) -> Outcome<Exit> {
     let object = format!("pool {}", spec.name);
     let refuse = |error| explain::create(&object, &error);
-    let targets = target::resolve(env, &args.drives).await?;
-    let opened = target::open_existing(env, &targets).await?;
+    let opened = target::open_named(env, &args.drives).await?;
     let plan = engine::plan_create(&opened.geometries(), spec).map_err(refuse)?;
     gate::blank_or_forced(&opened, args.force).await?;
     if args.dry_run {

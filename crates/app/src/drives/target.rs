@@ -18,7 +18,7 @@ use crate::error::{Failure, Outcome};
 use crate::size::Size;
 
 /// A drive as it was named.
-pub enum Target {
+enum Target {
     Existing(PathBuf),
     NewFile { path: PathBuf, size: Size },
 }
@@ -32,12 +32,7 @@ impl Target {
 }
 
 /// Looks at every name; opens nothing yet.
-pub(crate) async fn resolve(env: &UringEnv, names: &[String]) -> Outcome<Vec<Target>> {
-    let names = names.to_vec();
-    apart(env, move || resolve_here(&names)).await?
-}
-
-fn resolve_here(names: &[String]) -> Outcome<Vec<Target>> {
+fn resolve(names: &[String]) -> Outcome<Vec<Target>> {
     let targets = names.iter().map(|name| parse(name)).collect::<Outcome<Vec<_>>>()?;
     refuse_duplicates(&targets)?;
     refuse_overfull(&targets)?;
@@ -164,9 +159,12 @@ enum Slot {
     New(Size),
 }
 
-pub(crate) async fn open_existing(env: &UringEnv, targets: &[Target]) -> Outcome<Opened> {
+/// Looks at every name, then opens those that exist.
+pub(crate) async fn open_named(env: &UringEnv, names: &[String]) -> Outcome<Opened> {
+    let names = names.to_vec();
+    let targets = apart(env, move || resolve(&names)).await??;
     let mut slots = Vec::new();
-    for target in targets {
+    for target in &targets {
         let slot = match target {
             Target::Existing(path) => Slot::Existing(open_to_write(env, path).await?),
             Target::NewFile { size, .. } => Slot::New(*size),

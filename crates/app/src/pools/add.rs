@@ -29,7 +29,7 @@ pub(crate) async fn drives(
     };
     let object = format!("pool {}", group.name);
     if group.scheme().is_some() {
-        let opened = target::open_existing(env, &target::resolve(env, new).await?).await?;
+        let opened = target::open_named(env, new).await?;
         gate::blank_or_forced(&opened, force).await?;
         let made = opened.make_files(env).await?;
         let unserved = super::open(env, group).await?;
@@ -53,7 +53,7 @@ pub(crate) async fn drives(
     if shape.is_some() {
         return Err(no_arrays(pool));
     }
-    let opened = target::open_existing(env, &target::resolve(env, new).await?).await?;
+    let opened = target::open_named(env, new).await?;
     gate::blank_or_forced(&opened, force).await?;
     let made = opened.make_files(env).await?;
     let Claimed { drives, hold } = super::claim(env, group, Others::Respect).await?;

@@ -20,9 +20,13 @@ pub(crate) enum Trouble {
 }
 
 impl Trouble {
-    /// The pool is better off without the drive.
-    pub(crate) fn is_fatal(self) -> bool {
-        !matches!(self, Trouble::Blocks(_))
+    /// Why the pool is better off without the drive, if it is.
+    pub(crate) fn fatal(self) -> Option<&'static str> {
+        match self {
+            Trouble::Deleted => Some("its file was deleted"),
+            Trouble::Shrunk(_) => Some("it has become smaller"),
+            Trouble::Blocks(_) => None,
+        }
     }
 
     fn event(self) -> (Severity, EventKind) {
@@ -31,14 +35,6 @@ impl Trouble {
             Trouble::Shrunk(_) => (Severity::Error, EventKind::DriveShrunk),
             // It costs a little, and is seen to.
             Trouble::Blocks(_) => (Severity::Info, EventKind::DriveBlocks),
-        }
-    }
-
-    fn reason(self) -> &'static str {
-        match self {
-            Trouble::Deleted => "its file was deleted",
-            Trouble::Shrunk(_) => "it has become smaller",
-            Trouble::Blocks(_) => "requests to it keep the server",
         }
     }
 }
@@ -105,11 +101,11 @@ fn of_schemes(severity: Severity) -> schemes::pool::Severity {
     }
 }
 
-/// Fails a drive that is in trouble; why that can't be done as an error.
-pub(crate) async fn give_up(pool: &Pool, place: u16, trouble: Trouble) -> Result<(), String> {
+/// Fails a drive for this reason; why that can't be done as an error.
+pub(crate) async fn give_up(pool: &Pool, place: u16, reason: &str) -> Result<(), String> {
     match pool {
         Pool::Fusion(pool) => {
-            pool.drive_fail(place, trouble.reason(), false).await.map_err(|error| error.to_string())
+            pool.drive_fail(place, reason, false).await.map_err(|error| error.to_string())
         }
         Pool::Other(pool) => {
             pool.drive_fail(place.into(), false).await.map_err(|error| error.to_string())

@@ -20,7 +20,7 @@ pub(crate) async fn drives(
     (shape, force): (Option<&ArrayShape>, bool),
 ) -> Outcome<String> {
     add::check_shape(pool, shape)?;
-    let opened = target::open_existing(env, &target::resolve(env, new).await?).await?;
+    let opened = target::open_named(env, new).await?;
     gate::blank_or_forced(&opened, force).await?;
     let made = opened.make_files(env).await?;
     let object = format!("pool {}", pool.name());

@@ -63,8 +63,7 @@ async fn replace(
         // Requests to it from before it was lost may not be over.
         drop(drives::lock(env, name.path()).await?);
     }
-    let targets = target::resolve(env, &[new.path.to_owned()]).await?;
-    let opened = target::open_existing(env, &targets).await?;
+    let opened = target::open_named(env, &[new.path.to_owned()]).await?;
     let own = match opened.existing().next() {
         Some((_, drive)) => is_own(pool, &lost, drive).await,
         None => false,

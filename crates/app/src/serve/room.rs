@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! write ── pool ── drives ── ENOSPC, again and again (io::shortage)
-//!   │        no room for PATIENCE
+//!   │        no room for REFUSE_AFTER
 //!   ◄─ ENOSPC ─┘─ ─ ─ goes on by itself until there is room, or the server ends
 //! ```
 //! As long as one of these is left, further ones wait for it, so that none is done after a later
@@ -30,7 +30,7 @@ use crate::pools::trouble::tell_of_room;
 
 /// Longer than it takes to make room by a program that watches for it, shorter than clients wait
 /// before they think that the server is gone.
-const PATIENCE: Nanos = Nanos::from_secs(2);
+const REFUSE_AFTER: Nanos = Nanos::from_secs(2);
 
 /// A pool's; clones are the same.
 #[derive(Clone)]
@@ -90,7 +90,7 @@ impl Room {
     /// What there has been no room for, for a while.
     pub(crate) fn lacking(&self) -> Option<Short> {
         let short = self.hold.shortage().now();
-        short.filter(|short| self.env.now() >= short.since + PATIENCE)
+        short.filter(|short| self.env.now() >= short.since + REFUSE_AFTER)
     }
 
     /// Tells of each time that there is none, until nobody asks.
@@ -107,7 +107,7 @@ impl Room {
         let shortage = self.hold.shortage();
         loop {
             let short = shortage.begins().await;
-            let until = short.since + PATIENCE;
+            let until = short.since + REFUSE_AFTER;
             if self.env.now() >= until {
                 return short;
             }

@@ -77,7 +77,7 @@ impl Told {
     fn is_news(&mut self, name: &str, trouble: Trouble, now: Nanos) -> bool {
         let news = match self.0.get(name) {
             Some((before, _)) if *before == trouble => false,
-            Some((Trouble::Blocks(_), at)) => trouble.is_fatal() || now >= *at + TELL_EVERY,
+            Some((Trouble::Blocks(_), at)) => trouble.fatal().is_some() || now >= *at + TELL_EVERY,
             Some(_) | None => true,
         };
         if news {
@@ -106,8 +106,10 @@ async fn act_on(pool: &Pool, drive: &view::Drive, trouble: Trouble, is_news: boo
     }
     // One that is copied is soon needed no more. Refused, it is tried again: something may have
     // been rebuilt meanwhile. Why is no news.
-    if trouble.is_fatal() && drive.replacing.is_none() {
-        let _refused = give_up(pool, drive.index, trouble).await;
+    if let Some(reason) = trouble.fatal()
+        && drive.replacing.is_none()
+    {
+        let _refused = give_up(pool, drive.index, reason).await;
     }
 }
 

@@ -3,7 +3,7 @@
 
 use crate::events::pause;
 use crate::nbd::{Client, FUA};
-use crate::support::{Done, Scratch};
+use crate::support::{Done, Scratch, Server};
 
 const MIB: u32 = 1 << 20;
 
@@ -29,8 +29,8 @@ fn until_told(scratch: &Scratch, what: &str) -> Done {
     panic!("no event says '{what}'");
 }
 
-/// The pool does without it and is whole again, without whatever the file held.
-fn deleted_under(scheme: &str) {
+/// A pool of five drives that is served, and a client of its volume that has written a MiB.
+fn served(scheme: &str) -> (Scratch, Server, Client) {
     let scratch = Scratch::with_drives(5);
     let drives = ["d0", "d1", "d2", "d3", "d4"];
     scratch.run(&[&["create", "--scheme", scheme, "tank"], &drives[..]].concat()).expect(0);
@@ -38,6 +38,12 @@ fn deleted_under(scheme: &str) {
     let server = scratch.serve(&["--rebuild-after", "never", "."]);
     let mut client = Client::open(&scratch.path("run/nbd.sock"), "tank/vm");
     client.write(1 << 20, &data(1), FUA);
+    (scratch, server, client)
+}
+
+/// The pool does without it and is whole again, without whatever the file held.
+fn deleted_under(scheme: &str) {
+    let (scratch, server, mut client) = served(scheme);
 
     // Under another name it is the same drive.
     std::fs::rename(scratch.path("d0"), scratch.path("renamed")).expect("it is there");
@@ -109,13 +115,7 @@ fn of_a_drive_that_is_needed() {
 
 /// The pool does without it.
 fn cut_under(scheme: &str) {
-    let scratch = Scratch::with_drives(5);
-    let drives = ["d0", "d1", "d2", "d3", "d4"];
-    scratch.run(&[&["create", "--scheme", scheme, "tank"], &drives[..]].concat()).expect(0);
-    scratch.run(&["volume", "create", "tank/vm", "16M", "--drives", "."]).expect(0);
-    let server = scratch.serve(&["--rebuild-after", "never", "."]);
-    let mut client = Client::open(&scratch.path("run/nbd.sock"), "tank/vm");
-    client.write(1 << 20, &data(1), FUA);
+    let (scratch, server, mut client) = served(scheme);
 
     // Nothing but a look at its size can tell: nobody writes there.
     let file = std::fs::File::options().write(true).open(scratch.path("d1")).expect("it is there");

@@ -41,8 +41,7 @@ pub fn run(args: &Args, scheme: Scheme) -> Outcome<Exit> {
 async fn create(env: &UringEnv, args: &Args, spec: &Spec) -> Outcome<Exit> {
     let object = format!("pool {}", spec.name);
     let refuse = |error| explain::store(&object, &error);
-    let targets = target::resolve(env, &args.drives).await?;
-    let opened = target::open_existing(env, &targets).await?;
+    let opened = target::open_named(env, &args.drives).await?;
     let sizes: Vec<u64> =
         opened.geometries().iter().map(|(_, Geometry { size, .. })| *size).collect();
     let plan = schemes::plan::plan(env, &sizes, spec).await.map_err(refuse)?;
