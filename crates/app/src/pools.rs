@@ -12,7 +12,7 @@ mod volume;
 
 use engine::OpenOptions;
 use io::Nanos;
-use io::uring::{RealDrive, UringDrive, UringEnv};
+use io::uring::{Access, OpenError, RealDrive, UringDrive, UringEnv};
 use schemes::scheme::Scheme;
 
 use self::held::{Claimed, Held, Others};
@@ -41,34 +41,70 @@ pub struct Opening {
 /// Claims the drives of a group and opens the pool on them, as they are: what a model adds to
 /// them is for those who are served.
 pub(crate) async fn open(env: &UringEnv, group: &Group) -> Outcome<Held> {
-    let Claimed { drives, hold } = claim(env, group, Others::Respect).await?;
+    let (_, Claimed { drives, hold }) = claim(env, group, Others::Respect, warn).await?;
     let open = open_drives(env, drives, group.scheme(), Opening::default());
     let name = object(group);
     let pool = hold.release_unless(held::while_held(Some(&hold), &name, open)).await?;
     Ok(Held { pool, hold: Some(hold), room: None })
 }
 
-/// The drives of a group, for this host and this process.
-pub(crate) async fn claim(env: &UringEnv, group: &Group, others: Others) -> Outcome<Claimed> {
-    held::take(env, &object(group), &lock(env, group).await?, others).await
+/// The drives of a group, for this host and this process, with their names. `warn` is told of those
+/// that are left out.
+pub(crate) async fn claim(
+    env: &UringEnv,
+    group: &Group,
+    others: Others,
+    warn: impl Fn(&Failure),
+) -> Outcome<(Vec<DriveName>, Claimed)> {
+    let (names, locked) = lock(env, group, warn).await?;
+    let claimed = held::take(env, &object(group), &locked, others).await?;
+    Ok((names, claimed))
 }
 
 /// Also to be looked at: a pool that is being written to has no state to show.
 async fn look_at(env: &UringEnv, group: &Group) -> Outcome<Pool> {
-    let locked = lock(env, group).await?;
+    group.may_be_opened()?;
+    let mut locked = Vec::new();
+    for name in &group.drives {
+        let path = name.path();
+        locked.push(match drives::lock(env, path).await {
+            Err(OpenError::ReadOnly { .. }) => drives::open(env, path, Access::ReadOnly).await?,
+            drive => drive.map_err(|error| drives::refused(path, &error))?,
+        });
+    }
     held::check(&object(group), &locked).await?;
     let options = Opening { read_only: true, ..Opening::default() };
     let drives = locked.into_iter().map(RealDrive::from).collect();
     open_drives(env, drives, group.scheme(), options).await
 }
 
-/// Keeps others on this host away.
-async fn lock(env: &UringEnv, group: &Group) -> Outcome<Vec<UringDrive>> {
-    let mut locked = Vec::new();
-    for drive in &group.drives {
-        locked.push(drives::lock(env, drive.path()).await?);
+/// Keeps others on this host away. Who can't be written is left out: he would be failed at the
+/// first write.
+async fn lock(
+    env: &UringEnv,
+    group: &Group,
+    warn: impl Fn(&Failure),
+) -> Outcome<(Vec<DriveName>, Vec<UringDrive>)> {
+    group.may_be_opened()?;
+    let (mut locked, mut read_only) = (Vec::new(), Vec::new());
+    for name in &group.drives {
+        match drives::lock(env, name.path()).await {
+            Ok(drive) => locked.push((name.clone(), drive)),
+            Err(error @ OpenError::ReadOnly { .. }) => {
+                read_only.push(drives::refused(name.path(), &error));
+            }
+            Err(error) => return Err(drives::refused(name.path(), &error)),
+        }
     }
-    Ok(locked)
+    match read_only.pop() {
+        Some(failure) if locked.is_empty() => return Err(failure),
+        last => read_only.extend(last),
+    }
+    for failure in read_only {
+        let what = format!("{}, and is left out of pool {}", failure.what, group.name);
+        warn(&Failure { what, ..failure });
+    }
+    Ok(locked.into_iter().unzip())
 }
 
 fn object(group: &Group) -> String {

@@ -5,7 +5,7 @@ use format::{
     CheckpointRoot, Extent, Features, INCOMPAT_ARRAY_SUMS, INCOMPAT_CHECKSUM_LOG, INCOMPAT_GROUPS,
     INCOMPAT_SPARE, LABEL_AREA, LABEL_LEN, Member as Listed, MemberState, SCHEME_MIRRORS,
     SCHEME_PARITY_DRIVE, SCHEME_PARITY1, SCHEME_PARITY2, SCHEME_STRIPES, SPARE_INDEX, Superblock,
-    Uuid, end_area, label_offsets, newest,
+    Uuid, end_area, label_at, label_offsets, newest,
 };
 use io::{Buf, Drive, DriveError, Durability, join_all};
 
@@ -147,7 +147,7 @@ pub async fn read<D: Drive>(drive: &D) -> Option<Superblock> {
     let mut copies = Vec::new();
     for offset in label_offsets(drive.geometry().size) {
         if let Ok(bytes) = drive.read(offset, LABEL_LEN).await {
-            copies.push(Superblock::decode(&bytes));
+            copies.push(label_at(&bytes, offset));
         }
     }
     newest(copies.into_iter()).ok()

@@ -8,7 +8,8 @@ use std::cell::RefCell;
 
 use format::{
     Extent, Foreign, FormatError, INCOMPAT_LEAVING, INCOMPAT_REPLACES, INCOMPAT_RESTORING,
-    INCOMPAT_SUBSTITUTES, LABEL_LEN, MemberState, Superblock, Uuid, label_offsets, newest, probe,
+    INCOMPAT_SUBSTITUTES, LABEL_LEN, MemberState, Superblock, Uuid, label_at, label_offsets,
+    newest, probe,
 };
 use io::sync::{Permit, Turn};
 use io::{Buf, Drive, DriveError, Durability, join_all};
@@ -40,20 +41,29 @@ pub async fn read_label<D: Drive>(drive: &D) -> Result<Label, DriveError> {
     let mut refused = None;
     for offset in label_offsets(size) {
         match drive.read(offset, LABEL_LEN).await {
-            Ok(bytes) => copies.push(Superblock::decode(&bytes)),
+            Ok(bytes) => copies.push(label_at(&bytes, offset)),
             Err(error) => refused = Some(error),
         }
     }
-    let ours =
-        copies.iter().any(|c| !matches!(c, Err(FormatError::BadMagic | FormatError::Truncated)));
+    let ours = copies.iter().any(|copy| !matches!(copy, Err(error) if error.is_no_label()));
+    let elsewhere = copies.contains(&Err(FormatError::Elsewhere));
     match (newest(copies.into_iter()), refused) {
         (Ok(label), _) => Ok(Label::Ours(Box::new(label))),
         (Err(error), _) if error.is_too_new() => Ok(Label::TooNew(error.to_string())),
         (Err(error), _) if ours => Ok(Label::Unreadable(error.to_string())),
         // What can't be read may be a label: the drive is not empty for that.
         (Err(_), Some(error)) => Err(error),
-        (Err(_), None) => strangers(drive).await,
+        (Err(_), None) => match strangers(drive).await? {
+            Label::Empty if elsewhere => Ok(Label::Foreign(container(size))),
+            label => Ok(label),
+        },
     }
+}
+
+/// What holds the label of a drive that is only a part of it.
+fn container(size: u64) -> Foreign {
+    let what = "a SteadyRAID drive that ends where this one does";
+    Foreign { what, detail: String::new(), offset: label_offsets(size)[2] }
 }
 
 /// Whose a drive without a label of ours is.

@@ -527,6 +527,16 @@ impl Superblock {
     }
 }
 
+/// The label at that byte of a drive. Disks end with their last partition, so what lies at the end
+/// of a disk may be the label of a drive that it only contains.
+pub fn label_at(bytes: &[u8], offset: u64) -> Result<(Superblock, u8), FormatError> {
+    let (label, copy) = Superblock::decode(bytes)?;
+    match label_offsets(label.drive_size).get(usize::from(copy)) {
+        Some(own) if *own == offset => Ok((label, copy)),
+        _ => Err(FormatError::Elsewhere),
+    }
+}
+
 /// The label to believe among the copies of one drive: the highest generation that is whole.
 /// A copy written by newer software is an error even beside good ones, and so are copies that
 /// disagree on who the drive is. Without any good copy, the error that tells most.

@@ -26,11 +26,18 @@ pub enum FormatError {
     Invalid { field: &'static str, value: u64 },
     #[error("belongs to pool {found}, not to {expected}")]
     WrongPool { expected: Uuid, found: Uuid },
+    #[error("the label of a drive that ends where this one does, such as a disk's last partition")]
+    Elsewhere,
     #[error("labels of one drive disagree on who it is: {first} and {second}")]
     MixedLabels { first: Uuid, second: Uuid },
 }
 
 impl FormatError {
+    /// True when there is no label of this drive.
+    pub fn is_no_label(&self) -> bool {
+        matches!(self, Self::BadMagic | Self::Truncated | Self::Elsewhere)
+    }
+
     /// True when the bytes are whole but written by newer software: never to be overwritten, and
     /// older copies beside them must not be trusted.
     pub fn is_too_new(&self) -> bool {

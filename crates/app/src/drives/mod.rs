@@ -1,10 +1,11 @@
 //! Drives before they belong to a pool: what a path is, whether we may have it, what is on it.
 //!
 //! [`target`] drives to make a pool of, [`gate`] what may be overwritten, [`blank`] telling them
-//! that they hold nothing, [`scan`] finding pools on drives that have them, [`name`] how drives
-//! are named, [`modelled`] those with a model's timing.
+//! that they hold nothing, [`scan`] finding pools on drives that have them, [`found`] what one is
+//! that is found, [`name`] how drives are named, [`modelled`] those with a model's timing.
 
 pub mod blank;
+mod found;
 pub mod gate;
 pub mod modelled;
 pub mod name;
@@ -59,15 +60,14 @@ pub const PATIENCE: Nanos = Nanos::from_secs(2);
 pub const RETRY: Nanos = Nanos::from_millis(20);
 
 /// Opens a drive to use it; waits for the last breath of a server that has it.
-pub(crate) async fn lock(env: &UringEnv, path: &Path) -> Outcome<UringDrive> {
+pub(crate) async fn lock(env: &UringEnv, path: &Path) -> Result<UringDrive, OpenError> {
     let deadline = env.now() + PATIENCE;
     loop {
         match UringDrive::open_apart(env, path, Access::ReadWrite).await {
-            Ok(drive) => return Ok(drive),
             Err(OpenError::Locked { .. } | OpenError::InUse { .. }) if env.now() < deadline => {
                 env.sleep_until(env.now() + RETRY).await;
             }
-            Err(error) => return Err(refused(path, &error)),
+            opened => return opened,
         }
     }
 }

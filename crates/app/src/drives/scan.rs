@@ -5,15 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use engine::{Label, read_label};
-use format::{Member, Superblock, Uuid};
-use io::uring::{Access, OpenError, RealDrive, UringDrive, UringEnv};
+use format::{Member, MemberState, Superblock, Uuid};
+use io::uring::UringEnv;
 use schemes::scheme::Scheme;
 
+use super::found::{Flaw, Found, look};
 use super::name::DriveName;
-use super::{Identity, apart, refused};
+use super::{Identity, apart};
 use crate::error::{Failure, Outcome};
-use crate::explain;
 use crate::render::view::{Health, Listed};
 
 /// Most drives a pool can lose and still be opened, whatever its parity.
@@ -27,6 +26,8 @@ pub struct Group {
     arrays: BTreeMap<(u16, Uuid), Superblock>,
     pub drives: Vec<DriveName>,
     found: BTreeMap<Uuid, DriveName>,
+    /// It lacks a drive, and this may be that one.
+    unseen: Option<Failure>,
 }
 
 impl Group {
@@ -37,6 +38,7 @@ impl Group {
             arrays: BTreeMap::new(),
             drives: Vec::new(),
             found: BTreeMap::new(),
+            unseen: None,
         }
     }
 
@@ -61,6 +63,28 @@ impl Group {
             .members()
             .filter(|member| member.state.is_whole() && self.found.contains_key(&member.drive));
         here.count()
+    }
+
+    /// A drive that it used when it was last open is not here.
+    fn lacks_one(&self) -> bool {
+        let used = |state| state != MemberState::Failed && state != MemberState::Missing;
+        self.members().any(|member| {
+            used(member.state)
+                && member.state != MemberState::Vacated
+                && !self.found.contains_key(&member.drive)
+        })
+    }
+
+    /// Opened without a drive that is only not to be seen, the pool would make it out of date.
+    pub fn may_be_opened(&self) -> Outcome<()> {
+        match &self.unseen {
+            None => Ok(()),
+            Some(Failure { object, what, hint, .. }) => {
+                let what = format!("a drive of it is missing, and {object} may be that: {what}");
+                let failure = Failure::new(format!("pool {}", self.name), what);
+                Err(Failure { hint: hint.clone(), ..failure })
+            }
+        }
     }
 
     pub fn members(&self) -> impl Iterator<Item = &Member> {
@@ -109,35 +133,55 @@ impl From<&Group> for Listed {
     }
 }
 
-/// Pools on `sources`, which are drives or directories of drives, by name. Of drives that were
-/// named but can't be used `warn` is told: a pool may do without them.
+/// Pools on `sources`, which are drives or directories of drives, by name. `warn` is told of drives
+/// that can't be used, as [`super::found`] has it.
 pub(crate) async fn groups(
     env: &UringEnv,
     sources: &[DriveName],
     warn: impl Fn(&Failure),
 ) -> Outcome<Vec<Group>> {
     let mut groups: BTreeMap<Uuid, Group> = BTreeMap::new();
+    let mut unusable = Vec::new();
     let sources = sources.to_vec();
     for Source { drive, named } in apart(env, move || expand(&sources)).await?? {
-        let label = match look(env, drive.path()).await {
-            Ok(Found::Ours(label)) => *label,
-            // A drive that we may not read is not lost. Leaving it out would make it out of date.
-            Err(failure) if named => return Err(failure),
-            Ok(Found::Unusable(failure)) if named => {
-                warn(&failure);
-                continue;
+        match look(env, drive.path()).await {
+            Found::Ours(label) => {
+                let group = groups.entry(label.home()).or_insert_with(|| Group::new(&label));
+                group.add(drive, *label);
             }
-            _ => continue,
-        };
-        groups.entry(label.home()).or_insert_with(|| Group::new(&label)).add(drive, label);
+            Found::Unusable { flaw, failure } => unusable.push(Unusable { flaw, failure, named }),
+        }
     }
     let mut groups: Vec<Group> = groups.into_values().collect();
     groups.sort_by(|a, b| (&a.name, a.pool).cmp(&(&b.name, b.pool)));
+    judge(&mut groups, unusable, warn)?;
     Ok(groups)
 }
 
-fn inspect_hint(path: &Path) -> String {
-    format!("'steadyraid inspect {}' shows what is on it", path.display())
+struct Unusable {
+    flaw: Flaw,
+    failure: Failure,
+    /// Given by the operator, not found in a directory.
+    named: bool,
+}
+
+/// What follows from drives that can't be used: refused pools, warnings, or nothing. An error if
+/// nothing at all is to be seen.
+fn judge(groups: &mut [Group], unusable: Vec<Unusable>, warn: impl Fn(&Failure)) -> Outcome<()> {
+    let lacking = groups.iter().any(Group::lacks_one);
+    for Unusable { flaw, failure, named } in unusable {
+        match flaw {
+            Flaw::Unseen if groups.is_empty() && named => return Err(failure),
+            Flaw::Unseen if lacking => {
+                for group in groups.iter_mut().filter(|group| group.lacks_one()) {
+                    group.unseen.get_or_insert_with(|| failure.clone());
+                }
+            }
+            _ if named || flaw == Flaw::Lost && lacking => warn(&failure),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 struct Source {
@@ -181,37 +225,4 @@ fn entries(directory: &Path) -> Outcome<Vec<PathBuf>> {
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     paths.sort();
     Ok(paths)
-}
-
-enum Found {
-    Ours(Box<Superblock>),
-    /// The pool has to do without it, and why.
-    Unusable(Failure),
-}
-
-/// What is on a drive; an error if we may not look.
-async fn look(env: &UringEnv, path: &Path) -> Outcome<Found> {
-    let unusable =
-        |what: &str| Found::Unusable(Failure::new(path.display(), what).hint(inspect_hint(path)));
-    let drive: RealDrive = match UringDrive::open_apart(env, path, Access::ReadOnly).await {
-        Ok(drive) => drive.into(),
-        Err(error @ (OpenError::Denied { .. } | OpenError::NotADrive { .. })) => {
-            return Err(refused(path, &error));
-        }
-        Err(error) => return Ok(Found::Unusable(refused(path, &error))),
-    };
-    Ok(match read_label(&drive).await {
-        Ok(Label::Ours(label)) => Found::Ours(label),
-        Ok(Label::Empty | Label::Foreign(_)) => {
-            unusable("is not a SteadyRAID drive, and is left out")
-        }
-        // Without it the pool would open, and write it off as missing.
-        Ok(Label::TooNew(what)) => {
-            let failure =
-                Failure::new(path.display(), format!("is a SteadyRAID drive, but {what}"));
-            return Err(failure.hint("use the version of steadyraid that wrote it"));
-        }
-        Ok(Label::Unreadable(what)) => unusable(&format!("is a SteadyRAID drive, but {what}")),
-        Err(error) => Found::Unusable(explain::drive(path.display(), &error)),
-    })
 }

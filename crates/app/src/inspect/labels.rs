@@ -1,6 +1,8 @@
 //! The copies of a drive's label, and what the newest says.
 
-use format::{FormatError, LABEL_LEN, MemberState, SCHEME_FUSION_ND, Superblock, label_offsets};
+use format::{
+    FormatError, LABEL_LEN, MemberState, SCHEME_FUSION_ND, Superblock, label_at, label_offsets,
+};
 use io::Drive;
 use schemes::scheme::Scheme;
 use serde::Serialize;
@@ -39,7 +41,7 @@ pub(crate) async fn read<D: Drive>(drive: &D) -> Outcome<Vec<Copy>> {
     for offset in offsets.into_iter().filter(|offset| offset + LABEL_LEN as u64 <= size) {
         let bytes = drive.read(offset, LABEL_LEN).await;
         let bytes = bytes.map_err(|error| explain::drive(drive.name(), &error))?;
-        copies.push(Copy::new(offset, Superblock::decode(&bytes)));
+        copies.push(Copy::new(offset, label_at(&bytes, offset)));
     }
     Ok(copies)
 }

@@ -56,7 +56,8 @@ pub(crate) async fn drives(
     let opened = target::open_named(env, new).await?;
     gate::blank_or_forced(&opened, force).await?;
     let made = opened.make_files(env).await?;
-    let Claimed { drives, hold } = super::claim(env, group, Others::Respect).await?;
+    let (_, Claimed { drives, hold }) =
+        super::claim(env, group, Others::Respect, crate::render::warn).await?;
     let add = async {
         let new = held::admit(Some(&hold), &object, made.drives()).await?;
         if force {

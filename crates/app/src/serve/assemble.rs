@@ -40,7 +40,7 @@ pub(crate) async fn pools(
 ) -> Outcome<Assembled> {
     let Assembled { mut pools, mut refused } = Assembled::default();
     let warn = |failure: &Failure| log.warn_of(Kind::Server, failure);
-    let groups = scan::groups(env, &options.drives, warn).await?;
+    let groups = scan::groups(env, &options.drives, &warn).await?;
     if groups.is_empty() && options.mem_pools.is_empty() {
         return Err(Failure::new("serve", "no SteadyRAID pool was found on the drives given")
             .hint(
@@ -53,7 +53,7 @@ pub(crate) async fn pools(
     let opened = join_all(namesakes.map(async |namesakes| {
         let mut found = Assembled::default();
         for group in namesakes {
-            match pool(env, &found.pools, group, options, wrapper).await {
+            match pool(env, &found.pools, group, options, wrapper, &warn).await {
                 Ok(held) => found.pools.push(held),
                 Err(refusal) => found.refused.push(*refusal),
             }
@@ -79,9 +79,10 @@ pub(crate) async fn pool(
     group: &Group,
     options: &Options,
     wrapper: &Wrapper,
+    warn: impl Fn(&Failure),
 ) -> Result<Held, Box<Refused>> {
     let opened = match name_is_free(served, &group.name) {
-        Ok(()) => open(env, group, options, wrapper).await,
+        Ok(()) => open(env, group, options, wrapper, warn).await,
         Err(failure) => Err(failure),
     };
     opened.map_err(|failure| {
@@ -109,12 +110,13 @@ async fn open(
     group: &Group,
     options: &Options,
     wrapper: &Wrapper,
+    warn: impl Fn(&Failure),
 ) -> Outcome<Held> {
-    let Claimed { drives, hold } = pools::claim(env, group, options.others).await?;
+    let (names, Claimed { drives, hold }) = pools::claim(env, group, options.others, warn).await?;
     let room = Room::new(env, &hold);
     let object = format!("pool {}", group.name);
     let open = async {
-        let named = group.drives.iter().zip(drives).map(|(name, drive)| wrapper.named(name, drive));
+        let named = names.iter().zip(drives).map(|(name, drive)| wrapper.named(name, drive));
         let drives = named.collect::<Outcome<_>>()?;
         let otherwise = if group.wants_detection() { Mode::On } else { Mode::Watch };
         let opening = opening(options, otherwise)?;

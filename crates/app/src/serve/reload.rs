@@ -101,7 +101,7 @@ impl Reload {
             false => Some(self.log.prepare(new.syslog, new.log_level)?),
         };
         let warn = |failure: &Failure| self.log.warn_of(Kind::Reload, failure);
-        let groups = scan::groups(&self.env, &new.drives, warn).await?;
+        let groups = scan::groups(&self.env, &new.drives, &warn).await?;
 
         self.door.change(access);
         self.guard.change_token(token);
@@ -116,19 +116,19 @@ impl Reload {
             let text = format_args!("reload: {left} changed: restart the server for that");
             self.log.warn(Kind::Reload, text);
         }
-        self.open(&groups, &new.mem_pools).await;
+        self.open(&groups, &new.mem_pools, &warn).await;
         self.keep(new);
         Ok(())
     }
 
     /// Opens what is not served yet. A pool that can't be opened is said, and tried again with
     /// the next reload.
-    async fn open(&self, groups: &[Group], mem_pools: &[MemPool]) {
+    async fn open(&self, groups: &[Group], mem_pools: &[MemPool], warn: impl Fn(&Failure)) {
         let (env, options, wrapper) = (&self.env, &self.options, &self.wrapper);
         for group in groups {
             if self.catalogue.pool(&group.pool.to_string()).is_none() {
                 let served = self.catalogue.held();
-                match assemble::pool(env, &served, group, options, wrapper).await {
+                match assemble::pool(env, &served, group, options, wrapper, &warn).await {
                     Ok(held) => self.take(held),
                     Err(refused) => self.refuse(*refused),
                 }

@@ -61,7 +61,8 @@ async fn replace(
     let path = name.path().to_owned();
     if drives::apart(env, move || path.exists()).await? {
         // Requests to it from before it was lost may not be over.
-        drop(drives::lock(env, name.path()).await?);
+        let drive = drives::lock(env, name.path()).await;
+        drop(drive.map_err(|error| drives::refused(name.path(), &error))?);
     }
     let opened = target::open_named(env, &[new.path.to_owned()]).await?;
     let own = match opened.existing().next() {

@@ -109,7 +109,7 @@ pub const CASES: &[Case] = &[
             (scratch, guards)
         },
         command: &["serve", "d0", "d1", "d2", "d3"],
-        says: "d1: permission denied",
+        says: "a drive of it is missing, and d1 may be that: permission denied",
         as_mere_user: true,
         ..CASE
     },

@@ -9,6 +9,7 @@ mod create;
 mod deleted;
 mod drive;
 mod events;
+mod found;
 mod hosts;
 mod http;
 mod inspect;
