@@ -147,23 +147,27 @@ impl<E: Env> MirrorLog<E> {
             return Err(StoreError::Damaged("the label of the set".into()));
         }
         let losses = Rc::new(Losses::new(&set));
-        losses.tell_again().await;
         let groups = (0..set.len()).step_by(width);
         let groups = groups
-            .map(|first| Group::open(env, &set, first..first + width, segment, losses.clone()));
+            .map(|first| Group::<E>::find(&set, first..first + width, segment, losses.clone()))
+            .collect::<Result<Vec<_>, _>>()?;
+        // Before anything is told: a set that can't be opened loses nobody by the attempt.
+        groups.iter().try_for_each(|(mirrors, _)| mirrors.check())?;
+        losses.tell_again().await;
+        let groups = groups.into_iter().map(|found| Group::open(env, &set, found));
         let groups: Vec<Group<E>> = join_all(groups).await.into_iter().collect::<Result<_, _>>()?;
         Ok(Apart::new(groups, width, Drives::new(env, set, losses)))
     }
 }
 
 impl<E: Env> Group<E> {
-    async fn open(
-        env: &E,
+    /// Its drives, and how many blocks they have room for.
+    fn find(
         set: &Set<E::Drive>,
         own: Range<usize>,
         segment: u64,
         losses: Rc<Losses<E::Drive>>,
-    ) -> Result<Group<E>, StoreError> {
+    ) -> Result<(Mirrors<E::Drive>, u32), StoreError> {
         let drive = |place: usize| {
             let active = set.label.members[place].state == MemberState::Active;
             set.first_of(own.clone(), place).filter(|_| active)
@@ -173,10 +177,18 @@ impl<E: Env> Group<E> {
         let shape = shape_of(&set.label);
         let (places, blocks) = plan(own.len(), space, (segment, shape))?;
         debug_assert!(drives.iter().flatten().all(|part| part.geometry().size == space));
-        let mirrors = Mirrors::new(drives, own.start, losses, shape, places);
+        Ok((Mirrors::new(drives, own.start, losses, shape, places), blocks))
+    }
+
+    async fn open(
+        env: &E,
+        set: &Set<E::Drive>,
+        (mirrors, blocks): (Mirrors<E::Drive>, u32),
+    ) -> Result<Group<E>, StoreError> {
         // What is not there misses what is written from now on.
         mirrors.record_losses().await?;
-        let log = SegmentLog::open(env, mirrors, set.label.pool, shape, blocks).await?;
+        let label = &set.label;
+        let log = SegmentLog::open(env, mirrors, label.pool, shape_of(label), blocks).await?;
         Ok(Group { log, lacking: Rc::default(), held: Rc::default() })
     }
 }

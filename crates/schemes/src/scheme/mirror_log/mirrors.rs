@@ -206,12 +206,20 @@ impl<D: Drive> Mirrors<D> {
     /// Nothing that a lost drive missed is answered before the others say that it must not be
     /// trusted any more.
     pub async fn record_losses(&self) -> Result<(), StoreError> {
-        let lost = self.lost();
-        let places: Vec<usize> = lost.iter().map(|drive| self.first + drive).collect();
-        self.losses.tell(&places).await;
+        self.losses.tell(&self.lost_places()).await;
+        self.check()
+    }
+
+    fn lost_places(&self) -> Vec<usize> {
+        self.lost().into_iter().map(|drive| self.first + drive).collect()
+    }
+
+    /// Refuses if something may have no copy.
+    pub fn check(&self) -> Result<(), StoreError> {
+        let places = self.lost_places();
         match self.missed().len() > TOLERANCE || self.there() == 0 {
             true => Err(ArrayError::TooManyLost {
-                lost: lost.len(),
+                lost: places.len(),
                 width: self.drives.len(),
                 tolerance: TOLERANCE,
                 what: format!("numbers {places:?}"),
