@@ -317,6 +317,15 @@ impl<E: Env> Pool<E> {
         self.inner.arrived.wait()
     }
 
+    /// Drives that the pool is without, and that nobody fills the places of: in no time.
+    pub fn lost_drives(&self) -> Vec<(u16, Uuid)> {
+        let (store, uuids) = (self.inner.volumes.store(), self.inner.uuids.borrow());
+        let restoring = store.restoring();
+        let is_filled = |place: usize| restoring.iter().any(|own| own.place == place);
+        let lost = store.lost().into_iter().filter(|&place| !is_filled(place));
+        lost.filter_map(|place| Some((place as u16, *uuids.get(place)?))).collect()
+    }
+
     pub fn status(&self) -> Status {
         let (inner, store) = (&self.inner, self.inner.volumes.store());
         let (lost, restoring) = (store.lost(), store.restoring());

@@ -19,6 +19,7 @@ use crate::serve::http::guard::TokenFile;
 use crate::serve::mem_pool::MemPool;
 use crate::serve::rebuild_after::RebuildAfter;
 use crate::serve::spikes::{Mode, SpikeOptions};
+use crate::serve::wait_for_drives::WaitForDrives;
 use crate::serve::{self, Options};
 
 /// Open pools and serve their volumes over NBD, as exports named POOL/VOL
@@ -67,6 +68,10 @@ pub struct Args {
     /// place by then: a time like 10m, or never (scheme fusion) [default: 30s]
     #[arg(long, value_name = "TIME")]
     rebuild_after: Option<RebuildAfter>,
+    /// How long the start waits for drives that are missing: opened without them, a pool would make
+    /// them out of date. Later ones join by themselves [default: 0s]
+    #[arg(long, value_name = "TIME")]
+    wait_for_drives: Option<WaitForDrives>,
     /// Open pools that another host has open as well, if no sign of life is seen of it for 10 s: it
     /// stops serving them should it come back. For hosts that are gone for good
     #[arg(long)]
@@ -127,6 +132,7 @@ fn options(args: Args) -> Outcome<Options> {
         write_hole: write_hole.map_or_else(Default::default, Into::into),
         others: if args.take_over { Others::TakeOver } else { Others::Respect },
         rebuild_after: args.rebuild_after.or(config.rebuild_after).unwrap_or_default(),
+        wait_for_drives: args.wait_for_drives.or(config.wait_for_drives).unwrap_or_default(),
         alerts: config.alert,
         syslog: args.syslog || config.syslog,
         log_level: args.log_level.or(config.log_level).unwrap_or(Severity::Info),

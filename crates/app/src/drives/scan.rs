@@ -66,7 +66,7 @@ impl Group {
     }
 
     /// A drive that it used when it was last open is not here.
-    fn lacks_one(&self) -> bool {
+    pub fn lacks_one(&self) -> bool {
         let used = |state| state != MemberState::Failed && state != MemberState::Missing;
         self.members().any(|member| {
             used(member.state)
@@ -89,6 +89,11 @@ impl Group {
 
     pub fn members(&self) -> impl Iterator<Item = &Member> {
         self.arrays.values().flat_map(|label| &label.members)
+    }
+
+    /// Who they are.
+    pub fn identities(&self) -> impl Iterator<Item = Uuid> {
+        self.found.keys().copied()
     }
 
     /// A drive of the pool, if it is here.

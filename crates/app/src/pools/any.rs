@@ -1,6 +1,7 @@
 //! An open pool of whatever scheme: `fusion` has an engine of its own, all others are stores with
 //! volumes on them. Whoever serves pools sees no difference but in what can be asked of them.
 
+use format::Uuid;
 use io::Nanos;
 use io::sync::EventWait;
 use io::uring::UringEnv;
@@ -82,6 +83,14 @@ impl Pool {
         match self {
             Pool::Fusion(pool) => pool.volume_count(),
             Pool::Other(pool) => pool.volumes().count(),
+        }
+    }
+
+    /// Drives that it is without: number and UUID, in no time.
+    pub fn lost_drives(&self) -> Vec<(u16, Uuid)> {
+        match self {
+            Pool::Fusion(pool) => pool.lost_drives(),
+            Pool::Other(pool) => pool.lost_drives(),
         }
     }
 

@@ -1,8 +1,10 @@
 //! From drives to open pools. A pool that can't be opened doesn't keep others from being
 //! served.
 
+use std::collections::BTreeSet;
 use std::pin::pin;
 
+use format::Uuid;
 use futures_util::future::{Either, select};
 use io::uring::UringEnv;
 use io::{Short, join_all};
@@ -12,8 +14,9 @@ use super::log::{Kind, Log};
 use super::mem_pool::MemPool;
 use super::room::Room;
 use super::spikes::Mode;
+use super::wait_for_drives;
 use super::wrap::Wrapper;
-use crate::drives::scan::{self, Group};
+use crate::drives::scan::Group;
 use crate::error::{Failure, Outcome};
 use crate::pools::held::{self, Claimed, Held};
 use crate::pools::{self, Opening};
@@ -30,6 +33,8 @@ pub(crate) struct Refused {
 pub(crate) struct Assembled {
     pub pools: Vec<Held>,
     pub refused: Vec<Refused>,
+    /// Drives that are here.
+    pub here: BTreeSet<Uuid>,
 }
 
 pub(crate) async fn pools(
@@ -38,9 +43,9 @@ pub(crate) async fn pools(
     wrapper: &Wrapper,
     log: &Log,
 ) -> Outcome<Assembled> {
-    let Assembled { mut pools, mut refused } = Assembled::default();
+    let Assembled { mut pools, mut refused, .. } = Assembled::default();
     let warn = |failure: &Failure| log.warn_of(Kind::Server, failure);
-    let groups = scan::groups(env, &options.drives, &warn).await?;
+    let groups = wait_for_drives::find(env, options, log).await?;
     if groups.is_empty() && options.mem_pools.is_empty() {
         return Err(Failure::new("serve", "no SteadyRAID pool was found on the drives given")
             .hint(
@@ -69,7 +74,8 @@ pub(crate) async fn pools(
         pools.push(pool_in_memory(env, &pools, mem_pool, drives, options, wrapper).await?);
         drives += mem_pool.drives();
     }
-    Ok(Assembled { pools, refused })
+    let here = groups.iter().flat_map(Group::identities).collect();
+    Ok(Assembled { pools, refused, here })
 }
 
 /// One more beside those that are served.

@@ -13,6 +13,7 @@ use super::mem_pool::MemPool;
 use super::origin::{Origin, line};
 use super::rebuild_after::RebuildAfter;
 use super::spikes::{Mode, SpikeOptions, StragglerThreshold};
+use super::wait_for_drives::WaitForDrives;
 use crate::drives::name::DriveName;
 use crate::error::{Failure, Outcome};
 
@@ -37,6 +38,7 @@ pub struct Config {
     pub spike_slots: Option<u8>,
     pub write_hole: Option<HoleMode>,
     pub rebuild_after: Option<RebuildAfter>,
+    pub wait_for_drives: Option<WaitForDrives>,
     pub alert: Vec<Alert>,
     pub syslog: bool,
     pub log_level: Option<Severity>,
@@ -94,7 +96,7 @@ mod tests {
              control = '/run/c.sock'\nhttp = '127.0.0.1:9464'\n\
              token-file = '/etc/token'\nmem-pools = ['demo:4:64M']\nspikes = 'watch'\n\
              straggler-threshold = '2ms'\nstragglers-enter = 5\nspike-slots = 20\n\
-             write-hole = 'open'\nrebuild-after = 'never'\n\
+             write-hole = 'open'\nrebuild-after = 'never'\nwait-for-drives = '90s'\n\
              tls-cert = 'c'\ntls-key = 'k'\ntls-client-ca = 'a'\nallow = ['10.0.0.0/8']\n\
              syslog = true\nlog-level = 'warning'\n[[alert]]\nprogram = ['/bin/page']\n\
              [[alert]]\nwebhook = 'http://127.0.0.1:1/'\nseverity = 'info'\n",
@@ -104,6 +106,7 @@ mod tests {
         assert_eq!((config.spikes, config.stragglers_enter), (Some(Mode::Watch), Some(5)));
         assert_eq!(config.write_hole, Some(HoleMode::Open));
         assert_eq!(config.rebuild_after.map(RebuildAfter::time), Some(None));
+        assert!(config.wait_for_drives.is_some());
         assert_eq!((config.syslog, config.alert.len()), (true, 2));
         assert_eq!(config.log_level, Some(Severity::Warning));
         let access = config.access();

@@ -18,6 +18,7 @@ use super::smart::Smart;
 use super::wrap::Wrapper;
 use crate::control::{Answer, Request};
 use crate::error::{Failure, Outcome};
+use crate::pools::drive::find_in;
 use crate::pools::held::{self, Held};
 use crate::pools::trouble::no_room;
 use crate::pools::{self, Pool};
@@ -129,9 +130,15 @@ impl Control {
             return answer;
         }
         if let Some(answer) = replace::carry_out(env, wrapper, held, request).await {
+            answer.is_ok().then(|| self.note_decision(pool, request));
             return answer;
         }
         match request {
+            Request::DriveFail { .. } => {
+                let answer = pools::apply(pool, request).await;
+                answer.is_ok().then(|| self.note_decision(pool, request));
+                answer
+            }
             Request::DriveAdd { new, force, array, .. } => {
                 let how = (array.as_ref(), *force);
                 add::drives(env, wrapper, held, new, how).await.map(Answer::Done)
@@ -141,6 +148,20 @@ impl Control {
                 pools::apply(pool, request).await
             }
             _ => pools::apply(pool, request).await,
+        }
+    }
+
+    /// An operator has said whether a drive is to be used.
+    fn note_decision(&self, pool: &Pool, request: &Request) {
+        let (Request::DriveFail { drive, .. } | Request::DriveReplace { drive, .. }) = request
+        else {
+            return;
+        };
+        let Ok(drive) = find_in(pool, drive) else { return };
+        let Ok(uuid) = drive.uuid.parse() else { return };
+        match request {
+            Request::DriveFail { .. } => self.catalogue.keep_out(uuid),
+            _ => self.catalogue.let_in(uuid),
         }
     }
 

@@ -9,6 +9,7 @@ use std::rc::Rc;
 use engine::RequestError;
 use export::limits::EXTENTS_MAX;
 use export::{Exports, Extent, Listing, Volume, VolumeError};
+use format::Uuid;
 use futures_util::future::{Either, select};
 use io::Buf;
 use io::uring::UringEnv;
@@ -25,6 +26,8 @@ use crate::size::Size;
 pub struct Catalogue {
     pools: Rc<RefCell<Vec<Held>>>,
     unopened: Rc<RefCell<Vec<view::Pool>>>,
+    /// Drives that an operator took out of use: they come back when he says so.
+    kept_out: Rc<RefCell<BTreeSet<Uuid>>>,
 }
 
 impl Catalogue {
@@ -41,6 +44,25 @@ impl Catalogue {
         let uuid = held.pool.uuid();
         self.unopened.borrow_mut().retain(|own| own.uuid != uuid);
         self.pools.borrow_mut().push(held);
+    }
+
+    /// True while a pool is without drives, or could not be opened.
+    pub fn lacks_drives(&self) -> bool {
+        let lost = |pool: &Pool| !pool.lost_drives().is_empty();
+        !self.unopened.borrow().is_empty() || self.pools().iter().any(lost)
+    }
+
+    pub fn keep_out(&self, drive: Uuid) {
+        self.kept_out.borrow_mut().insert(drive);
+    }
+
+    /// It is a drive like any other again.
+    pub fn let_in(&self, drive: Uuid) {
+        self.kept_out.borrow_mut().remove(&drive);
+    }
+
+    pub fn is_kept_out(&self, drive: Uuid) -> bool {
+        self.kept_out.borrow().contains(&drive)
     }
 
     /// One that is served no more.

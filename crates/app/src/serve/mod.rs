@@ -8,6 +8,7 @@
 //! because that is the cheaper thing to find impossible; and pools are closed only when no
 //! request can reach them any more.
 
+mod absent;
 pub mod access;
 mod add;
 pub mod address;
@@ -37,6 +38,7 @@ mod sockets;
 pub mod spikes;
 mod tls;
 mod told;
+pub mod wait_for_drives;
 mod watch;
 mod watchdog;
 mod wrap;
@@ -55,6 +57,7 @@ use io::signal::Signals;
 use io::sync::Event;
 use io::uring::UringEnv;
 
+use self::absent::Absent;
 use self::access::{Access, AccessOptions, Doorkeeper};
 use self::address::{HttpAddress, NbdAddress};
 use self::alerts::{Alert, Alerts, Severity};
@@ -74,6 +77,7 @@ use self::reload::Reload;
 use self::sockets::Sockets;
 use self::spikes::SpikeOptions;
 use self::told::Told;
+use self::wait_for_drives::WaitForDrives;
 use self::wrap::Wrapper;
 use crate::drives::name::DriveName;
 use crate::error::{Failure, Outcome};
@@ -103,6 +107,8 @@ pub struct Options {
     /// What is done about pools that another host has open.
     pub(crate) others: Others,
     pub rebuild_after: RebuildAfter,
+    /// For drives that pools lack at the start.
+    pub wait_for_drives: WaitForDrives,
     /// Who is told of events.
     pub alerts: Vec<Alert>,
     /// The log goes to syslog as well.
@@ -166,6 +172,7 @@ async fn serve(
     let guard = Rc::new(Guard::anybody(token, env.now()));
     let reload = Reload {
         env: env.clone(),
+        absent: Absent::new(env, &catalogue, &options.drives, assembled.here.clone()),
         options,
         door: door.clone(),
         guard: guard.clone(),
@@ -196,9 +203,8 @@ async fn serve(
     let watched = watch::watch(env, &catalogue, &wrapper, &stop);
 
     reload.until_told_to_stop(&told, reread).await;
-    log.notify("STOPPING=1");
     let alerts_until = Deadline::after(ALERT_LAST_WORDS);
-    hurry(&stop, &catalogue, &server);
+    hurry(&stop, &catalogue, &server, log);
     let wind_up = async {
         room::unless_out(&catalogue, join3(server.stopped(), control.idle(), watched)).await;
         close(&catalogue, log).await
@@ -230,7 +236,8 @@ fn hurried() -> Failure {
 }
 
 /// Requests that have arrived are carried out, those that limits hold back too.
-fn hurry(stop: &Stop, catalogue: &Catalogue, server: &Server<UringEnv, Catalogue>) {
+fn hurry(stop: &Stop, catalogue: &Catalogue, server: &Server<UringEnv, Catalogue>, log: &Log) {
+    log.notify("STOPPING=1");
     stop.now();
     catalogue.pools().iter().for_each(Pool::hurry);
     server.shut_down();

@@ -34,13 +34,16 @@ impl FromStr for RebuildAfter {
         if text == "never" {
             return Ok(RebuildAfter(None));
         }
-        let span: SignedDuration = text
-            .parse()
-            .map_err(|_| format!("'{text}' is neither 'never' nor a time like 30s or 10m"))?;
-        let nanos = u64::try_from(span.as_nanos()).ok().filter(|&nanos| nanos <= LONGEST.0);
-        let nanos = nanos.ok_or_else(|| format!("'{text}' is not between 0s and 7 days"))?;
-        Ok(RebuildAfter(Some(Nanos(nanos))))
+        time(text).map(|time| RebuildAfter(Some(time)))
     }
+}
+
+/// Of a week at most.
+pub(super) fn time(text: &str) -> Result<Nanos, String> {
+    let span = text.parse::<SignedDuration>();
+    let span = span.map_err(|_| format!("'{text}' is no time like 30s or 10m"))?;
+    let nanos = u64::try_from(span.as_nanos()).ok().filter(|&nanos| nanos <= LONGEST.0);
+    nanos.map(Nanos).ok_or_else(|| format!("'{text}' is not between 0s and 7 days"))
 }
 
 impl TryFrom<String> for RebuildAfter {

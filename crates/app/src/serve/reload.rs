@@ -5,11 +5,13 @@
 
 use std::pin::pin;
 use std::rc::Rc;
+use std::slice;
 
 use futures_util::future::{Either, select};
 use io::Env;
 use io::uring::UringEnv;
 
+use super::absent::{Absent, Arrived, Join};
 use super::access::Doorkeeper;
 use super::alerts::Alerts;
 use super::assemble::{Assembled, Refused};
@@ -23,7 +25,7 @@ use super::log::{Kind, Log};
 use super::mem_pool::MemPool;
 use super::told::Told;
 use super::wrap::Wrapper;
-use super::{Options, announce_pool, assemble, events};
+use super::{Options, announce_pool, assemble, events, replace};
 use crate::drives::scan::{self, Group};
 use crate::error::{Failure, Outcome};
 use crate::explain;
@@ -43,6 +45,7 @@ pub struct Reload {
     pub followers: Followers,
     pub wrapper: Wrapper,
     pub doings: Rc<Doings>,
+    pub(crate) absent: Absent,
 }
 
 impl Reload {
@@ -71,10 +74,54 @@ impl Reload {
         told: &Told<'_>,
         reread: Option<impl Fn() -> Outcome<Options>>,
     ) {
-        while told.to_reread().await
-            && let Some(reread) = &reread
-            && told.unless_to_stop(self.again(reread)).await.is_some()
-        {}
+        loop {
+            let absent = self.absent.clone();
+            let done = match select(pin!(told.to_reread()), pin!(absent.until_some_arrive())).await
+            {
+                Either::Left((true, _)) if let Some(reread) = &reread => {
+                    told.unless_to_stop(self.again(reread)).await
+                }
+                Either::Left(_) => None,
+                Either::Right((arrived, _)) => told.unless_to_stop(self.welcome(&arrived)).await,
+            };
+            if done.is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Has drives that were away join the pools that lack them, and opens pools that could not be
+    /// opened without them.
+    async fn welcome(&self, arrived: &Arrived) {
+        for group in arrived.groups() {
+            match self.catalogue.pool(&group.pool.to_string()) {
+                Some(held) => self.take_back(&held, group, arrived).await,
+                None => {
+                    let warn = |failure: &Failure| self.log.warn_of(Kind::Server, failure);
+                    self.open(slice::from_ref(group), &[], warn).await;
+                }
+            }
+        }
+    }
+
+    async fn take_back(&self, held: &Held, group: &Group, arrived: &Arrived) {
+        for (place, uuid) in held.pool.lost_drives() {
+            let Some((name, join)) = group.found(uuid).zip(arrived.join(uuid)) else { continue };
+            let joined = match join {
+                Join::Yes => replace::take_back(&self.env, &self.wrapper, held, uuid, name).await,
+                Join::TooOften => Err(Failure::new(name, "it was lost soon after it had joined")
+                    .hint("look at its path; 'steadyraid drive online' takes it back")),
+            };
+            match joined {
+                Ok(text) => self.log.say(text),
+                Err(failure) => {
+                    let object = format!("pool {}: drive {place}", held.pool.name());
+                    let Failure { object: name, what, .. } = &failure;
+                    let what = format!("is back as {name}, and does not join by itself: {what}");
+                    self.log.warn_of(Kind::Server, &Failure { object, what, ..failure });
+                }
+            }
+        }
     }
 
     /// Does what the options say now, or says what is wrong with them.
@@ -190,6 +237,7 @@ impl Reload {
         old.syslog = new.syslog;
         old.log_level = new.log_level;
         join(&mut old.drives, new.drives);
+        self.absent.look_on(&old.drives);
         join(&mut old.mem_pools, new.mem_pools);
     }
 }
@@ -258,6 +306,7 @@ fn left(old: &Options, new: &Options) -> Vec<&'static str> {
         ("stragglers-leave", was.stragglers_leave != is.stragglers_leave),
         ("spike-slots", was.spike_slots != is.spike_slots),
         ("write-hole", old.write_hole != new.write_hole),
+        ("wait-for-drives", old.wait_for_drives != new.wait_for_drives),
         ("rebuild-after", old.rebuild_after != new.rebuild_after),
         ("drives (some taken out)", lacks(&new.drives, &old.drives)),
         ("mem-pools (some taken out)", lacks(&new.mem_pools, &old.mem_pools)),

@@ -1,5 +1,6 @@
 //! Black-box tests of the binary: one file per verb, each test in a directory of its own.
 
+mod absent;
 mod alerts;
 mod arrays;
 mod bad_input;

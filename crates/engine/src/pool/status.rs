@@ -1,5 +1,6 @@
 //! What a pool says about itself.
 
+use format::Uuid;
 use io::Env;
 
 use format::StripeId;
@@ -49,6 +50,14 @@ impl<E: Env> Pool<E> {
             hedge_budget: shard.array.monitor.hedge_budget(),
             rebuild: shard.rebuild_status(),
         }
+    }
+
+    /// Drives that the pool is without, in no time.
+    pub fn lost_drives(&self) -> Vec<(u16, Uuid)> {
+        let array = &self.shard().array;
+        let is_lost = |state| !matches!(state, DriveState::Active | DriveState::Restoring);
+        let lost = array.indexes().filter(|&index| is_lost(array.member(index).state()));
+        lost.map(|index| (index.0, array.member(index).uuid())).collect()
     }
 
     /// A stripe of the pool's own class, counted over all zones; `None` beyond the last.

@@ -1,0 +1,128 @@
+//! Drives that were away and are back join by themselves.
+//!
+//! ```text
+//! a pool lacks drives ── the drives given to the server are looked at every LOOK_EVERY, apart
+//!                                   │
+//!      not found at the look before, and found now: it has arrived
+//!                                   │
+//!            ┌──────────────────────┴───────────────┐
+//! its pool is served: it joins with        its pool could not be opened:
+//! what it missed                           that is tried again
+//! ```
+//! A path that is lost is no drive that is dead: it is found again, maybe by another name, and its
+//! label says who it is. One that was failed and is here all the time has not been away, and one
+//! that an operator took out of use comes back when he says so.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use format::Uuid;
+use io::uring::UringEnv;
+use io::{Env, Nanos};
+
+use super::exports::Catalogue;
+use crate::drives::name::DriveName;
+use crate::drives::scan::{self, Group};
+
+/// A look reads the labels of all drives given, as the start does.
+const LOOK_EVERY: Nanos = Nanos::from_secs(5);
+
+/// A drive that joined and was lost again within this time has a bad path. It would be filled for
+/// ever, so it waits for an operator.
+const JOINS_AGAIN_AFTER: Nanos = Nanos::from_secs(600);
+
+/// A handle.
+#[derive(Clone)]
+pub(crate) struct Absent {
+    env: UringEnv,
+    catalogue: Catalogue,
+    looks: Rc<RefCell<Looks>>,
+}
+
+struct Looks {
+    sources: Vec<DriveName>,
+    /// Who was here at the last look; `None` if nobody looked because no pool lacked a drive.
+    here: Option<BTreeSet<Uuid>>,
+    /// When drives joined by themselves.
+    joined: BTreeMap<Uuid, Nanos>,
+}
+
+/// Drives that are here now and were not before.
+pub(crate) struct Arrived {
+    groups: Vec<Group>,
+    drives: BTreeMap<Uuid, Join>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Join {
+    /// At once.
+    Yes,
+    /// It has done so a short while ago.
+    TooOften,
+}
+
+impl Absent {
+    /// Of drives on `sources`, of which `here` are here.
+    pub fn new(
+        env: &UringEnv,
+        catalogue: &Catalogue,
+        sources: &[DriveName],
+        here: BTreeSet<Uuid>,
+    ) -> Absent {
+        let (sources, joined) = (sources.to_vec(), BTreeMap::new());
+        let looks = Looks { sources, here: Some(here), joined };
+        let looks = Rc::new(RefCell::new(looks));
+        Absent { env: env.clone(), catalogue: catalogue.clone(), looks }
+    }
+
+    pub fn look_on(&self, sources: &[DriveName]) {
+        self.looks.borrow_mut().sources = sources.to_vec();
+    }
+
+    /// Completes when drives have arrived while pools lack some.
+    pub async fn until_some_arrive(&self) -> Arrived {
+        loop {
+            self.env.sleep_until(self.env.now() + LOOK_EVERY).await;
+            if !self.catalogue.lacks_drives() {
+                self.looks.borrow_mut().here = None;
+                continue;
+            }
+            let sources = self.looks.borrow().sources.clone();
+            // What can't be used was told of when it was given.
+            let Ok(groups) = scan::groups(&self.env, &sources, |_| {}).await else { continue };
+            let drives = self.arrived(&groups);
+            if !drives.is_empty() {
+                return Arrived { groups, drives };
+            }
+        }
+    }
+
+    fn arrived(&self, groups: &[Group]) -> BTreeMap<Uuid, Join> {
+        let (mut looks, now) = (self.looks.borrow_mut(), self.env.now());
+        let here: BTreeSet<Uuid> = groups.iter().flat_map(Group::identities).collect();
+        let before = looks.here.replace(here.clone());
+        let news = before.map_or_else(BTreeSet::new, |before| &here - &before);
+        let joined = &mut looks.joined;
+        joined.retain(|_, at| now < *at + JOINS_AGAIN_AFTER);
+        let judge = |drive| match joined.insert(drive, now) {
+            None => (drive, Join::Yes),
+            Some(_) => (drive, Join::TooOften),
+        };
+        news.into_iter().filter(|drive| !self.catalogue.is_kept_out(*drive)).map(judge).collect()
+    }
+}
+
+impl Arrived {
+    /// Pools that some of them are of, with all drives that are here.
+    pub fn groups(&self) -> impl Iterator<Item = &Group> {
+        self.groups
+            .iter()
+            .filter(|group| group.identities().any(|drive| self.join(drive).is_some()))
+    }
+
+    /// `None`: it is not one of them.
+    pub fn join(&self, drive: Uuid) -> Option<Join> {
+        self.drives.get(&drive).copied()
+    }
+}

@@ -1,0 +1,191 @@
+//! Drives that are away and come back while the server runs: they join by themselves, with what
+//! they missed, unless an operator took them out of use.
+
+use std::{fs, thread};
+
+use serde_json::json;
+
+use crate::events::pause;
+use crate::http::Control;
+use crate::nbd::{Client, FUA};
+use crate::support::{Scratch, Server};
+
+const MIB: u32 = 1 << 20;
+const SCHEMES: [&str; 3] = ["fusion", "raid5", "mirror-log"];
+
+fn data(byte: u8) -> Vec<u8> {
+    vec![byte; MIB as usize]
+}
+
+fn write(client: &mut Client, at: u8) {
+    client.write(u64::from(at) << 20, &data(at), FUA);
+}
+
+fn pool(scheme: &str) -> Scratch {
+    let scratch = Scratch::with_drives(4);
+    scratch.run(&["create", "--scheme", scheme, "tank", "d0", "d1", "d2", "d3"]).expect(0);
+    scratch.run(&["volume", "create", "tank/vm", "16M", "--drives", "."]).expect(0);
+    fs::create_dir(scratch.path("away")).expect("made");
+    scratch
+}
+
+fn serve(scratch: &Scratch) -> (Server, Client) {
+    let server = scratch.serve(&["--test-faults", "--rebuild-after", "never", "."]);
+    (server, Client::open(&scratch.path("run/nbd.sock"), "tank/vm"))
+}
+
+fn rename(scratch: &Scratch, from: &str, to: &str) {
+    fs::rename(scratch.path(from), scratch.path(to)).expect("renamed");
+}
+
+fn until(scratch: &Scratch, arguments: &[&str], says: &str) {
+    // Half a minute and more.
+    for _ in 0..600 {
+        if scratch.run(arguments).out.contains(says) {
+            return;
+        }
+        pause();
+    }
+    panic!("'{says}' is not said by {arguments:?}: {:?}", scratch.run(arguments));
+}
+
+fn lose_path(scratch: &Scratch, drive: &str) {
+    let fault = json!({"effect": "gone"});
+    let request = json!({"request": "fault", "pool": "tank", "drive": drive, "fault": fault});
+    let answer = Control::connect(scratch).ask(&request);
+    assert!(answer["done"].is_string(), "{answer}");
+}
+
+/// A look is made meanwhile.
+fn wait_for_a_look() {
+    // 7 seconds: more than one every 5 s.
+    (0..140).for_each(|_| pause());
+}
+
+/// Everything is there without another drive.
+fn check_without(scratch: &Scratch, client: &mut Client, drive: &str, last: u8) {
+    scratch.run(&["wait", "tank", "restore"]).expect(0);
+    until(scratch, &["status"], "state: ONLINE");
+    scratch.run(&["drive", "fail", "tank", drive, "--force"]).expect(0);
+    (1..=last)
+        .for_each(|at| assert!(client.read(u64::from(at) << 20, MIB) == data(at), "{at} MiB"));
+}
+
+/// They mostly wait.
+fn of_all_schemes(check: fn(&str)) {
+    thread::scope(|scope| {
+        for scheme in SCHEMES {
+            scope.spawn(move || check(scheme));
+        }
+    });
+}
+
+#[test]
+fn late_for_the_start() {
+    of_all_schemes(|scheme| {
+        let scratch = pool(scheme);
+        let (server, mut client) = serve(&scratch);
+        write(&mut client, 1);
+        client.disconnect();
+        server.end();
+        rename(&scratch, "d1", "away/d1");
+        let (server, mut client) = serve(&scratch);
+        scratch.run(&["status"]).expect(1).says("DEGRADED");
+        write(&mut client, 2);
+        rename(&scratch, "away/d1", "again");
+        until(&scratch, &["status"], "again");
+        check_without(&scratch, &mut client, "2", 2);
+        client.disconnect();
+        let (out, _) = server.end();
+        assert!(out.contains("drive 1: ./again is back"), "{out}");
+    });
+}
+
+#[test]
+fn too_many_for_the_pool_to_be_opened() {
+    of_all_schemes(|scheme| {
+        let scratch = pool(scheme);
+        let other = Scratch::with_drives(4);
+        for drive in ["d0", "d1", "d2", "d3"] {
+            fs::rename(other.path(drive), scratch.path(&format!("o{drive}"))).expect("moved");
+        }
+        scratch.run(&["create", "other", "od0", "od1", "od2", "od3"]).expect(0);
+        ["d0", "d1"].iter().for_each(|name| rename(&scratch, name, &format!("away/{name}")));
+        let server = scratch.serve(&["."]);
+        scratch.run(&["status", "tank"]).expect(1).says("FAILED");
+        rename(&scratch, "away/d0", "d0");
+        until(&scratch, &["status", "tank"], "state: DEGRADED");
+        rename(&scratch, "away/d1", "d1");
+        until(&scratch, &["status", "tank"], "d1");
+        until(&scratch, &["status", "tank"], "state: ONLINE");
+        server.end();
+    });
+}
+
+/// Operations fail as on a path that is lost, and the drive is found by another name later.
+#[test]
+fn lost_while_it_is_used() {
+    of_all_schemes(|scheme| {
+        let scratch = pool(scheme);
+        let (server, mut client) = serve(&scratch);
+        write(&mut client, 1);
+        lose_path(&scratch, "1");
+        rename(&scratch, "d1", "away/d1");
+        write(&mut client, 2);
+        until(&scratch, &["status"], "is failed");
+        wait_for_a_look();
+        write(&mut client, 3);
+        rename(&scratch, "away/d1", "again");
+        until(&scratch, &["status"], "again");
+        check_without(&scratch, &mut client, "3", 3);
+        client.disconnect();
+        server.end();
+    });
+}
+
+/// One is taken out of use by an operator, and pulled; the other has errors, and stays.
+#[test]
+fn who_was_not_away_or_is_not_wanted_does_not_join() {
+    let scratch = pool("fusion");
+    let (server, mut client) = serve(&scratch);
+    scratch.run(&["drive", "offline", "tank", "1", "--force"]).expect(0);
+    write(&mut client, 1);
+    rename(&scratch, "d1", "away/d1");
+    wait_for_a_look();
+    rename(&scratch, "away/d1", "again");
+    wait_for_a_look();
+    scratch.run(&["status"]).expect(1).says("DEGRADED");
+    scratch
+        .run(&["drive", "online", "tank", "1", &scratch.path("again").display().to_string()])
+        .expect(0);
+    scratch.run(&["wait", "tank", "restore"]).expect(0);
+    lose_path(&scratch, "2");
+    write(&mut client, 2);
+    until(&scratch, &["status"], "is failed");
+    wait_for_a_look();
+    scratch.run(&["status"]).expect(1).says("DEGRADED");
+    client.disconnect();
+    server.end();
+}
+
+/// Opened without it, the pool would have to fill it.
+#[test]
+fn the_start_waits_for_late_drives() {
+    let scratch = pool("raid5");
+    rename(&scratch, "d1", "away/d1");
+    let (from, to) = (scratch.path("away/d1"), scratch.path("d1"));
+    let late = thread::spawn(move || {
+        (0..40).for_each(|_| pause());
+        fs::rename(from, to).expect("renamed");
+    });
+    let server = scratch.serve(&["--wait-for-drives", "50s", "."]);
+    late.join().expect("renamed");
+    assert!(server.said[0].starts_with("drives are missing: waiting"), "{:?}", server.said);
+    scratch.run(&["status"]).expect(0).says("ONLINE");
+    server.stop();
+
+    rename(&scratch, "d1", "away/d1");
+    let server = scratch.serve(&["--wait-for-drives", "1s", "."]);
+    scratch.run(&["status"]).expect(1).says("DEGRADED");
+    server.end();
+}
