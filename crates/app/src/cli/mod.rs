@@ -111,7 +111,9 @@ impl Verb {
 /// The real world, for verbs that touch drives.
 fn environment() -> Outcome<UringEnv> {
     UringEnv::new().map_err(|error| {
-        Failure::new("io_uring", error).hint("Linux 5.19 or later is needed, with io_uring allowed")
+        Failure::new("io_uring", error).hint(
+            "no drive can be used without it: allow it, in a container by its seccomp profile",
+        )
     })
 }
 

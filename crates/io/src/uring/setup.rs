@@ -63,10 +63,14 @@ fn build() -> io::Result<IoUring> {
 
 fn explain(error: io::Error) -> io::Error {
     let advice = match error.raw_os_error() {
-        Some(libc::ENOSYS) => "this kernel has no io_uring; Linux 5.11 or newer is needed",
+        // A kernel without it says so, and so do seccomp profiles of containers that forbid it.
+        Some(libc::ENOSYS) => {
+            "io_uring is missing here: the kernel lacks it (Linux 5.11 or newer is needed), or a \
+             container's seccomp profile forbids it"
+        }
         Some(libc::EPERM | libc::EACCES) => {
-            "io_uring is forbidden here; see the sysctl kernel.io_uring_disabled and, in a \
-             container, its seccomp profile"
+            "io_uring is forbidden here, by the sysctl kernel.io_uring_disabled or by a \
+             container's seccomp profile"
         }
         Some(libc::ENOMEM) => {
             "no memory may be locked for io_uring; raise the limit (ulimit -l, LimitMEMLOCK=)"
@@ -92,5 +96,23 @@ fn check(ring: &IoUring) -> io::Result<()> {
     match NEEDED.iter().find(|(code, _)| !probe.is_supported(*code)) {
         Some((_, name)) => lacking(&format!("the operation `{name}`")),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Profiles of containers answer with either error, and a look at the kernel's version helps
+    /// nobody then.
+    #[test]
+    fn who_is_refused_a_ring_is_told_of_all_that_may_be_the_cause() {
+        let told = |errno| explain(io::Error::from_raw_os_error(errno)).to_string();
+        for errno in [libc::ENOSYS, libc::EPERM, libc::EACCES] {
+            assert!(told(errno).contains("a container's seccomp profile"), "{}", told(errno));
+        }
+        assert!(told(libc::ENOSYS).contains("Linux 5.11 or newer"), "{}", told(libc::ENOSYS));
+        assert!(told(libc::EPERM).contains("kernel.io_uring_disabled"), "{}", told(libc::EPERM));
+        assert!(told(libc::ENOMEM).contains("LimitMEMLOCK"), "{}", told(libc::ENOMEM));
     }
 }
