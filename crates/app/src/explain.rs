@@ -177,6 +177,8 @@ pub fn volume(object: &str, error: &VolumeError) -> Failure {
             Failure::new(object, "is in use").hint("disconnect its clients first")
         }
         VolumeError::Shape(error) => create(object, error),
+        VolumeError::Crowded { .. } => Failure::new(object, error)
+            .hint("use --parity and --width of another volume, or a pool of larger drives"),
         VolumeError::Request(error) => Failure::new(object, error),
         VolumeError::TooMany(_) => Failure::new(object, error),
     }

@@ -198,6 +198,11 @@ pub enum VolumeError {
     Shape(#[from] CreateError),
     #[error("{0}")]
     Request(#[from] RequestError),
+    #[error(
+        "with it volumes would have stripes of {shapes} shapes, and this pool is too small for \
+         so many: those of {}+{parity} would be left without room", width - u16::from(*parity)
+    )]
+    Crowded { shapes: usize, width: u16, parity: u8 },
     #[error("a pool holds at most {0} volumes and classes")]
     TooMany(usize),
 }

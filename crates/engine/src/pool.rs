@@ -5,6 +5,7 @@ mod create;
 mod grow;
 mod open;
 mod replayed;
+mod shapes;
 mod status;
 mod traffic;
 mod volumes;

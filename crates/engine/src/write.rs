@@ -18,7 +18,6 @@ use crate::array::Array;
 use crate::attempt::{Attempt, Avoid, Sent, Sequences, Slot, Slots, Taken, newest};
 use crate::geometry::{BlockAddress, Class};
 use crate::hedge::Way;
-use crate::limits::RESERVE_STRIPES;
 use crate::map::{Deltas, Pieces};
 use crate::planted::{self, Bug};
 use crate::shard::{Claim, Shard, VolumeRecord};
@@ -426,24 +425,6 @@ impl<E: Env> Shard<E> {
         }
         state.space.promised += growth;
         Ok(Admission { shard: self, growth })
-    }
-
-    /// Sectors of drive space that live data may take as RAID stripes: all but the replicated
-    /// area, which is also the room that compaction works in.
-    pub fn footprint_max(&self, state: &crate::shard::State, class: &Class) -> u64 {
-        let most =
-            crate::pool::footprint_max(&self.geometry, class, state.settings.replicated_percent);
-        // Space goes from class to class in whole zones: each of the others may keep one that is
-        // nearly empty, and room to compact the rest in (world 30377).
-        let room = |other: &Class| {
-            let reserve = 2 * RESERVE_STRIPES * other.width() as u64;
-            (u64::from(self.geometry.zone_blocks) * self.geometry.drives as u64 + reserve)
-                * u64::from(self.geometry.block_sectors())
-        };
-        let others = state.space.classes().filter(|other| {
-            other.id != class.id && state.volumes.values().any(|volume| volume.class == other.id)
-        });
-        most.saturating_sub(others.map(|other| room(other)).sum())
     }
 
     /// Slows writes in proportion to the shortage of free stripes, so that there is no cliff.

@@ -4,9 +4,23 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use crate::bad_input::{
-    CASE, Case, Guards, LABEL_LEN, from_the_future, label_offsets, pool, served, without,
+    CASE, Case, Guards, LABEL_LEN, alone, from_the_future, label_offsets, pool, served, without,
 };
 use crate::nbd::Client;
+use crate::support::Scratch;
+
+/// With a pool that has room for two shapes, and volumes of two.
+fn small() -> (Scratch, Guards) {
+    let scratch = Scratch::new();
+    let drives = ["d0:22M", "d1:22M", "d2:22M", "d3:22M", "d4:22M"];
+    let create = ["create", "--replicated-area", "30", "tank"];
+    scratch.run(&[&create[..], &drives].concat()).expect(0);
+    for (volume, parity) in [("tank/a", "1"), ("tank/b", "2")] {
+        let create = ["volume", "create", volume, "1M", "--parity", parity, "--drives", "."];
+        scratch.run(&create).expect(0);
+    }
+    alone(scratch)
+}
 
 pub const CASES: &[Case] = &[
     // What is wrong with drives of a pool.
@@ -197,6 +211,16 @@ pub const CASES: &[Case] = &[
         command: &["volume", "create", "tank/.", "1G", "--drives", "."],
         exit: 2,
         says: "'tank/.': a name has",
+        ..CASE
+    },
+    Case {
+        name: "volume-beside-too-many-shapes",
+        why: "Each RAID level and width keeps some zones of a small pool from the others: a volume \
+              that is made can be written.",
+        world: small,
+        command: &["volume", "create", "tank/c", "1M", "--width", "4", "--drives", "."],
+        exit: 3,
+        says: "tank/c: with it volumes would have stripes of 3 shapes",
         ..CASE
     },
     Case {

@@ -2,15 +2,19 @@
 
 use std::rc::Rc;
 
-use format::{INCOMPAT_LIMITS, Record, Superblock, VolumeId, valid_new_name};
+use format::{ClassId, INCOMPAT_LIMITS, Record, Superblock, VolumeId, valid_new_name};
 use io::tally::{Tally, UnderWay};
 use io::{Buf, Env, Operation};
 use layout::StripeShape;
 
 use crate::admission::Place;
-use crate::api::{RequestError, VolumeError, VolumeExtent, VolumeInfo, VolumeLimits, VolumeShape};
+use crate::api::{
+    CreateError, RequestError, VolumeError, VolumeExtent, VolumeInfo, VolumeLimits, VolumeShape,
+};
+use crate::geometry::Class;
 use crate::limits::{CLASSES_MAX, EXTENT_BLOCKS_MAX, VOLUMES_MAX};
 use crate::pool::create::default_width;
+use crate::pool::shapes::Wanted;
 use crate::pool::traffic::Traffic;
 use crate::pool::{Inner, Pool};
 use crate::shard::VolumeRecord;
@@ -108,6 +112,7 @@ impl<E: Env> Pool<E> {
         if volumes >= VOLUMES_MAX || classes >= CLASSES_MAX {
             return Err(VolumeError::TooMany(VOLUMES_MAX.min(CLASSES_MAX)));
         }
+        self.check_shapes(shape, size)?;
         let class = self.ensure_class(shape)?;
         {
             let mut state = shard.state.borrow_mut();
@@ -130,6 +135,22 @@ impl<E: Env> Pool<E> {
         Ok(())
     }
 
+    /// For a volume that is to be made; nothing is written.
+    fn check_shapes(&self, shape: StripeShape, size: u64) -> Result<(), VolumeError> {
+        let shard = self.shard();
+        let state = shard.state.borrow();
+        let known = state.space.classes().find(|class| class.shape == shape).cloned();
+        let class = match known {
+            Some(class) => class,
+            None => {
+                let id = ClassId(state.space.classes().count() as u8);
+                let class = Class::new(id, shape, &shard.geometry)?;
+                Rc::new(class)
+            }
+        };
+        shard.check_shapes(&state, &Wanted { id: None, class: &class, size })
+    }
+
     fn shape_for(
         &self,
         parity: Option<u8>,
@@ -140,12 +161,12 @@ impl<E: Env> Pool<E> {
         let own = state.space.class(self.inner.default_class).shape;
         let parity = parity.unwrap_or(own.parity);
         if !(1..=2).contains(&parity) {
-            return Err(crate::api::CreateError::Parity(parity).into());
+            return Err(CreateError::Parity(parity).into());
         }
         let same = parity == own.parity;
         let fallback = if same { own.width } else { default_width(shard.geometry.drives, parity) };
-        let shape = StripeShape::new(width.unwrap_or(fallback), parity)
-            .map_err(crate::api::CreateError::from)?;
+        let shape =
+            StripeShape::new(width.unwrap_or(fallback), parity).map_err(CreateError::from)?;
         Ok(shape)
     }
 
@@ -163,6 +184,11 @@ impl<E: Env> Pool<E> {
                 let name = name.to_owned();
                 return Err(VolumeError::ShrinkBelowData { name, size, used });
             }
+        }
+        if size > volume.size {
+            let state = shard.state.borrow();
+            let class = state.space.class(volume.class);
+            shard.check_shapes(&state, &Wanted { id: Some(volume.id), class, size })?;
         }
         {
             let mut state = shard.state.borrow_mut();

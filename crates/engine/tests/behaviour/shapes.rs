@@ -1,6 +1,6 @@
 //! Every number of drives, every block size, several RAID levels in one pool.
 
-use engine::{ConversionPolicy, CreateSpec, Pool, Volume};
+use engine::{ConversionPolicy, CreateSpec, Pool, Volume, VolumeError};
 use io::Env;
 use io::rng::Rng;
 
@@ -130,3 +130,69 @@ async fn many_levels<W: World>(world: &W) {
 }
 
 both_runtimes!(many_levels_8, 8, 64 * MIB, many_levels);
+
+/// What the volumes of a small pool of five drives may come to hold, by shape: the replicated area
+/// is large, and each shape keeps a zone from the others.
+const CROWD: [(&str, u64, u16, u8); 3] =
+    [("v0", 930 << 10, 5, 1), ("v1", 96 << 10, 5, 2), ("v2", 792 << 10, 4, 1)];
+
+/// Which of them are made on drives of this size. Those are written, whole.
+fn crowd(mibs: u64) -> Vec<&'static str> {
+    let world = Virtual::new(5, mibs * MIB, 7);
+    world.block_on(async {
+        let replicated_percent = 30;
+        let (parity, width) = (2, Some(4));
+        let spec = CreateSpec { replicated_percent, parity, width, ..CreateSpec::new("tank") };
+        let pool = make_pool(&world, &spec).await;
+        let mut made = Vec::new();
+        for (name, bytes, width, parity) in CROWD {
+            match pool.volume_create(name, bytes, Some(parity), Some(width)).await {
+                Ok(()) => made.push(name),
+                Err(VolumeError::Crowded { shapes, .. }) => assert_eq!(shapes, made.len() + 1),
+                Err(error) => panic!("{mibs} MiB, {name}: {error}"),
+            }
+        }
+        let mut rng = Rng::new(mibs);
+        for name in &made {
+            let volume = pool.volume(name).expect("made");
+            let size = volume.size();
+            let data = Mirror::new(size).fill(&mut rng, 0, size);
+            let done = volume.write(0, data, false).await;
+            done.unwrap_or_else(|error| panic!("{mibs} MiB, {name}: {error}"));
+        }
+        pool.close().await.expect("closes");
+        made
+    })
+}
+
+/// World 21105: the first write to a fresh pool was refused, "over-committed and full", because
+/// volumes of other shapes kept all of its zones.
+#[test]
+fn a_volume_that_is_made_can_be_written() {
+    let made: Vec<usize> = (22..40).map(|mibs| crowd(mibs).len()).collect();
+    assert!(made.is_sorted() && made[0] == 2, "{made:?}");
+    assert_eq!(*made.last().expect("some"), CROWD.len(), "{made:?}");
+}
+
+/// A volume may not grow to what its shape has no room for, either; one that no other shape stands
+/// beside may be as large as it likes.
+#[test]
+fn a_volume_does_not_outgrow_what_other_shapes_leave() {
+    let world = Virtual::new(5, 30 * MIB, 7);
+    world.block_on(async {
+        let spec = CreateSpec { replicated_percent: 30, ..CreateSpec::new("tank") };
+        let pool = make_pool(&world, &spec).await;
+        pool.volume_create("thin", 1 << 40, Some(1), Some(5)).await.expect("the only shape");
+        let crowded = |done| matches!(done, Err(VolumeError::Crowded { .. }));
+        pool.volume_delete("thin").await.expect("deleted");
+        for (name, bytes, width, parity) in CROWD {
+            let made = pool.volume_create(name, bytes, Some(parity), Some(width)).await;
+            made.expect("room for so little");
+        }
+        assert!(crowded(pool.volume_resize("v2", 1 << 40).await));
+        pool.volume_resize("v2", 800 << 10).await.expect("room");
+        pool.volume_delete("v1").await.expect("deleted");
+        pool.volume_resize("v2", 1 << 40).await.expect("there are two shapes left");
+        pool.close().await.expect("closes");
+    });
+}

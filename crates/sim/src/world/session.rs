@@ -1,6 +1,6 @@
 //! One session of a world: opened with what drives there are, used, and ended.
 
-use engine::Pool;
+use engine::{Pool, VolumeError};
 use futures_util::future::join;
 use io::rng::{Rng, mix};
 use io::virt::VirtEnv;
@@ -145,6 +145,14 @@ impl World {
             let (parity, width) = (Some(volume.parity), Some(volume.width));
             let create = pool.volume_create(&volume.name, volume.bytes, parity, width);
             let created = self.complete("making a volume", create)?;
+            // A small pool has no room for many shapes, but always for the first.
+            if let Err(error @ VolumeError::Crowded { .. }) = &created
+                && pool.volume_count() > 0
+            {
+                self.context.tell(|| format!("volume {} is left out: {error}", volume.name));
+                self.plan.volumes.retain(|other| other.name != volume.name);
+                continue;
+            }
             created.map_err(|error| refused(&format!("make {}", volume.name), &error))?;
             self.context.tell(|| format!("volume {} is made", volume.name));
             self.context.oracle.borrow_mut().volume_add(&volume.name, volume.bytes);
