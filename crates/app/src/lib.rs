@@ -32,11 +32,22 @@ use clap::Parser;
 // `pub async fn` that is no method always is, called or not: those of this crate are `pub(crate)`.
 #[cfg(not(any(test, fuzzing)))]
 pub fn main() -> ExitCode {
-    let exit = <cli::Cli>::parse().run().unwrap_or_else(|failure| {
-        // Nobody may listen any more, which is no reason for another exit code.
-        let _ = writeln!(std::io::stderr(), "{failure}");
-        failure.exit()
-    });
+    let run = |verb: cli::Cli| {
+        verb.run().unwrap_or_else(|failure| {
+            // Nobody may listen any more, which is no reason for another exit code.
+            let _ = writeln!(std::io::stderr(), "{failure}");
+            failure.exit()
+        })
+    };
+    let exit = match <cli::Cli>::try_parse() {
+        Ok(verb) => run(verb),
+        Err(refused) if refused.use_stderr() => refused.exit(),
+        // Help, or the version: an answer as any other.
+        Err(asked) => {
+            render::note(asked.print());
+            exit::Exit::Ok
+        }
+    };
     match render::all_printed() {
         true => exit.into(),
         false => exit.worst(exit::Exit::Failed).into(),

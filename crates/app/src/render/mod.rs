@@ -7,7 +7,7 @@ pub mod latency;
 pub mod table;
 pub mod view;
 
-use std::io::{ErrorKind, Write};
+use std::io::{self, ErrorKind, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::Failure;
@@ -36,12 +36,16 @@ pub fn warn(failure: &Failure) {
 #[must_use]
 pub fn print_on(text: &str) -> bool {
     let mut out = std::io::stdout().lock();
-    let result = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    if let Err(error) = &result
+    note(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
+}
+
+/// What became of something that was printed: whether it was.
+pub fn note(printed: io::Result<()>) -> bool {
+    if let Err(error) = &printed
         && error.kind() != ErrorKind::BrokenPipe
     {
         UNWRITTEN.store(true, Ordering::Relaxed);
         let _ = writeln!(std::io::stderr(), "error: standard output: {error}");
     }
-    result.is_ok()
+    printed.is_ok()
 }

@@ -135,15 +135,23 @@ fn top_shows_what_happened_between_two_looks() {
 #[test]
 fn an_answer_that_can_not_be_written_is_none() {
     let scratch = Scratch::with_pool();
-    for command in
-        [&["status", "--drives", "."][..], &["inspect", "d0"], &["list", "--drives", "."]]
-    {
+    let server = scratch.serve(&["."]);
+    // So that there is an event.
+    scratch.run(&["drive", "sit-out", "tank", "3"]).expect(0);
+    let commands = "status|status --json|status --latency|list --drives .|volume list|events|\
+                    events --json|events -f|list --json --drives .|top --once --seconds 0.1|inspect d0|inspect --json d0|\
+                    schemes|schemes --json|scrub status tank|volume limit tank/vm --iops 5|--help|\
+                    create --help|--version";
+    for command in commands.split('|') {
+        let words: Vec<&str> = command.split(' ').collect();
         let full = File::options().write(true).open("/dev/full").expect("it is there");
-        let done = scratch.run_into(full, command).expect(3);
-        done.says("error: standard output: No space left on device");
+        let done = scratch.run_into(full, &words);
+        let said = "error: standard output: No space left on device";
+        assert!(done.exit == 3 && done.err.starts_with(said), "{command}: {done:?}");
+        let (reader, writer) = pipe().expect("a pipe");
+        drop(reader);
+        let done = scratch.run_into(File::from(std::os::fd::OwnedFd::from(writer)), &words);
+        assert!(done.exit == 0 && done.err.is_empty(), "{command}: {done:?}");
     }
-    let (reader, writer) = pipe().expect("a pipe");
-    drop(reader);
-    let writer = File::from(std::os::fd::OwnedFd::from(writer));
-    scratch.run_into(writer, &["status", "--drives", "."]).expect(0);
+    server.stop();
 }

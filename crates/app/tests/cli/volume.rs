@@ -82,3 +82,26 @@ fn limits_are_set_one_by_one_and_taken_away() {
     assert_eq!(limits(), (Some(0), Some(0)));
     server.stop();
 }
+
+/// Somebody makes a path of a name, and is elsewhere.
+#[test]
+fn nothing_is_named_like_a_directory() {
+    let scratch = Scratch::with_pool();
+    scratch.run(&["create", "--scheme", "raid5", "five", "e0:64M", "e1:64M", "e2:64M"]).expect(0);
+    let rule = "is not '.' or '..'";
+    for name in [".", ".."] {
+        for scheme in ["fusion", "raid10", "hybrid", "mirror-log"] {
+            let drives = ["n0:64M", "n1:64M", "n2:64M", "n3:64M", "n4:64M", "n5:64M"];
+            let create = ["create", "--scheme", scheme, name];
+            scratch.run(&[&create[..], &drives].concat()).expect(2).says(rule);
+        }
+        for pool in [&format!("{name}:4:64M"), &format!("demo:4:64M:{name}=1M")] {
+            scratch.run(&["serve", "--mem-pool", pool]).expect(2).says(rule);
+        }
+    }
+    let server = scratch.serve(&["."]);
+    for name in ["tank/.", "tank/..", "five/.", "five/.."] {
+        scratch.run(&["volume", "create", name, "1M"]).expect(2).says(&format!("'{name}': "));
+    }
+    server.stop();
+}
