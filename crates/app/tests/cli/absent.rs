@@ -174,12 +174,13 @@ fn the_start_waits_for_late_drives() {
     let scratch = pool("raid5");
     rename(&scratch, "d1", "away/d1");
     let (from, to) = (scratch.path("away/d1"), scratch.path("d1"));
-    let late = thread::spawn(move || {
-        (0..40).for_each(|_| pause());
-        fs::rename(from, to).expect("renamed");
+    let server = thread::scope(|scope| {
+        scope.spawn(move || {
+            (0..40).for_each(|_| pause());
+            fs::rename(from, to).expect("renamed");
+        });
+        scratch.serve(&["--wait-for-drives", "50s", "."])
     });
-    let server = scratch.serve(&["--wait-for-drives", "50s", "."]);
-    late.join().expect("renamed");
     assert!(server.said[0].starts_with("drives are missing: waiting"), "{:?}", server.said);
     scratch.run(&["status"]).expect(0).says("ONLINE");
     server.stop();
