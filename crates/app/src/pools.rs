@@ -64,6 +64,9 @@ pub(crate) async fn claim(
 /// Also to be looked at: a pool that is being written to has no state to show.
 async fn look_at(env: &UringEnv, group: &Group) -> Outcome<Pool> {
     group.may_be_opened()?;
+    if !group.is_known_without(&[]) {
+        return Err(out_of_date(group, None));
+    }
     let mut locked = Vec::new();
     for name in &group.drives {
         let path = name.path();
@@ -91,20 +94,33 @@ async fn lock(
         match drives::lock(env, name.path()).await {
             Ok(drive) => locked.push((name.clone(), drive)),
             Err(error @ OpenError::ReadOnly { .. }) => {
-                read_only.push(drives::refused(name.path(), &error));
+                read_only.push((name, drives::refused(name.path(), &error)));
             }
             Err(error) => return Err(drives::refused(name.path(), &error)),
         }
     }
-    match read_only.pop() {
-        Some(failure) if locked.is_empty() => return Err(failure),
-        last => read_only.extend(last),
+    let names: Vec<DriveName> = read_only.iter().map(|(name, _)| DriveName::clone(name)).collect();
+    if !group.is_known_without(&names) {
+        return Err(out_of_date(group, read_only.pop().map(|(_, failure)| failure)));
     }
-    for failure in read_only {
+    for (_, failure) in read_only {
         let what = format!("{}, and is left out of pool {}", failure.what, group.name);
         warn(&Failure { what, ..failure });
     }
     Ok(locked.into_iter().unzip())
+}
+
+/// With a drive that can't be used something goes that the others don't know of.
+fn out_of_date(group: &Group, read_only: Option<Failure>) -> Failure {
+    let what = "the drive that knows best what the pool holds can't be used";
+    match read_only {
+        Some(Failure { object: drive, what: why, hint, .. }) => {
+            let what = format!("{what}: {drive} {why}");
+            Failure { hint, ..Failure::new(object(group), what) }
+        }
+        None => Failure::new(object(group), format!("{what}: it has become smaller"))
+            .hint("make it as large as it was"),
+    }
 }
 
 fn object(group: &Group) -> String {

@@ -13,7 +13,7 @@
 use std::path::Path;
 
 use engine::{Label, read_label};
-use format::{Superblock, end_area};
+use format::{SCHEME_FUSION, SCHEME_FUSION_ND, Superblock, end_area};
 use io::Drive;
 use io::uring::{Access, OpenError, RealDrive, UringDrive, UringEnv};
 use rustix::io::Errno;
@@ -25,7 +25,12 @@ use crate::size::Size;
 
 pub(super) enum Found {
     Ours(Box<Superblock>),
-    Unusable { flaw: Flaw, failure: Failure },
+    Unusable {
+        flaw: Flaw,
+        failure: Failure,
+        /// What its label says, if that much of it is there.
+        label: Option<Box<Superblock>>,
+    },
 }
 
 /// Why a drive can't be used.
@@ -43,7 +48,10 @@ pub(super) enum Flaw {
 pub(super) async fn look(env: &UringEnv, path: &Path) -> Found {
     match UringDrive::open_apart(env, path, Access::ReadOnly).await {
         Ok(drive) => look_at(&drive.into(), path).await,
-        Err(error) => Found::Unusable { flaw: flaw(&error), failure: refused(path, &error) },
+        Err(error) => {
+            let failure = refused(path, &error);
+            Found::Unusable { flaw: flaw(&error), failure, label: None }
+        }
     }
 }
 
@@ -55,7 +63,8 @@ async fn look_at(drive: &RealDrive, path: &Path) -> Found {
             None => return Found::Ours(label),
             Some(what) => {
                 let hint = "what was cut off is lost; 'drive replace' takes another in its place";
-                (Flaw::Lost, failure(&what).hint(hint))
+                let (flaw, failure) = (Flaw::Lost, failure(&what).hint(hint));
+                return Found::Unusable { flaw, failure, label: Some(label) };
             }
         },
         Ok(Label::Empty | Label::Foreign(_)) => {
@@ -70,14 +79,18 @@ async fn look_at(drive: &RealDrive, path: &Path) -> Found {
         }
         Err(error) => (Flaw::Lost, explain::drive(path.display(), &error)),
     };
-    Found::Unusable { flaw, failure }
+    Found::Unusable { flaw, failure, label: None }
 }
 
-/// Nothing of a pool lies behind the last label area: less than that is missed by nobody.
+/// Nothing of a `fusion` pool lies behind the last label area: less than that is missed by nobody.
+/// Arrays use no drive that has less than they know it has.
 fn cut(label: &Superblock, size: u64) -> Option<String> {
+    let is_cut = match label.scheme {
+        SCHEME_FUSION | SCHEME_FUSION_ND => end_area(size) < end_area(label.drive_size),
+        _ => size < label.drive_size,
+    };
     let (was, is) = (Size(label.drive_size), Size(size));
-    (end_area(size) < end_area(label.drive_size))
-        .then(|| format!("has {is}, and had {was} when it was last used"))
+    is_cut.then(|| format!("has {is}, and had {was} when it was last used"))
 }
 
 fn flaw(error: &OpenError) -> Flaw {

@@ -28,6 +28,10 @@ pub struct Group {
     found: BTreeMap<Uuid, DriveName>,
     /// It lacks a drive, and this may be that one.
     unseen: Option<Failure>,
+    /// Which array each drive is of, and how new its label is; also of drives that were cut.
+    generations: BTreeMap<Uuid, ((u16, Uuid), u64)>,
+    /// Drives that are here more than once.
+    copied: BTreeSet<Uuid>,
 }
 
 impl Group {
@@ -39,13 +43,23 @@ impl Group {
             drives: Vec::new(),
             found: BTreeMap::new(),
             unseen: None,
+            generations: BTreeMap::new(),
+            copied: BTreeSet::new(),
         }
     }
 
     fn add(&mut self, drive: DriveName, label: Superblock) {
         self.drives.push(drive.clone());
-        self.found.insert(label.drive, drive);
+        if self.found.insert(label.drive, drive).is_some() {
+            self.copied.insert(label.drive);
+        }
+        self.learn(label);
+    }
+
+    /// What a label says, of a drive that can be used or not.
+    fn learn(&mut self, label: Superblock) {
         let key = (label.array(), label.pool);
+        self.generations.insert(label.drive, (key, label.generation));
         let newest = self.arrays.entry(key).or_insert_with(|| label.clone());
         if label.generation > newest.generation {
             *newest = label;
@@ -73,6 +87,21 @@ impl Group {
                 && member.state != MemberState::Vacated
                 && !self.found.contains_key(&member.drive)
         })
+    }
+
+    /// Drives whose labels know less than those of drives that can't be used may be out of date, and
+    /// don't know it.
+    pub fn is_known_without(&self, left_out: &[DriveName]) -> bool {
+        let used = |drive: &Uuid| self.found.get(drive).is_some_and(|at| !left_out.contains(at));
+        self.arrays.iter().all(|(array, newest)| {
+            let mut of = self.generations.iter().filter(|(_, (own, _))| own == array);
+            of.any(|(drive, (_, generation))| *generation >= newest.generation && used(drive))
+        })
+    }
+
+    /// It is here more than once, and which one is it can't be told.
+    pub fn is_copied(&self, drive: Uuid) -> bool {
+        self.copied.contains(&drive)
     }
 
     /// Opened without a drive that is only not to be seen, the pool would make it out of date.
@@ -146,7 +175,7 @@ pub(crate) async fn groups(
     warn: impl Fn(&Failure),
 ) -> Outcome<Vec<Group>> {
     let mut groups: BTreeMap<Uuid, Group> = BTreeMap::new();
-    let mut unusable = Vec::new();
+    let (mut unusable, mut cut) = (Vec::new(), Vec::new());
     let sources = sources.to_vec();
     for Source { drive, named } in apart(env, move || expand(&sources)).await?? {
         match look(env, drive.path()).await {
@@ -154,7 +183,15 @@ pub(crate) async fn groups(
                 let group = groups.entry(label.home()).or_insert_with(|| Group::new(&label));
                 group.add(drive, *label);
             }
-            Found::Unusable { flaw, failure } => unusable.push(Unusable { flaw, failure, named }),
+            Found::Unusable { flaw, failure, label } => {
+                unusable.push(Unusable { flaw, failure, named });
+                cut.extend(label);
+            }
+        }
+    }
+    for label in cut {
+        if let Some(group) = groups.get_mut(&label.home()) {
+            group.learn(*label);
         }
     }
     let mut groups: Vec<Group> = groups.into_values().collect();

@@ -46,6 +46,8 @@ struct Looks {
     here: Option<BTreeSet<Uuid>>,
     /// When drives joined by themselves.
     joined: BTreeMap<Uuid, Nanos>,
+    /// Why drives that are here could not join, the last time.
+    refused: BTreeMap<Uuid, String>,
 }
 
 /// Drives that are here now and were not before.
@@ -70,8 +72,8 @@ impl Absent {
         sources: &[DriveName],
         here: BTreeSet<Uuid>,
     ) -> Absent {
-        let (sources, joined) = (sources.to_vec(), BTreeMap::new());
-        let looks = Looks { sources, here: Some(here), joined };
+        let (sources, joined, refused) = (sources.to_vec(), BTreeMap::new(), BTreeMap::new());
+        let looks = Looks { sources, here: Some(here), joined, refused };
         let looks = Rc::new(RefCell::new(looks));
         Absent { env: env.clone(), catalogue: catalogue.clone(), looks }
     }
@@ -105,11 +107,30 @@ impl Absent {
         let news = before.map_or_else(BTreeSet::new, |before| &here - &before);
         let joined = &mut looks.joined;
         joined.retain(|_, at| now < *at + JOINS_AGAIN_AFTER);
-        let judge = |drive| match joined.insert(drive, now) {
-            None => (drive, Join::Yes),
-            Some(_) => (drive, Join::TooOften),
+        let judge = |drive| match joined.contains_key(&drive) {
+            false => (drive, Join::Yes),
+            true => (drive, Join::TooOften),
         };
-        news.into_iter().filter(|drive| !self.catalogue.is_kept_out(*drive)).map(judge).collect()
+        let is_wanted = |drive: &Uuid| {
+            let is_copied = groups.iter().any(|group| group.is_copied(*drive));
+            !is_copied && !self.catalogue.is_kept_out(*drive)
+        };
+        news.into_iter().filter(is_wanted).map(judge).collect()
+    }
+
+    pub fn has_joined(&self, drive: Uuid) {
+        let mut looks = self.looks.borrow_mut();
+        looks.joined.insert(drive, self.env.now());
+        looks.refused.remove(&drive);
+    }
+
+    /// What kept it from joining may be over at the next look. True if the reason is news.
+    pub fn is_refused(&self, drive: Uuid, why: &str) -> bool {
+        let mut looks = self.looks.borrow_mut();
+        if let Some(here) = &mut looks.here {
+            here.remove(&drive);
+        }
+        looks.refused.insert(drive, why.to_owned()).is_none_or(|before| before != why)
     }
 }
 

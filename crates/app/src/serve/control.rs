@@ -3,6 +3,7 @@
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 
+use format::Uuid;
 use io::sync::Event;
 use io::uring::UringEnv;
 use io::{Env, Nanos};
@@ -129,16 +130,23 @@ impl Control {
         if let Some(answer) = faults::carry_out(env, wrapper, pool, request) {
             return answer;
         }
-        if let Some(answer) = replace::carry_out(env, wrapper, held, request).await {
-            answer.is_ok().then(|| self.note_decision(pool, request));
-            return answer;
-        }
-        match request {
-            Request::DriveFail { .. } => {
-                let answer = pools::apply(pool, request).await;
-                answer.is_ok().then(|| self.note_decision(pool, request));
-                answer
+        let decided = decided(pool, request);
+        let answer = match replace::carry_out(env, wrapper, held, request).await {
+            Some(answer) => answer,
+            None => self.apply(held, request).await,
+        };
+        if let (Ok(_), Some((drive, is_used))) = (&answer, decided) {
+            match is_used {
+                true => self.catalogue.let_in(drive),
+                false => self.catalogue.keep_out(drive),
             }
+        }
+        answer
+    }
+
+    async fn apply(&self, held: &Held, request: &Request) -> Outcome<Answer> {
+        let (env, wrapper, pool) = (&self.env, &self.wrapper, &held.pool);
+        match request {
             Request::DriveAdd { new, force, array, .. } => {
                 let how = (array.as_ref(), *force);
                 add::drives(env, wrapper, held, new, how).await.map(Answer::Done)
@@ -148,20 +156,6 @@ impl Control {
                 pools::apply(pool, request).await
             }
             _ => pools::apply(pool, request).await,
-        }
-    }
-
-    /// An operator has said whether a drive is to be used.
-    fn note_decision(&self, pool: &Pool, request: &Request) {
-        let (Request::DriveFail { drive, .. } | Request::DriveReplace { drive, .. }) = request
-        else {
-            return;
-        };
-        let Ok(drive) = find_in(pool, drive) else { return };
-        let Ok(uuid) = drive.uuid.parse() else { return };
-        match request {
-            Request::DriveFail { .. } => self.catalogue.keep_out(uuid),
-            _ => self.catalogue.let_in(uuid),
         }
     }
 
@@ -206,6 +200,17 @@ impl Control {
             _ => Err(Failure::usage("request", "is about one pool, and names none")),
         }
     }
+}
+
+/// The drive of which an operator says whether it is to be used.
+fn decided(pool: &Pool, request: &Request) -> Option<(Uuid, bool)> {
+    let (drive, is_used) = match request {
+        Request::DriveFail { drive, .. } => (drive, false),
+        Request::DriveRemove { drive, stop, .. } => (drive, *stop),
+        Request::DriveReplace { drive, .. } => (drive, true),
+        _ => return None,
+    };
+    Some((find_in(pool, drive).ok()?.uuid.parse().ok()?, is_used))
 }
 
 fn not_open(pool: &view::Pool) -> Failure {

@@ -28,6 +28,8 @@ pub struct Catalogue {
     unopened: Rc<RefCell<Vec<view::Pool>>>,
     /// Drives that an operator took out of use: they come back when he says so.
     kept_out: Rc<RefCell<BTreeSet<Uuid>>>,
+    /// Pools that another host has taken: they are opened again when an operator says so.
+    given_up: Rc<RefCell<BTreeSet<String>>>,
 }
 
 impl Catalogue {
@@ -42,6 +44,7 @@ impl Catalogue {
 
     pub(crate) fn add(&self, held: Held) {
         let uuid = held.pool.uuid();
+        self.given_up.borrow_mut().remove(&uuid);
         self.unopened.borrow_mut().retain(|own| own.uuid != uuid);
         self.pools.borrow_mut().push(held);
     }
@@ -65,9 +68,16 @@ impl Catalogue {
         self.kept_out.borrow().contains(&drive)
     }
 
-    /// One that is served no more.
+    /// It could not be opened, and is to be as soon as it can.
+    pub fn is_awaited(&self, uuid: &str) -> bool {
+        let unopened = self.unopened.borrow().iter().any(|pool| pool.uuid == uuid);
+        unopened && !self.given_up.borrow().contains(uuid)
+    }
+
+    /// One that is served no more: another host has it.
     pub fn remove(&self, pool: &Pool) {
         let uuid = pool.uuid();
+        self.given_up.borrow_mut().insert(uuid.clone());
         self.pools.borrow_mut().retain(|own| own.pool.uuid() != uuid);
     }
 

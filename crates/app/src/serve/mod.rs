@@ -202,7 +202,7 @@ async fn serve(
     ready(env, log);
     let watched = watch::watch(env, &catalogue, &wrapper, &stop);
 
-    reload.until_told_to_stop(&told, reread).await;
+    reload.until_told_to_stop(&told, &control, reread).await;
     let alerts_until = Deadline::after(ALERT_LAST_WORDS);
     hurry(&stop, &catalogue, &server, log);
     let wind_up = async {

@@ -15,6 +15,7 @@ use super::absent::{Absent, Arrived, Join};
 use super::access::Doorkeeper;
 use super::alerts::Alerts;
 use super::assemble::{Assembled, Refused};
+use super::control::Control;
 use super::doings::Doings;
 use super::events::Followers;
 use super::exports::Catalogue;
@@ -25,7 +26,8 @@ use super::log::{Kind, Log};
 use super::mem_pool::MemPool;
 use super::told::Told;
 use super::wrap::Wrapper;
-use super::{Options, announce_pool, assemble, events, replace};
+use super::{Options, announce_pool, assemble, events};
+use crate::control::{Answer, Request};
 use crate::drives::scan::{self, Group};
 use crate::error::{Failure, Outcome};
 use crate::explain;
@@ -72,6 +74,7 @@ impl Reload {
     pub(crate) async fn until_told_to_stop(
         mut self,
         told: &Told<'_>,
+        control: &Control,
         reread: Option<impl Fn() -> Outcome<Options>>,
     ) {
         loop {
@@ -82,7 +85,9 @@ impl Reload {
                     told.unless_to_stop(self.again(reread)).await
                 }
                 Either::Left(_) => None,
-                Either::Right((arrived, _)) => told.unless_to_stop(self.welcome(&arrived)).await,
+                Either::Right((arrived, _)) => {
+                    told.unless_to_stop(self.welcome(&arrived, control)).await
+                }
             };
             if done.is_none() {
                 return;
@@ -92,34 +97,51 @@ impl Reload {
 
     /// Has drives that were away join the pools that lack them, and opens pools that could not be
     /// opened without them.
-    async fn welcome(&self, arrived: &Arrived) {
+    async fn welcome(&self, arrived: &Arrived, control: &Control) {
         for group in arrived.groups() {
             match self.catalogue.pool(&group.pool.to_string()) {
-                Some(held) => self.take_back(&held, group, arrived).await,
-                None => {
+                Some(held) => self.take_back(&held, group, arrived, control).await,
+                None if self.catalogue.is_awaited(&group.pool.to_string()) => {
                     let warn = |failure: &Failure| self.log.warn_of(Kind::Server, failure);
                     self.open(slice::from_ref(group), &[], warn).await;
                 }
+                None => {}
             }
         }
     }
 
-    async fn take_back(&self, held: &Held, group: &Group, arrived: &Arrived) {
+    /// As an operator would: what is begun is carried out to its end, whoever stops waiting.
+    async fn take_back(&self, held: &Held, group: &Group, arrived: &Arrived, control: &Control) {
         for (place, uuid) in held.pool.lost_drives() {
             let Some((name, join)) = group.found(uuid).zip(arrived.join(uuid)) else { continue };
-            let joined = match join {
-                Join::Yes => replace::take_back(&self.env, &self.wrapper, held, uuid, name).await,
-                Join::TooOften => Err(Failure::new(name, "it was lost soon after it had joined")
-                    .hint("look at its path; 'steadyraid drive online' takes it back")),
+            let object = format!("pool {}: drive {place}", held.pool.name());
+            let what = format!("is back as {name}, and does not join by itself");
+            let refused = Failure::new(object, what);
+            if join == Join::TooOften {
+                let what = format!("{}: it was lost soon after it had joined", refused.what);
+                let hint = "look at its path; 'steadyraid drive online' takes it back";
+                self.log.warn_of(Kind::Server, &Failure { what, ..refused }.hint(hint));
+                continue;
+            }
+            let request = Request::DriveReplace {
+                pool: held.pool.uuid(),
+                drive: uuid.to_string(),
+                path: name.to_string(),
+                back: true,
+                force: false,
             };
-            match joined {
-                Ok(text) => self.log.say(text),
-                Err(failure) => {
-                    let object = format!("pool {}: drive {place}", held.pool.name());
-                    let Failure { object: name, what, .. } = &failure;
-                    let what = format!("is back as {name}, and does not join by itself: {what}");
-                    self.log.warn_of(Kind::Server, &Failure { object, what, ..failure });
+            match control.ask(request).await {
+                Answer::Error(Failure { what, hint, .. }) => {
+                    if self.absent.is_refused(uuid, &what) {
+                        let what = format!("{}: {what}", refused.what);
+                        self.log.warn_of(Kind::Server, &Failure { what, hint, ..refused });
+                    }
                 }
+                Answer::Done(text) => {
+                    self.absent.has_joined(uuid);
+                    self.log.say(text);
+                }
+                _ => self.absent.has_joined(uuid),
             }
         }
     }

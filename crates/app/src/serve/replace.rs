@@ -1,7 +1,6 @@
 //! Drives that take the places of others, lost or not, while the pool is served.
 
 use engine::{Label, read_label};
-use format::Uuid;
 use io::uring::{RealDrive, UringDrive, UringEnv};
 
 use super::wrap::Wrapper;
@@ -28,21 +27,6 @@ pub(crate) async fn carry_out(
     }
     let new = New { path, back: *back, force: *force };
     Some(replace(env, wrapper, held, drive, new).await.map(Answer::Done))
-}
-
-/// A lost drive that is here again takes its place.
-pub(super) async fn take_back(
-    env: &UringEnv,
-    wrapper: &Wrapper,
-    held: &Held,
-    lost: Uuid,
-    at: &DriveName,
-) -> Outcome<String> {
-    let (lost, path) = (lost.to_string(), at.to_string());
-    let replaced =
-        replace(env, wrapper, held, &lost, New { path: &path, back: true, force: false });
-    let object = format!("pool {}", held.pool.name());
-    held::while_held(held.hold.as_ref(), &object, replaced).await
 }
 
 /// A drive that sits out is there, and lacks nothing.

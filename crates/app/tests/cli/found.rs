@@ -253,3 +253,20 @@ fn who_cannot_be_written_is_left_out_if_the_pool_can_do_without() {
         assert!(told.contains("ro/d3: is read-only, and is left out of pool tank"), "{told}");
     }
 }
+
+/// The other half was lost before, and does not know it: it would be served as what the pool holds.
+#[test]
+fn who_alone_has_the_newest_label_is_not_left_out() {
+    let scratch = Scratch::with_drives(2);
+    scratch.run(&["create", "--scheme", "raid1", "tank", "d0", "d1"]).expect(0);
+    scratch.run(&["volume", "create", "tank/vm", "16M", "--drives", "."]).expect(0);
+    fs::rename(scratch.path("d1"), scratch.path("away")).expect("renamed");
+    scratch.serve(&["d0"]).end();
+    fs::rename(scratch.path("away"), scratch.path("d1")).expect("renamed");
+    resize(&scratch, "d0", DRIVE_BYTES - 8 * MIB);
+    let what = "the drive that knows best what the pool holds can't be used";
+    scratch.run(&["serve", "."]).expect(3).says(what);
+    scratch.run(&["status", "--drives", "."]).expect(3).says(what);
+    resize(&scratch, "d0", DRIVE_BYTES);
+    scratch.serve(&["."]).end();
+}
