@@ -138,11 +138,13 @@ fn an_answer_that_can_not_be_written_is_none() {
     let server = scratch.serve(&["."]);
     // So that there is an event.
     scratch.run(&["drive", "sit-out", "tank", "3"]).expect(0);
-    let commands = "status|status --json|status --latency|list --drives .|volume list|events|\
-                    events --json|events -f|list --json --drives .|top --once --seconds 0.1|inspect d0|inspect --json d0|\
-                    schemes|schemes --json|scrub status tank|volume limit tank/vm --iops 5|--help|\
-                    create --help|--version";
-    for command in commands.split('|') {
+    let commands = [
+        "status|status --json|status --latency|list --drives .|list --json --drives .|volume list",
+        "events|events --json|events -f|top --once --seconds 0.1|inspect d0|inspect --json d0",
+        "schemes|schemes --json|scrub status tank|volume limit tank/vm --iops 5",
+        "--help|create --help|--version",
+    ];
+    for command in commands.iter().flat_map(|some| some.split('|')) {
         let words: Vec<&str> = command.split(' ').collect();
         let full = File::options().write(true).open("/dev/full").expect("it is there");
         let done = scratch.run_into(full, &words);
