@@ -89,13 +89,13 @@ impl Group {
         })
     }
 
-    /// Drives whose labels know less than those of drives that can't be used may be out of date, and
-    /// don't know it.
+    /// Drives whose labels know less than those of drives that can't be used may be out of date,
+    /// and don't know it.
     pub fn is_known_without(&self, left_out: &[DriveName]) -> bool {
         let used = |drive: &Uuid| self.found.get(drive).is_some_and(|at| !left_out.contains(at));
         self.arrays.iter().all(|(array, newest)| {
             let mut of = self.generations.iter().filter(|(_, (own, _))| own == array);
-            of.any(|(drive, (_, generation))| *generation >= newest.generation && used(drive))
+            of.any(|(drive, (_, known))| *known >= newest.generation && used(drive))
         })
     }
 
