@@ -67,13 +67,10 @@ async fn look_at(env: &UringEnv, group: &Group) -> Outcome<Pool> {
     if !group.is_known_without(&[]) {
         return Err(out_of_date(group, None));
     }
-    let mut locked = Vec::new();
-    for name in &group.drives {
-        let path = name.path();
-        locked.push(match drives::lock(env, path).await {
-            Err(OpenError::ReadOnly { .. }) => drives::open(env, path, Access::ReadOnly).await?,
-            drive => drive.map_err(|error| drives::refused(path, &error))?,
-        });
+    let Locked { drives, read_only, .. } = lock_each(env, group).await?;
+    let mut locked = drives;
+    for (name, _) in read_only {
+        locked.push(drives::open(env, name.path(), Access::ReadOnly).await?);
     }
     held::check(&object(group), &locked).await?;
     let options = Opening { read_only: true, ..Opening::default() };
@@ -89,25 +86,44 @@ async fn lock(
     warn: impl Fn(&Failure),
 ) -> Outcome<(Vec<DriveName>, Vec<UringDrive>)> {
     group.may_be_opened()?;
-    let (mut locked, mut read_only) = (Vec::new(), Vec::new());
-    for name in &group.drives {
-        match drives::lock(env, name.path()).await {
-            Ok(drive) => locked.push((name.clone(), drive)),
-            Err(error @ OpenError::ReadOnly { .. }) => {
-                read_only.push((name, drives::refused(name.path(), &error)));
-            }
-            Err(error) => return Err(drives::refused(name.path(), &error)),
-        }
-    }
-    let names: Vec<DriveName> = read_only.iter().map(|(name, _)| DriveName::clone(name)).collect();
-    if !group.is_known_without(&names) {
+    let Locked { names, drives, mut read_only } = lock_each(env, group).await?;
+    let left_out: Vec<DriveName> = read_only.iter().map(|(name, _)| name.clone()).collect();
+    if !group.is_known_without(&left_out) {
         return Err(out_of_date(group, read_only.pop().map(|(_, failure)| failure)));
     }
     for (_, failure) in read_only {
         let what = format!("{}, and is left out of pool {}", failure.what, group.name);
         warn(&Failure { what, ..failure });
     }
-    Ok(locked.into_iter().unzip())
+    Ok((names, drives))
+}
+
+/// The drives of a group that can be written, with their names, and those that can only be read.
+#[derive(Default)]
+struct Locked {
+    names: Vec<DriveName>,
+    drives: Vec<UringDrive>,
+    read_only: Vec<(DriveName, Failure)>,
+}
+
+async fn lock_each(env: &UringEnv, group: &Group) -> Outcome<Locked> {
+    let mut locked = Locked::default();
+    for name in &group.drives {
+        match drives::lock(env, name.path()).await {
+            Ok(drive) => {
+                locked.names.push(name.clone());
+                locked.drives.push(drive);
+            }
+            Err(error) => {
+                let failure = drives::refused(name.path(), &error);
+                if !matches!(error, OpenError::ReadOnly { .. }) {
+                    return Err(failure);
+                }
+                locked.read_only.push((name.clone(), failure));
+            }
+        }
+    }
+    Ok(locked)
 }
 
 /// With a drive that can't be used something goes that the others don't know of.

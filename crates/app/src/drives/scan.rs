@@ -81,11 +81,9 @@ impl Group {
 
     /// A drive that it used when it was last open is not here.
     pub fn lacks_one(&self) -> bool {
-        let used = |state| state != MemberState::Failed && state != MemberState::Missing;
         self.members().any(|member| {
-            used(member.state)
-                && member.state != MemberState::Vacated
-                && !self.found.contains_key(&member.drive)
+            let was_used = member.state.is_whole() || member.state == MemberState::Restoring;
+            was_used && !self.found.contains_key(&member.drive)
         })
     }
 

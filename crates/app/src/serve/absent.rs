@@ -15,7 +15,6 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
 
 use format::Uuid;
 use io::uring::UringEnv;
@@ -32,16 +31,13 @@ const LOOK_EVERY: Nanos = Nanos::from_secs(5);
 /// ever, so it waits for an operator.
 const JOINS_AGAIN_AFTER: Nanos = Nanos::from_secs(600);
 
-/// A handle.
-#[derive(Clone)]
 pub(crate) struct Absent {
     env: UringEnv,
     catalogue: Catalogue,
-    looks: Rc<RefCell<Looks>>,
+    looks: RefCell<Looks>,
 }
 
 struct Looks {
-    sources: Vec<DriveName>,
     /// Who was here at the last look; `None` if nobody looked because no pool lacked a drive.
     here: Option<BTreeSet<Uuid>>,
     /// When drives joined by themselves.
@@ -65,34 +61,23 @@ pub(crate) enum Join {
 }
 
 impl Absent {
-    /// Of drives on `sources`, of which `here` are here.
-    pub fn new(
-        env: &UringEnv,
-        catalogue: &Catalogue,
-        sources: &[DriveName],
-        here: BTreeSet<Uuid>,
-    ) -> Absent {
-        let (sources, joined, refused) = (sources.to_vec(), BTreeMap::new(), BTreeMap::new());
-        let looks = Looks { sources, here: Some(here), joined, refused };
-        let looks = Rc::new(RefCell::new(looks));
+    /// `here`: the drives that the start has found.
+    pub fn new(env: &UringEnv, catalogue: &Catalogue, here: BTreeSet<Uuid>) -> Absent {
+        let (joined, refused) = (BTreeMap::new(), BTreeMap::new());
+        let looks = RefCell::new(Looks { here: Some(here), joined, refused });
         Absent { env: env.clone(), catalogue: catalogue.clone(), looks }
     }
 
-    pub fn look_on(&self, sources: &[DriveName]) {
-        self.looks.borrow_mut().sources = sources.to_vec();
-    }
-
-    /// Completes when drives have arrived while pools lack some.
-    pub async fn until_some_arrive(&self) -> Arrived {
+    /// Completes when drives on `sources` have arrived while pools lack some.
+    pub async fn until_some_arrive(&self, sources: &[DriveName]) -> Arrived {
         loop {
             self.env.sleep_until(self.env.now() + LOOK_EVERY).await;
             if !self.catalogue.lacks_drives() {
                 self.looks.borrow_mut().here = None;
                 continue;
             }
-            let sources = self.looks.borrow().sources.clone();
             // What can't be used was told of when it was given.
-            let Ok(groups) = scan::groups(&self.env, &sources, |_| {}).await else { continue };
+            let Ok(groups) = scan::groups(&self.env, sources, |_| {}).await else { continue };
             let drives = self.arrived(&groups);
             if !drives.is_empty() {
                 return Arrived { groups, drives };
@@ -118,14 +103,14 @@ impl Absent {
         news.into_iter().filter(is_wanted).map(judge).collect()
     }
 
-    pub fn has_joined(&self, drive: Uuid) {
+    pub fn record_join(&self, drive: Uuid) {
         let mut looks = self.looks.borrow_mut();
         looks.joined.insert(drive, self.env.now());
         looks.refused.remove(&drive);
     }
 
     /// What kept it from joining may be over at the next look. True if the reason is news.
-    pub fn is_refused(&self, drive: Uuid, why: &str) -> bool {
+    pub fn record_refusal(&self, drive: Uuid, why: &str) -> bool {
         let mut looks = self.looks.borrow_mut();
         if let Some(here) = &mut looks.here {
             here.remove(&drive);

@@ -172,7 +172,7 @@ async fn serve(
     let guard = Rc::new(Guard::anybody(token, env.now()));
     let reload = Reload {
         env: env.clone(),
-        absent: Absent::new(env, &catalogue, &options.drives, assembled.here.clone()),
+        absent: Absent::new(env, &catalogue, assembled.here.clone()),
         options,
         door: door.clone(),
         guard: guard.clone(),

@@ -34,14 +34,14 @@ impl FromStr for RebuildAfter {
         if text == "never" {
             return Ok(RebuildAfter(None));
         }
-        time(text).map(|time| RebuildAfter(Some(time)))
+        let time = time(text, "neither 'never' nor a time like 30s or 10m")?;
+        Ok(RebuildAfter(Some(time)))
     }
 }
 
-/// Of a week at most.
-pub(super) fn time(text: &str) -> Result<Nanos, String> {
-    let span = text.parse::<SignedDuration>();
-    let span = span.map_err(|_| format!("'{text}' is no time like 30s or 10m"))?;
+/// A length of time, of a week at most. `otherwise`: what a text is that says none.
+pub(super) fn time(text: &str, otherwise: &str) -> Result<Nanos, String> {
+    let span: SignedDuration = text.parse().map_err(|_| format!("'{text}' is {otherwise}"))?;
     let nanos = u64::try_from(span.as_nanos()).ok().filter(|&nanos| nanos <= LONGEST.0);
     nanos.map(Nanos).ok_or_else(|| format!("'{text}' is not between 0s and 7 days"))
 }
@@ -68,5 +68,7 @@ mod tests {
             let error = read(wrong).expect_err("it is no such time");
             assert!(error.starts_with(&format!("'{wrong}' is")), "{error}");
         }
+        let error = read("soon").expect_err("it is no such time");
+        assert_eq!(error, "'soon' is neither 'never' nor a time like 30s or 10m");
     }
 }

@@ -78,20 +78,26 @@ impl Reload {
         reread: Option<impl Fn() -> Outcome<Options>>,
     ) {
         loop {
-            let absent = self.absent.clone();
-            let done = match select(pin!(told.to_reread()), pin!(absent.until_some_arrive())).await
-            {
-                Either::Left((true, _)) if let Some(reread) = &reread => {
-                    told.unless_to_stop(self.again(reread)).await
-                }
-                Either::Left(_) => None,
-                Either::Right((arrived, _)) => {
+            let done = match self.told_or_arrived(told).await {
+                Either::Left(to_reread) => match &reread {
+                    Some(reread) if to_reread => told.unless_to_stop(self.again(reread)).await,
+                    _ => return,
+                },
+                Either::Right(arrived) => {
                     told.unless_to_stop(self.welcome(&arrived, control)).await
                 }
             };
             if done.is_none() {
                 return;
             }
+        }
+    }
+
+    async fn told_or_arrived(&self, told: &Told<'_>) -> Either<bool, Arrived> {
+        let arrived = self.absent.until_some_arrive(&self.options.drives);
+        match select(pin!(told.to_reread()), pin!(arrived)).await {
+            Either::Left((to_reread, _)) => Either::Left(to_reread),
+            Either::Right((arrived, _)) => Either::Right(arrived),
         }
     }
 
@@ -115,12 +121,14 @@ impl Reload {
         for (place, uuid) in held.pool.lost_drives() {
             let Some((name, join)) = group.found(uuid).zip(arrived.join(uuid)) else { continue };
             let object = format!("pool {}: drive {place}", held.pool.name());
-            let what = format!("is back as {name}, and does not join by itself");
-            let refused = Failure::new(object, what);
+            let refuse = |what: &str, hint| {
+                let what = format!("is back as {name}, and does not join by itself: {what}");
+                let failure = Failure { hint, ..Failure::new(&object, what) };
+                self.log.warn_of(Kind::Server, &failure);
+            };
             if join == Join::TooOften {
-                let what = format!("{}: it was lost soon after it had joined", refused.what);
                 let hint = "look at its path; 'steadyraid drive online' takes it back";
-                self.log.warn_of(Kind::Server, &Failure { what, ..refused }.hint(hint));
+                refuse("it was lost soon after it had joined", Some(hint.to_owned()));
                 continue;
             }
             let request = Request::DriveReplace {
@@ -132,16 +140,15 @@ impl Reload {
             };
             match control.ask(request).await {
                 Answer::Error(Failure { what, hint, .. }) => {
-                    if self.absent.is_refused(uuid, &what) {
-                        let what = format!("{}: {what}", refused.what);
-                        self.log.warn_of(Kind::Server, &Failure { what, hint, ..refused });
+                    if self.absent.record_refusal(uuid, &what) {
+                        refuse(&what, hint);
                     }
                 }
                 Answer::Done(text) => {
-                    self.absent.has_joined(uuid);
+                    self.absent.record_join(uuid);
                     self.log.say(text);
                 }
-                _ => self.absent.has_joined(uuid),
+                _ => self.absent.record_join(uuid),
             }
         }
     }
@@ -259,7 +266,6 @@ impl Reload {
         old.syslog = new.syslog;
         old.log_level = new.log_level;
         join(&mut old.drives, new.drives);
-        self.absent.look_on(&old.drives);
         join(&mut old.mem_pools, new.mem_pools);
     }
 }

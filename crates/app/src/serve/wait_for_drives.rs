@@ -24,7 +24,7 @@ impl FromStr for WaitForDrives {
     type Err = String;
 
     fn from_str(text: &str) -> Result<WaitForDrives, String> {
-        time(text).map(WaitForDrives)
+        time(text, "no time like 30s or 10m").map(WaitForDrives)
     }
 }
 

@@ -5,17 +5,14 @@ use std::{fs, thread};
 
 use serde_json::json;
 
+use crate::drive::until_whole;
 use crate::events::pause;
 use crate::http::Control;
-use crate::nbd::{Client, FUA};
+use crate::nbd::{Client, FUA, data};
 use crate::support::{Scratch, Server};
 
 const MIB: u32 = 1 << 20;
 const SCHEMES: [&str; 3] = ["fusion", "raid5", "mirror-log"];
-
-fn data(byte: u8) -> Vec<u8> {
-    vec![byte; MIB as usize]
-}
 
 fn write(client: &mut Client, at: u8) {
     client.write(u64::from(at) << 20, &data(at), FUA);
@@ -39,14 +36,7 @@ fn rename(scratch: &Scratch, from: &str, to: &str) {
 }
 
 fn until(scratch: &Scratch, arguments: &[&str], says: &str) {
-    // Half a minute and more.
-    for _ in 0..600 {
-        if scratch.run(arguments).out.contains(says) {
-            return;
-        }
-        pause();
-    }
-    panic!("'{says}' is not said by {arguments:?}: {:?}", scratch.run(arguments));
+    scratch.until(arguments, |done| done.out.contains(says));
 }
 
 fn lose_path(scratch: &Scratch, drive: &str) {
@@ -64,8 +54,7 @@ fn wait_for_a_look() {
 
 /// Everything is there without another drive.
 fn check_without(scratch: &Scratch, client: &mut Client, drive: &str, last: u8) {
-    scratch.run(&["wait", "tank", "restore"]).expect(0);
-    until(scratch, &["status"], "state: ONLINE");
+    until_whole(scratch);
     scratch.run(&["drive", "fail", "tank", drive, "--force"]).expect(0);
     (1..=last)
         .for_each(|at| assert!(client.read(u64::from(at) << 20, MIB) == data(at), "{at} MiB"));

@@ -1,15 +1,10 @@
 //! A drive's file is deleted while its pool is served: it can still be written, but is lost with
 //! the server. Or it is cut, and what lay at its end is lost at once.
 
-use crate::events::pause;
-use crate::nbd::{Client, FUA};
+use crate::nbd::{Client, FUA, data};
 use crate::support::{Done, Scratch, Server};
 
 const MIB: u32 = 1 << 20;
-
-fn data(byte: u8) -> Vec<u8> {
-    vec![byte; MIB as usize]
-}
 
 fn check(client: &mut Client, last: u8) {
     (1..=last)
@@ -18,15 +13,7 @@ fn check(client: &mut Client, last: u8) {
 
 /// The events, with one that says this.
 fn until_told(scratch: &Scratch, what: &str) -> Done {
-    // Half a minute and more.
-    for _ in 0..600 {
-        let events = scratch.run(&["events"]).expect(0);
-        if events.out.contains(what) {
-            return events;
-        }
-        pause();
-    }
-    panic!("no event says '{what}'");
+    scratch.until(&["events"], |events| events.exit != 0 || events.out.contains(what)).expect(0)
 }
 
 /// A pool of five drives that is served, and a client of its volume that has written a MiB.

@@ -22,6 +22,11 @@ pub trait Socket: Read + Write {}
 impl Socket for UnixStream {}
 impl Socket for TcpStream {}
 
+/// A MiB of that byte.
+pub fn data(byte: u8) -> Vec<u8> {
+    vec![byte; 1 << 20]
+}
+
 /// A connection; transmission phase after [`Client::go`].
 pub struct Client {
     socket: Box<dyn Socket>,

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::events::pause;
-use crate::nbd::{Client, FUA};
+use crate::nbd::{Client, FUA, data};
 use crate::support::{Scratch, Server};
 
 const MIB: usize = 1 << 20;
@@ -25,10 +25,6 @@ fn serve(scratch: &Scratch, scheme: &str) -> Server {
     );
     let unshare = ["unshare", "--mount", "--map-root-user", "bash", "-c", &script, "-"];
     scratch.serve_by(&unshare, &["full"])
-}
-
-fn data(byte: u8) -> Vec<u8> {
-    vec![byte; MIB]
 }
 
 /// Writes to a file until there is no room.
@@ -59,14 +55,7 @@ fn write_until_refused(client: &mut Client) -> u8 {
 }
 
 fn until_status(scratch: &Scratch, exit: i32) {
-    // Half a minute and more.
-    for _ in 0..600 {
-        if scratch.run(&["status"]).exit == exit {
-            return;
-        }
-        pause();
-    }
-    scratch.run(&["status"]).expect(exit);
+    scratch.until(&["status"], |status| status.exit == exit);
 }
 
 fn goes_on(scheme: &str) {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::drive::until_whole;
 use crate::http::Control;
 use crate::modelled::timed;
-use crate::nbd::{Client, FUA};
+use crate::nbd::{Client, FUA, data};
 use crate::support::Scratch;
 
 /// A pool of RAID6 on d0 to d4, with a volume of 16 MiB.
@@ -17,10 +17,6 @@ fn raid6() -> Scratch {
     scratch.run(&["create", "--scheme", "raid6", "tank", "d0", "d1", "d2", "d3", "d4"]).expect(0);
     scratch.run(&["volume", "create", "tank/vm", "16M", "--drives", "."]).expect(0);
     scratch
-}
-
-fn data(byte: u8) -> Vec<u8> {
-    vec![byte; 1 << 20]
 }
 
 fn drives(scratch: &Scratch) -> Vec<Value> {

@@ -12,6 +12,8 @@ use rustix::process::{Pid, Signal, geteuid, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::events::pause;
+
 /// Large enough for a pool of four, small enough to be made in no time.
 pub const DRIVE_BYTES: u64 = 128 << 20;
 
@@ -160,6 +162,19 @@ impl Scratch {
 
     pub fn run(&self, arguments: &[&str]) -> Done {
         run(self.command(&[&[self.binary()], arguments].concat()))
+    }
+
+    /// Runs it until what it did is as wanted, for half a minute and more.
+    #[track_caller]
+    pub fn until(&self, arguments: &[&str], is_wanted: impl Fn(&Done) -> bool) -> Done {
+        for _ in 0..600 {
+            let done = self.run(arguments);
+            if is_wanted(&done) {
+                return done;
+            }
+            pause();
+        }
+        panic!("{arguments:?} does not come to what is wanted: {:?}", self.run(arguments));
     }
 
     /// The same, told to end (SIGTERM) after so many seconds.

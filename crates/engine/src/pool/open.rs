@@ -91,22 +91,32 @@ impl<E: Env> Pool<E> {
                 shard.journal.append(&Record::Setting { key, value });
             }
         }
-        self.ensure_class(shape)?;
+        self.class_add(self.class_of(shape)?);
         self.close().await.map_err(|error| {
             let what = error.to_string();
             CreateError::Open(Box::new(OpenError::Damaged { pool: spec.name.clone(), what }))
         })
     }
 
-    /// The class of a shape, made if it is new.
-    pub(super) fn ensure_class(&self, shape: StripeShape) -> Result<ClassId, CreateError> {
+    /// The class of a shape: the one that the pool has, or as it would be added.
+    pub(super) fn class_of(&self, shape: StripeShape) -> Result<Rc<Class>, CreateError> {
         let shard = self.shard();
-        let mut state = shard.state.borrow_mut();
+        let state = shard.state.borrow();
         if let Some(class) = state.space.classes().find(|class| class.shape == shape) {
-            return Ok(class.id);
+            return Ok(class.clone());
         }
         let id = ClassId(state.space.classes().count() as u8);
-        let class = Class::new(id, shape, &shard.geometry)?;
+        Ok(Rc::new(Class::new(id, shape, &shard.geometry)?))
+    }
+
+    /// Does nothing if the pool has it.
+    pub(super) fn class_add(&self, class: Rc<Class>) {
+        let shard = self.shard();
+        let mut state = shard.state.borrow_mut();
+        let Class { id, shape, .. } = *class;
+        if state.space.classes().any(|known| known.id == id) {
+            return;
+        }
         shard.journal.append(&Record::Class {
             id,
             width: shape.width,
@@ -115,9 +125,8 @@ impl<E: Env> Pool<E> {
             layout_digest: class.founding_layout().digest(),
         });
         shard.journal.set_copies(class.copies());
-        state.space.class_add(Rc::new(class));
+        state.space.class_add(class);
         state.config_dirty = true;
-        Ok(id)
     }
 }
 

@@ -1,9 +1,7 @@
 //! What a pool says about itself.
 
-use format::Uuid;
+use format::{StripeId, Uuid};
 use io::Env;
-
-use format::StripeId;
 
 use crate::api::{
     BacklogStatus, Counters, DriveOverride, DriveState, DriveStatus, DriveVerbError, EventKind,

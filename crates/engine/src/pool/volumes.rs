@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use format::{ClassId, INCOMPAT_LIMITS, Record, Superblock, VolumeId, valid_new_name};
+use format::{INCOMPAT_LIMITS, Record, Superblock, VolumeId, valid_new_name};
 use io::tally::{Tally, UnderWay};
 use io::{Buf, Env, Operation};
 use layout::StripeShape;
@@ -11,7 +11,6 @@ use crate::admission::Place;
 use crate::api::{
     CreateError, RequestError, VolumeError, VolumeExtent, VolumeInfo, VolumeLimits, VolumeShape,
 };
-use crate::geometry::Class;
 use crate::limits::{CLASSES_MAX, EXTENT_BLOCKS_MAX, VOLUMES_MAX};
 use crate::pool::create::default_width;
 use crate::pool::shapes::Wanted;
@@ -112,9 +111,12 @@ impl<E: Env> Pool<E> {
         if volumes >= VOLUMES_MAX || classes >= CLASSES_MAX {
             return Err(VolumeError::TooMany(VOLUMES_MAX.min(CLASSES_MAX)));
         }
-        self.check_shapes(shape, size)?;
-        let class = self.ensure_class(shape)?;
+        let class = self.class_of(shape)?;
+        let wanted = Wanted { id: None, class: &class, size };
+        shard.check_shapes(&shard.state.borrow(), &wanted)?;
+        self.class_add(class.clone());
         {
+            let class = class.id;
             let mut state = shard.state.borrow_mut();
             let id = VolumeId(state.next_volume);
             state.next_volume += 1;
@@ -133,22 +135,6 @@ impl<E: Env> Pool<E> {
         // A checkpoint, so that the metadata has the copies a new class may want.
         shard.checkpoint(false).await?;
         Ok(())
-    }
-
-    /// For a volume that is to be made; nothing is written.
-    fn check_shapes(&self, shape: StripeShape, size: u64) -> Result<(), VolumeError> {
-        let shard = self.shard();
-        let state = shard.state.borrow();
-        let known = state.space.classes().find(|class| class.shape == shape).cloned();
-        let class = match known {
-            Some(class) => class,
-            None => {
-                let id = ClassId(state.space.classes().count() as u8);
-                let class = Class::new(id, shape, &shard.geometry)?;
-                Rc::new(class)
-            }
-        };
-        shard.check_shapes(&state, &Wanted { id: None, class: &class, size })
     }
 
     fn shape_for(
