@@ -108,6 +108,14 @@ impl fmt::Display for Grid {
     }
 }
 
+/// Refuses what is no size of a chunk.
+pub fn check_chunk(chunk: u64) -> Result<(), GridError> {
+    match chunk.is_power_of_two() && (4096..=CHUNK_MAX).contains(&chunk) {
+        true => Ok(()),
+        false => Err(GridError::Chunk { chunk }),
+    }
+}
+
 impl Grid {
     pub fn check(&self) -> Result<(), GridError> {
         let Grid { drives, width, chunk, rows, .. } = *self;
@@ -125,9 +133,7 @@ impl Grid {
         if !drives.is_multiple_of(width) {
             return Err(GridError::Groups { drives, width });
         }
-        if !chunk.is_power_of_two() || !(4096..=CHUNK_MAX).contains(&chunk) {
-            return Err(GridError::Chunk { chunk });
-        }
+        check_chunk(chunk)?;
         if rows == 0 { Err(GridError::Small) } else { Ok(()) }
     }
 

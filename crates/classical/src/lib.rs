@@ -45,7 +45,7 @@ mod verdict;
 mod write;
 
 pub use array::{Array, ArrayError, CreateSpec, OpenOptions, WriteHole};
-pub use grid::{Grid, GridError, Redundancy};
+pub use grid::{Grid, GridError, Redundancy, check_chunk};
 pub use kept::Lacks;
 pub use mend::{Health, Mending, Missed, Note, Unread};
 pub use scrub::Scrubbed;

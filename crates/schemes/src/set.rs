@@ -62,6 +62,12 @@ impl<D: Drive> Set<D> {
         let smallest = sizes.iter().copied().min().unwrap_or(0);
         let side = Extent { offset: LABEL_AREA, len: spec.side.next_multiple_of(LABEL_AREA) };
         let begin = side.offset + side.len;
+        if end_area(smallest) <= begin {
+            let what = format!("a drive of {smallest} bytes");
+            let hint = "its labels, and what the scheme has beside the array, take all of it: use \
+                        a larger one";
+            return Err(StoreError::Shape { what, hint });
+        }
         let zones = Extent { offset: begin, len: end_area(smallest).saturating_sub(begin) };
         let listed = sizes.iter().map(|&size| Listed {
             drive: Uuid::from_random(env.unique_id()),

@@ -252,6 +252,8 @@ fn bad(what: impl std::fmt::Display) -> Wrong {
 /// Reads a call that anybody may have written.
 pub fn read(method: &str, target: &str, body: &[u8]) -> Result<Target, Wrong> {
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    // What is refused has a name.
+    let path = if path.is_empty() { "/" } else { path };
     let found = PATHS.at(path).map_err(|_| {
         Wrong::Path(
             Failure::usage(path, "nothing is here").hint("/api/v1/openapi.json says what is where"),

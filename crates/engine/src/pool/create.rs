@@ -24,6 +24,10 @@ const MIB: u64 = 1 << 20;
 /// Data blocks of a stripe by default: FusionRAID §5.1 runs 6+1.
 const DATA_DEFAULT: usize = 6;
 
+/// Far more than blocks have numbers for; as many of these as a pool may have are still counted in
+/// bytes. A sparse file may be larger.
+const DRIVE_MAX: u64 = 1 << 55;
+
 /// Everything `create` decides before it writes.
 struct Decision {
     plan: CreatePlan,
@@ -104,6 +108,9 @@ fn decide(drives: &[(String, Geometry)], spec: &CreateSpec) -> Result<Decision, 
         .min_by_key(|(_, geometry)| geometry.size)
         .expect("the layout wants three drives or more");
     let size = smallest.size;
+    if drives.iter().any(|(_, geometry)| geometry.size > DRIVE_MAX) {
+        return Err(CreateError::TooLarge);
+    }
     let areas = |size| Areas::of(drives.len(), size, spec);
     let suffice = |areas: &Areas| areas.suffice(drives.len(), shape, spec);
     if !suffice(&areas(size)) {

@@ -22,7 +22,7 @@ pub mod steering;
 pub mod tole_raid;
 
 use classical::array;
-use classical::{CreateSpec, Redundancy, WriteHole};
+use classical::{ArrayError, CreateSpec, Redundancy, WriteHole, check_chunk};
 use format::{
     INCOMPAT_GROUPS, INCOMPAT_SET, SCHEME_ALTERNATE, SCHEME_CACHED_RAID5, SCHEME_HPDA,
     SCHEME_HYBRID, SCHEME_LOG_MIRROR, SCHEME_LOG_RAID, SCHEME_MIRROR_LOG, SCHEME_MIRRORS,
@@ -219,8 +219,10 @@ impl Spec {
         Some(CreateSpec { name, redundancy, width, chunk, checksums })
     }
 
-    /// Refuses options that the scheme has not.
+    /// Refuses options that the scheme has not, and chunks that none has.
     fn check_options(&self) -> Result<(), StoreError> {
+        // Schemes compute with it before any array does.
+        check_chunk(self.chunk).map_err(ArrayError::from)?;
         let refuse = |what: &str, hint| {
             let what = format!("{} has no {what}", self.scheme.name());
             Err(StoreError::Shape { what, hint })

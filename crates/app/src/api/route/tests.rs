@@ -99,3 +99,13 @@ fn calls_that_nobody_should_make_are_refused() {
         assert!(failure.usage && failure.what.contains(expected), "{target}: {failure}");
     }
 }
+
+#[test]
+fn who_asks_for_nothing_is_told_of_what() {
+    for target in ["", "?", "/"] {
+        match read("GET", target, b"") {
+            Err(Wrong::Path(failure)) => assert_eq!(failure.object, "/"),
+            other => panic!("{other:?}"),
+        }
+    }
+}
