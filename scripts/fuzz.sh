@@ -12,7 +12,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 seconds=${1:-600}
 shift || true
 targets=("$@")
-[ $# != 0 ] || targets=(nbd api config labels journal objects pages)
+[ $# != 0 ] || targets=(nbd api config labels journal objects pages verbs)
 jobs=${FUZZ_JOBS:-$(nproc)}
 target_dir=${CARGO_TARGET_DIR:-target}
 # libFuzzer's own: the longest input, time for one (seconds), memory (MiB).

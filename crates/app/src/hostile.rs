@@ -1,4 +1,6 @@
-//! Parsers of what strangers write, for the fuzzer: nothing else uses this module.
+//! What strangers and operators write, for the fuzzer: nothing else uses this module.
+
+mod verbs;
 
 use hyper::header::{AUTHORIZATION, HOST, HeaderMap, HeaderValue};
 use io::Nanos;
@@ -6,6 +8,8 @@ use io::Nanos;
 use crate::api::route::{self, Call, Method, Target, Wrong};
 use crate::serve::config::Config;
 use crate::serve::http::guard::{Guard, Token};
+
+pub use verbs::verbs;
 
 const TOKEN: &str = "0123456789abcdef";
 

@@ -1,4 +1,4 @@
-//! Fuzz targets: parsers of what strangers send and what drives hold.
+//! Fuzz targets: parsers of what strangers send and what drives hold, and what operators ask for.
 //!
 //! A target gets any bytes. Where a checksum would refuse nearly all of them it is made right
 //! first, so that what lies behind it is met. It may refuse what it gets, but neither panic nor
@@ -11,6 +11,7 @@ mod nbd;
 mod objects;
 mod pages;
 mod text;
+pub mod verbs;
 
 #[path = "../../export/tests/support/feed.rs"]
 mod feed;
@@ -26,7 +27,7 @@ pub struct Target {
     pub seeds: fn() -> Vec<Vec<u8>>,
 }
 
-pub const TARGETS: [Target; 7] = [
+pub const TARGETS: [Target; 8] = [
     Target { name: "nbd", run: nbd::run, seeds: nbd::seeds },
     Target { name: "api", run: text::api, seeds: text::api_seeds },
     Target { name: "config", run: text::config, seeds: text::config_seeds },
@@ -34,6 +35,7 @@ pub const TARGETS: [Target; 7] = [
     Target { name: "journal", run: journal::run, seeds: journal::seeds },
     Target { name: "objects", run: objects::run, seeds: objects::seeds },
     Target { name: "pages", run: pages::run, seeds: pages::seeds },
+    Target { name: "verbs", run: verbs::run, seeds: verbs::seeds },
 ];
 
 fn put(bytes: &mut [u8], at: usize, new: &[u8]) {

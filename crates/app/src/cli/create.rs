@@ -7,8 +7,9 @@ use std::fmt::Write;
 
 use clap::builder::PossibleValuesParser;
 use engine::{CreatePlan, CreateSpec};
+use io::Geometry;
 use io::uring::{RealDrive, UringEnv};
-use schemes::scheme::Scheme;
+use schemes::scheme::{Scheme, Spec};
 
 use crate::drives::target::{self, Opened};
 use crate::drives::{blank, gate};
@@ -101,27 +102,88 @@ fn names() -> impl Iterator<Item = &'static str> {
     ["fusion", FUSION_ND].into_iter().chain(Scheme::ALL.map(Scheme::name))
 }
 
+/// What `create` was told to make.
+pub enum Wanted {
+    Fusion(CreateSpec),
+    Other(Spec),
+}
+
+impl Wanted {
+    /// Refuses what makes no sense whatever the drives are.
+    pub fn of(args: &Args) -> Outcome<Wanted> {
+        if let Some(scheme) = Scheme::named(&args.scheme) {
+            return other::spec(args, scheme).map(Wanted::Other);
+        }
+        let of_others = [
+            ("--mirrors", args.mirrors.is_some()),
+            ("--staging", args.staging.is_some()),
+            ("--flush-log", args.flush_log.is_some()),
+        ];
+        if let Some((option, _)) = of_others.iter().find(|(_, given)| *given) {
+            let what = "scheme fusion has no such thing";
+            return Err(Failure::usage(option, what).hint("leave it out"));
+        }
+        spec(args).map(Wanted::Fusion)
+    }
+
+    pub fn scheme(&self) -> Option<Scheme> {
+        match self {
+            Wanted::Fusion(_) => None,
+            Wanted::Other(spec) => Some(spec.scheme),
+        }
+    }
+
+    /// What would be made of such drives, in words. What making refuses, this does.
+    pub(crate) async fn plan(
+        &self,
+        env: &UringEnv,
+        drives: &[(String, Geometry)],
+    ) -> Outcome<String> {
+        match self {
+            Wanted::Fusion(spec) => {
+                let plan = engine::plan_create(drives, spec);
+                let plan = plan.map_err(|error| explain::create(object(&spec.name), &error))?;
+                Ok(describe(&spec.name, &plan))
+            }
+            Wanted::Other(spec) => other::plan(env, drives, spec).await,
+        }
+    }
+
+    pub(crate) async fn make(&self, env: &UringEnv, drives: &[RealDrive]) -> Outcome<()> {
+        match self {
+            Wanted::Fusion(spec) => {
+                let made = engine::create(env, drives, spec).await;
+                made.map(|_| ()).map_err(|error| explain::create(object(&spec.name), &error))
+            }
+            Wanted::Other(spec) => {
+                let made = spec.create(env, drives).await;
+                made.map_err(|error| explain::store(object(&spec.name), &error))
+            }
+        }
+    }
+}
+
+fn object(name: &str) -> String {
+    format!("pool {name}")
+}
+
+impl Args {
+    /// Drives as they were named.
+    pub fn drives(&self) -> &[String] {
+        &self.drives
+    }
+}
+
 pub fn run(args: &Args) -> Outcome<Exit> {
-    if let Some(scheme) = Scheme::named(&args.scheme) {
-        return other::run(args, scheme);
-    }
-    let of_others = [
-        ("--mirrors", args.mirrors.is_some()),
-        ("--staging", args.staging.is_some()),
-        ("--flush-log", args.flush_log.is_some()),
-    ];
-    if let Some((option, _)) = of_others.iter().find(|(_, given)| *given) {
-        return Err(Failure::usage(option, "scheme fusion has no such thing").hint("leave it out"));
-    }
-    let spec = spec(args)?;
+    let wanted = Wanted::of(args)?;
     let env = super::environment()?;
-    env.block_on(create(&env, args, &spec))
+    env.block_on(create(&env, args, &wanted))
 }
 
 fn spec(args: &Args) -> Outcome<CreateSpec> {
     let block_size = u32::try_from(args.block_size.0).map_err(|_| {
         let error = engine::CreateError::BlockSize(args.block_size.0);
-        explain::create(format!("pool {}", args.pool), &error)
+        explain::create(object(&args.pool), &error)
     })?;
     Ok(CreateSpec {
         parity: args.parity.unwrap_or(1),
@@ -139,31 +201,28 @@ fn spec(args: &Args) -> Outcome<CreateSpec> {
     })
 }
 
-async fn create(env: &UringEnv, args: &Args, spec: &CreateSpec) -> Outcome<Exit> {
-    let object = format!("pool {}", spec.name);
-    let refuse = |error| explain::create(&object, &error);
+async fn create(env: &UringEnv, args: &Args, wanted: &Wanted) -> Outcome<Exit> {
     let opened = target::open_named(env, &args.drives).await?;
-    let plan = engine::plan_create(&opened.geometries(), spec).map_err(refuse)?;
+    let plan = wanted.plan(env, &opened.geometries()).await?;
     gate::blank_or_forced(&opened, args.force).await?;
     if args.dry_run {
-        print(&format!("{}nothing was written (--dry-run)\n", describe(&spec.name, &plan)));
+        print(&format!("{plan}nothing was written (--dry-run)\n"));
         return Ok(Exit::Ok);
     }
-    let create =
-        async |drives: &[RealDrive]| engine::create(env, drives, spec).await.map_err(refuse);
-    let plan = on_drives(env, args, &object, opened, create).await?;
-    print(&format!("{}created\n", describe(&spec.name, &plan)));
+    let make = async |drives: &[RealDrive]| wanted.make(env, drives).await;
+    on_drives(env, args, &object(&args.pool), opened, make).await?;
+    print(&format!("{plan}created\n"));
     Ok(Exit::Ok)
 }
 
 /// What is made on drives that are this host's meanwhile, and hold nothing.
-async fn on_drives<T>(
+async fn on_drives(
     env: &UringEnv,
     args: &Args,
     object: &str,
     opened: Opened,
-    make: impl AsyncFnOnce(&[RealDrive]) -> Outcome<T>,
-) -> Outcome<T> {
+    make: impl AsyncFnOnce(&[RealDrive]) -> Outcome<()>,
+) -> Outcome<()> {
     let made = opened.make_files(env).await?;
     // Whoever forces knows that they hold something, of whatever host.
     let others = if args.force { Others::TakeOver } else { Others::Respect };
@@ -174,9 +233,9 @@ async fn on_drives<T>(
         }
         make(&drives).await
     };
-    let done = hold.release_after(held::while_held(Some(&hold), object, create)).await?;
+    hold.release_after(held::while_held(Some(&hold), object, create)).await?;
     made.keep();
-    Ok(done)
+    Ok(())
 }
 
 /// The plan, before and after.

@@ -180,15 +180,27 @@ pub struct AddArgs {
     reach: Reach,
 }
 
-fn add(AddArgs { pool, new, force, array, shape, reach }: &AddArgs) -> Outcome<Exit> {
+impl AddArgs {
+    /// With drives as they are named to whom it is asked.
+    pub fn request(&self, new: Vec<String>) -> Request {
+        let array = self.array.then(|| self.shape.clone());
+        Request::DriveAdd { pool: self.pool.clone(), new, force: self.force, array }
+    }
+
+    pub fn names(&self) -> &[String] {
+        &self.new
+    }
+}
+
+fn add(args: &AddArgs) -> Outcome<Exit> {
+    let AddArgs { pool, new, force, array, shape, reach } = args;
     let shape = array.then_some(shape);
     let done = if reach.unserved() {
         let env = super::environment()?;
         env.block_on(add::drives(&env, &reach.drives, pool, new, (shape, *force)))?
     } else {
         let new = new.iter().map(|path| seen_from_anywhere(path)).collect::<Outcome<_>>()?;
-        let (pool, array) = (pool.clone(), shape.cloned());
-        match reach.control.ask(&Request::DriveAdd { pool, new, force: *force, array })? {
+        match reach.control.ask(&args.request(new))? {
             Answer::Done(done) => done,
             _ => return Err(Failure::new("server", "answered something else than it was asked")),
         }

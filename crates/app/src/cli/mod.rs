@@ -79,6 +79,14 @@ pub enum Verb {
 }
 
 impl Cli {
+    /// What it was told, to who does it otherwise.
+    pub fn told(self) -> Option<Verb> {
+        match self.verb {
+            Any::Verb(verb) => Some(verb),
+            Any::Generate(_) => None,
+        }
+    }
+
     pub fn run(self) -> Outcome<Exit> {
         match self.verb {
             Any::Verb(verb) => verb.run(),

@@ -152,31 +152,40 @@ impl FromStr for VolumePath {
     }
 }
 
+impl Verb {
+    /// What is asked of the pool, and of whom; a list is made of what is known of it.
+    pub fn request(&self) -> Option<(&Reach, Request)> {
+        Some(match self {
+            Verb::List(_) => return None,
+            Verb::Create(args) => {
+                let VolumePath { pool, volume } = args.volume.clone();
+                let (size, parity, width) = (args.size.0, args.parity, args.width);
+                (&args.reach, Request::VolumeCreate { pool, volume, size, parity, width })
+            }
+            Verb::Resize(args) => {
+                let VolumePath { pool, volume } = args.volume.clone();
+                (&args.reach, Request::VolumeResize { pool, volume, size: args.size.0 })
+            }
+            Verb::Limit(args) => {
+                let VolumePath { pool, volume } = args.volume.clone();
+                let none = args.none.then_some(0);
+                let iops = args.iops.or(none);
+                let bytes_per_sec = args.bandwidth.map(|bandwidth| bandwidth.0).or(none);
+                (&args.reach, Request::VolumeLimit { pool, volume, iops, bytes_per_sec })
+            }
+            Verb::Delete(args) => {
+                let VolumePath { pool, volume } = args.volume.clone();
+                (&args.reach, Request::VolumeDelete { pool, volume })
+            }
+        })
+    }
+}
+
 pub fn run(verb: &Verb) -> Outcome<Exit> {
-    match verb {
-        Verb::List(args) => list(args),
-        Verb::Create(args) => {
-            let VolumePath { pool, volume } = args.volume.clone();
-            let (size, parity, width) = (args.size.0, args.parity, args.width);
-            let request = Request::VolumeCreate { pool, volume, size, parity, width };
-            change(&args.reach, &request)
-        }
-        Verb::Resize(args) => {
-            let VolumePath { pool, volume } = args.volume.clone();
-            change(&args.reach, &Request::VolumeResize { pool, volume, size: args.size.0 })
-        }
-        Verb::Limit(args) => {
-            let VolumePath { pool, volume } = args.volume.clone();
-            let none = args.none.then_some(0);
-            let iops = args.iops.or(none);
-            let bytes_per_sec = args.bandwidth.map(|bandwidth| bandwidth.0).or(none);
-            let request = Request::VolumeLimit { pool, volume, iops, bytes_per_sec };
-            change(&args.reach, &request)
-        }
-        Verb::Delete(args) => {
-            let VolumePath { pool, volume } = args.volume.clone();
-            change(&args.reach, &Request::VolumeDelete { pool, volume })
-        }
+    match (verb, verb.request()) {
+        (Verb::List(args), _) => list(args),
+        (_, Some((reach, request))) => change(reach, &request),
+        (_, None) => unreachable!("all but lists are requests"),
     }
 }
 

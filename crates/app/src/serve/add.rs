@@ -30,28 +30,36 @@ pub(crate) async fn drives(
         wrapper.named(&parsed.map_err(|error| Failure::usage(name, error))?, drive.clone())
     };
     let served: Vec<RealDrive> = new.iter().zip(&drives).map(named).collect::<Outcome<_>>()?;
-    let fusion = match pool {
-        Pool::Fusion(fusion) => fusion,
-        Pool::Other(other) => {
-            let said = match shape {
-                None => add::spares(other, &drives, &served, force).await?,
-                Some(shape) => array::grow(env, other, &drives, &served, (shape, force)).await?,
-            };
-            made.keep();
-            return Ok(said);
+    let said = take_in(env, pool, (&drives, &served), (shape, force)).await?;
+    made.keep();
+    Ok(said)
+}
+
+/// Drives that are this host's join, as they are, or as they are served if something is wrapped
+/// around them.
+pub(crate) async fn take_in(
+    env: &UringEnv,
+    pool: &Pool,
+    (drives, served): (&[RealDrive], &[RealDrive]),
+    (shape, force): (Option<&ArrayShape>, bool),
+) -> Outcome<String> {
+    let fusion = match (pool, shape) {
+        (Pool::Fusion(fusion), _) => fusion,
+        (Pool::Other(other), None) => return add::spares(other, drives, served, force).await,
+        (Pool::Other(other), Some(shape)) => {
+            return array::grow(env, other, drives, served, (shape, force)).await;
         }
     };
     if force {
-        add::wipe_labels(&drives).await?;
+        add::wipe_labels(drives).await?;
     }
-    let added = fusion.drives_add(&served).await;
+    let added = fusion.drives_add(served).await;
     let added = added.map_err(|error| add::explain(&pool.name(), &error))?;
-    made.keep();
     let Nanos(pause) = added.pause;
     let millis = pause.div_ceil(1_000_000);
     let next = "'steadyraid rebalance' moves what is there; name them to 'serve' from now on";
     Ok(format!(
         "{}; requests waited {millis} ms; {next}",
-        add::say(&pool.name(), new.len(), &added.plan)
+        add::say(&pool.name(), served.len(), &added.plan)
     ))
 }

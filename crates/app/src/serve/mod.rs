@@ -10,7 +10,7 @@
 
 mod absent;
 pub mod access;
-mod add;
+pub mod add;
 pub mod address;
 pub mod alerts;
 mod assemble;

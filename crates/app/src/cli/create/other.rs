@@ -1,20 +1,17 @@
 //! `create` for schemes other than `fusion`.
 
 use io::Geometry;
-use io::uring::{RealDrive, UringEnv};
+use io::uring::UringEnv;
 use schemes::plan::Plan;
 use schemes::scheme::{Scheme, Spec};
 
-use super::{Args, on_drives};
-use crate::drives::{gate, target};
+use super::{Args, object};
 use crate::error::{Failure, Outcome};
-use crate::exit::Exit;
 use crate::explain;
 use crate::pools::array;
-use crate::render::print;
 use crate::size::Size;
 
-pub fn run(args: &Args, scheme: Scheme) -> Outcome<Exit> {
+pub fn spec(args: &Args, scheme: Scheme) -> Outcome<Spec> {
     let given = [
         ("--replicated-area", args.replicated_area.is_some()),
         ("--conversion", args.conversion.is_some()),
@@ -23,7 +20,7 @@ pub fn run(args: &Args, scheme: Scheme) -> Outcome<Exit> {
         let what = format!("scheme {} has no such thing", scheme.name());
         return Err(Failure::usage(option, what).hint("leave it out"));
     }
-    let spec = Spec {
+    Ok(Spec {
         name: args.pool.clone(),
         scheme,
         width: args.width.map(usize::from),
@@ -33,27 +30,19 @@ pub fn run(args: &Args, scheme: Scheme) -> Outcome<Exit> {
         staging: args.staging.map(|staging| staging.0),
         flush_log: args.flush_log.as_deref().map(array::flush_log),
         checksums: args.checksums.as_deref() != Some("off"),
-    };
-    let env = crate::cli::environment()?;
-    env.block_on(create(&env, args, &spec))
+    })
 }
 
-async fn create(env: &UringEnv, args: &Args, spec: &Spec) -> Outcome<Exit> {
-    let object = format!("pool {}", spec.name);
-    let refuse = |error| explain::store(&object, &error);
-    let opened = target::open_named(env, &args.drives).await?;
-    let sizes: Vec<u64> =
-        opened.geometries().iter().map(|(_, Geometry { size, .. })| *size).collect();
-    let plan = schemes::plan::plan(env, &sizes, spec).await.map_err(refuse)?;
-    gate::blank_or_forced(&opened, args.force).await?;
-    if args.dry_run {
-        print(&format!("{}nothing was written (--dry-run)\n", describe(&spec.name, &plan, spec)));
-        return Ok(Exit::Ok);
-    }
-    let create = async |drives: &[RealDrive]| spec.create(env, drives).await.map_err(refuse);
-    on_drives(env, args, &object, opened, create).await?;
-    print(&format!("{}created\n", describe(&spec.name, &plan, spec)));
-    Ok(Exit::Ok)
+/// What would be made of such drives, in words.
+pub(crate) async fn plan(
+    env: &UringEnv,
+    drives: &[(String, Geometry)],
+    spec: &Spec,
+) -> Outcome<String> {
+    let sizes: Vec<u64> = drives.iter().map(|(_, Geometry { size, .. })| *size).collect();
+    let plan = schemes::plan::plan(env, &sizes, spec).await;
+    let plan = plan.map_err(|error| explain::store(object(&spec.name), &error))?;
+    Ok(describe(&spec.name, &plan, spec))
 }
 
 /// The plan, before and after.
