@@ -62,7 +62,8 @@ impl<D: Drive> Set<D> {
         let smallest = sizes.iter().copied().min().unwrap_or(0);
         let side = Extent { offset: LABEL_AREA, len: spec.side.next_multiple_of(LABEL_AREA) };
         let begin = side.offset + side.len;
-        if end_area(smallest) <= begin {
+        // One that ends there has no first extent, which arrays that have none of it don't mind.
+        if end_area(smallest) < begin {
             let what = format!("a drive of {smallest} bytes");
             let hint = "its labels, and what the scheme has beside the array, take all of it: use \
                         a larger one";
