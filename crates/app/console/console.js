@@ -173,7 +173,8 @@ function showHealth(view) {
     ["may still be lost", `${view.redundancy_margin}`],
     ["scheme", view.scheme],
     ["layout", view.layout],
-    ["used", `${bytes(view.space.used)} of ${bytes(view.space.usable)}`],
+    ["users' data", bytes(view.space.used)],
+    ["can still be written", bytes(view.space.available)],
     ...(isFusion(view) ? [["journal", `${view.journal_fill_percent} %`]] : []),
     ["checksums", view.checksums ? "on" : "off"],
   ];

@@ -372,8 +372,10 @@ pub struct SpaceStatus {
     /// Dead but not yet reusable.
     pub limbo: u64,
     pub free: u64,
-    /// User bytes that are mapped, and how many can be at the pool's own shape.
+    /// User bytes that are mapped, how many more can be, and both together: less where drives are
+    /// lost or let go of, or where volumes have shapes with more parity.
     pub used: u64,
+    pub available: u64,
     pub usable: u64,
 }
 
@@ -405,6 +407,8 @@ pub struct Counters {
     pub checkpoints: u64,
     pub checkpoint_bytes: u64,
     pub space_waits: u64,
+    /// Those that were refused for want of it.
+    pub space_refusals: u64,
     /// Slots, lanes and stripes passed over because of an unresponsive drive.
     pub redirected_writes: u64,
     /// Reads of another copy, or rebuilt, because of an unresponsive drive.

@@ -5,7 +5,7 @@ mod create;
 mod grow;
 mod open;
 mod replayed;
-mod shapes;
+pub(crate) mod shapes;
 mod status;
 mod traffic;
 mod volumes;

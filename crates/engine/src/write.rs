@@ -398,19 +398,14 @@ impl<E: Env> Shard<E> {
     ) -> Result<Admission<'_, E>, RequestError> {
         let mut state = self.state.borrow_mut();
         if !state.map.has_chunk(volume, block) && state.map.chunks() >= state.meta.chunks_max() {
-            return Err(RequestError::NoSpace);
+            return Err(self.no_space());
         }
         let (live, _) = state.space.live_footprint();
         let taken = live + state.space.promised;
         // One stripe more than is promised, so that rounding up many small shares refuses nobody
         // who fills a pool to the last byte.
         let stripe = class.width() as u64 * u64::from(self.geometry.block_sectors());
-        let most = self.footprint_max(&state, class);
-        // What stands in for lost drives' blocks has its place as well; and where drives were let
-        // go of there is room for so much less, or new data would be less redundant.
-        let (all, gone) = (self.array.len() as u64, self.array.let_go() as u64);
-        let limit = most.saturating_sub(state.space.spare_sectors()).min(most / all * (all - gone));
-        let limit = limit + stripe;
+        let limit = self.space_limit(&state, class) + stripe;
         let mut new = u64::from(range.len);
         // Far from the limit nothing has to be looked up.
         if taken + new * 2 >= limit / 2 {
@@ -421,10 +416,15 @@ impl<E: Env> Shard<E> {
         }
         let growth = (new * class.width() as u64).div_ceil(class.data() as u64);
         if growth > 0 && taken + growth > limit {
-            return Err(RequestError::NoSpace);
+            return Err(self.no_space());
         }
         state.space.promised += growth;
         Ok(Admission { shard: self, growth })
+    }
+
+    fn no_space(&self) -> RequestError {
+        self.count(|counters| counters.space_refusals += 1);
+        RequestError::NoSpace
     }
 
     /// Slows writes in proportion to the shortage of free stripes, so that there is no cliff.

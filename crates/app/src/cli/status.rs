@@ -7,13 +7,14 @@ use crate::control::{Answer, Request};
 use crate::error::{Failure, Outcome};
 use crate::exit::Exit;
 use crate::pools;
-use crate::render::view::{Health, Pool, Server};
+use crate::render::view::{Capacity, Health, Pool, Server};
 use crate::render::{human, json, print};
 
 /// Show how pools are: state, reason, action, space, drives, volumes, latency, counters
 ///
 /// Asks the server; with --drives it opens a pool that is not being served, read-only.
-/// Exit code 1 if a pool is degraded or failed.
+/// Exit code 1 if a pool is degraded or failed, if 90 % of its space is used, or if writes are
+/// slowed or refused for want of it.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -44,7 +45,8 @@ struct Report {
 
 pub fn run(args: &Args) -> Outcome<Exit> {
     let (pools, server) = find_whole(args.pool.as_deref(), &args.reach)?;
-    let healthy = pools.iter().all(|pool| pool.state == Health::Online);
+    let healthy = |pool: &Pool| pool.state == Health::Online && pool.capacity == Capacity::Enough;
+    let healthy = pools.iter().all(healthy);
     if args.json {
         print(&json::document(&Report { pools, server }));
     } else {

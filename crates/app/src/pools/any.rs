@@ -8,7 +8,7 @@ use io::uring::UringEnv;
 
 use crate::error::{Failure, Outcome};
 use crate::render::human;
-use crate::render::view::{self, Event};
+use crate::render::view::{self, Event, Fill};
 
 pub type Fusion = engine::Pool<UringEnv>;
 pub type Other = schemes::Pool<UringEnv>;
@@ -54,7 +54,31 @@ impl Pool {
             Pool::Fusion(pool) => (&pool.status()).into(),
             Pool::Other(pool) => (&pool.status()).into(),
         };
-        pool.with_errors()
+        pool.with_errors().with_capacity()
+    }
+
+    /// How full it is: unlike [`Pool::view`] in no time.
+    pub fn fill(&self) -> Fill {
+        match self {
+            Pool::Fusion(pool) => {
+                let (space, pressure) = (pool.space_status(), pool.space_pressure());
+                Fill {
+                    used: space.used,
+                    available: space.available,
+                    refusals: pool.counters().space_refusals,
+                    slowed: pressure >= engine::PRESSURE_FULL,
+                }
+            }
+            Pool::Other(pool) => {
+                let space = pool.volumes().space();
+                Fill {
+                    used: space.mapped,
+                    available: space.available(),
+                    refusals: pool.volumes().requests().space_refusals,
+                    slowed: false,
+                }
+            }
+        }
     }
 
     /// Volumes with their shapes, for lists: unlike [`Pool::view`] in no time.

@@ -15,6 +15,10 @@ pub(crate) enum Trouble {
     Deleted,
     /// To so many bytes.
     Shrunk(u64),
+    /// Somebody wrote where its label was.
+    Overwritten,
+    /// Its name leads to another: it is used, and would not be found again.
+    Elsewhere,
     /// Nobody was answered while requests to it were handed over.
     Blocks(Blocked),
 }
@@ -25,7 +29,8 @@ impl Trouble {
         match self {
             Trouble::Deleted => Some("its file was deleted"),
             Trouble::Shrunk(_) => Some("it has become smaller"),
-            Trouble::Blocks(_) => None,
+            Trouble::Overwritten => Some("it was overwritten"),
+            Trouble::Elsewhere | Trouble::Blocks(_) => None,
         }
     }
 
@@ -33,6 +38,8 @@ impl Trouble {
         match self {
             Trouble::Deleted => (Severity::Error, EventKind::DriveDeleted),
             Trouble::Shrunk(_) => (Severity::Error, EventKind::DriveShrunk),
+            Trouble::Overwritten => (Severity::Error, EventKind::DriveOverwritten),
+            Trouble::Elsewhere => (Severity::Warning, EventKind::DriveElsewhere),
             // It costs a little, and is seen to.
             Trouble::Blocks(_) => (Severity::Info, EventKind::DriveBlocks),
         }
@@ -50,6 +57,14 @@ impl fmt::Display for Trouble {
                 f,
                 "it has {} now ({size} bytes), less than it had: what lay behind that is lost",
                 Size(*size)
+            ),
+            Trouble::Overwritten => f.write_str(
+                "somebody else has written to it: its label is gone, and maybe more; find out who \
+                 did before you use it again",
+            ),
+            Trouble::Elsewhere => f.write_str(
+                "what has its name now is another file or device; it is used on, and the next \
+                 start needs to be given its new name",
             ),
             Trouble::Blocks(Blocked { count, longest }) => write!(
                 f,
@@ -84,7 +99,13 @@ pub(crate) fn no_room(short: &Short) -> String {
     format!("drives can't be written for want of what this machine has ({short})")
 }
 
-fn say(pool: &Pool, drive: Option<u16>, (severity, kind): (Severity, EventKind), text: String) {
+/// An event of a pool, or of one of its drives.
+pub(crate) fn say(
+    pool: &Pool,
+    drive: Option<u16>,
+    (severity, kind): (Severity, EventKind),
+    text: String,
+) {
     match pool {
         Pool::Fusion(pool) => pool.tell(drive, (severity, kind), text),
         Pool::Other(pool) => {

@@ -1,5 +1,7 @@
 //! Verbs on volumes.
 
+use std::fmt;
+
 use engine::{VolumeError, VolumeLimits};
 
 use super::any::{Fusion, Other, Pool};
@@ -19,6 +21,10 @@ pub(crate) async fn change(pool: &Pool, request: &Request) -> Outcome<Answer> {
 
 async fn change_other(pool: &Other, request: &Request) -> Outcome<Answer> {
     let volumes = pool.volumes();
+    let provisioned = || Provisioned {
+        all: volumes.sizes().into_iter().map(|(_, size)| size).sum(),
+        room: volumes.space().total,
+    };
     let (volume, result) = match request {
         Request::VolumeCreate { volume, parity, width, .. }
             if parity.is_some() || width.is_some() =>
@@ -29,11 +35,11 @@ async fn change_other(pool: &Other, request: &Request) -> Outcome<Answer> {
         }
         Request::VolumeCreate { volume, size, .. } => {
             let result = volumes.create(volume, *size).await;
-            (volume, result.map(|()| format!("of {} created", Size(*size))))
+            (volume, result.map(|()| created(*size, provisioned())))
         }
         Request::VolumeResize { volume, size, .. } => {
             let result = volumes.resize(volume, *size).await;
-            (volume, result.map(|()| format!("resized to {}", Size(*size))))
+            (volume, result.map(|()| resized(*size, provisioned())))
         }
         Request::VolumeDelete { volume, .. } => {
             (volume, volumes.delete(volume).await.map(|()| "deleted".to_owned()))
@@ -52,14 +58,18 @@ async fn change_other(pool: &Other, request: &Request) -> Outcome<Answer> {
 }
 
 async fn change_fusion(pool: &Fusion, request: &Request) -> Outcome<Answer> {
+    let provisioned = || Provisioned {
+        all: pool.volume_shapes().iter().map(|volume| volume.size).sum(),
+        room: pool.space_status().usable,
+    };
     let (volume, result) = match request {
         Request::VolumeCreate { volume, size, parity, width, .. } => {
             let result = pool.volume_create(volume, *size, *parity, *width).await;
-            (volume, result.map(|()| format!("of {} created", Size(*size))))
+            (volume, result.map(|()| created(*size, provisioned())))
         }
         Request::VolumeResize { volume, size, .. } => {
             let result = pool.volume_resize(volume, *size).await;
-            (volume, result.map(|()| format!("resized to {}", Size(*size))))
+            (volume, result.map(|()| resized(*size, provisioned())))
         }
         Request::VolumeDelete { volume, .. } => {
             (volume, pool.volume_delete(volume).await.map(|()| "deleted".to_owned()))
@@ -73,6 +83,35 @@ async fn change_fusion(pool: &Fusion, request: &Request) -> Outcome<Answer> {
     match result {
         Ok(done) => Ok(Answer::Done(format!("volume {object} {done}"))),
         Err(error) => Err(explain::volume(&object, &error)),
+    }
+}
+
+/// What volumes would hold if they were written whole, and what there is room for.
+struct Provisioned {
+    all: u64,
+    room: u64,
+}
+
+fn created(size: u64, provisioned: Provisioned) -> String {
+    format!("of {} created{provisioned}", Size(size))
+}
+
+fn resized(size: u64, provisioned: Provisioned) -> String {
+    format!("resized to {}{provisioned}", Size(size))
+}
+
+/// A warning, if volumes promise more than there is.
+impl fmt::Display for Provisioned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (all, room) = (Size(self.all), Size(self.room));
+        if self.all <= self.room {
+            return Ok(());
+        }
+        write!(
+            f,
+            "; the pool's volumes promise {all}, and it has room for {room}: writes fail when that \
+             is used up"
+        )
     }
 }
 

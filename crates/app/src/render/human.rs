@@ -158,9 +158,15 @@ fn scheme_line(pool: &Pool) -> String {
 }
 
 fn space_line(pool: &Pool) -> String {
-    let space = &pool.space;
-    let percent = percent(space.used, space.usable);
-    format!("{} of {} used ({percent} %)", Size(space.used), Size(space.usable))
+    let (space, provisioned) = (&pool.space, pool.provisioned());
+    let (used, more) = (Size(space.used), Size(space.available));
+    let percent = pool.fill().percent();
+    let thin = if provisioned > space.usable {
+        format!("; volumes promise {}", Size(provisioned))
+    } else {
+        String::new()
+    };
+    format!("{used} of users' data ({percent} %), {more} more can be written{thin}")
 }
 
 /// How far a scrub is, and what it has found.
@@ -185,7 +191,7 @@ pub fn scrub(scrub: &Scrub) -> String {
 pub fn drive_space_line(pool: &Pool) -> String {
     let space = &pool.space;
     format!(
-        "{}: {} replicated, {} RAID, {} in limbo, {} free",
+        "{} raw: {} replicated, {} RAID, {} in limbo, {} free",
         Size(space.total),
         Size(space.replicated),
         Size(space.raid),
@@ -212,7 +218,7 @@ fn spikes_line(pool: &Pool) -> String {
 fn backlog_line(pool: &Pool) -> String {
     let backlog = &pool.backlog;
     format!(
-        "{} tuples, {} of them due; {} stripes in limbo; {} to discard; need for space {} %",
+        "{} tuples, {} of them due; {} stripes in limbo; {} to discard; pressure on space {} %",
         backlog.tuples,
         backlog.tuples_due,
         backlog.limbo_stripes,
@@ -247,10 +253,6 @@ fn recovery_line(pool: &Pool) -> String {
         recovery.records_dropped,
         recovery.copies_healed,
     )
-}
-
-fn percent(part: u64, whole: u64) -> u64 {
-    (u128::from(part) * 100).checked_div(u128::from(whole)).unwrap_or(0) as u64
 }
 
 fn drives(drives: &[Drive]) -> String {
@@ -373,6 +375,7 @@ fn counters(pool: &Pool) -> String {
         row("reads", counters.reads, Some(counters.read_bytes));
         row("writes", counters.writes, Some(counters.write_bytes));
         row("  waits for space", counters.space_waits, None);
+        row("  refused for want of space", counters.space_refusals, None);
         row("flushes", counters.flushes, None);
         row("discards", counters.trims, None);
         pool.scheme_counters.iter().for_each(|counter| row(&counter.name, counter.count, None));
@@ -387,6 +390,7 @@ fn counters(pool: &Pool) -> String {
     row("  patches", counters.patch_writes, None);
     row("  whole stripes", counters.stripe_writes, None);
     row("  waits for space", counters.space_waits, None);
+    row("  refused for want of space", counters.space_refusals, None);
     row("  redirected", counters.redirected_writes, None);
     row("  hedged", counters.hedged_writes, None);
     row("flushes", counters.flushes, None);

@@ -26,20 +26,24 @@ macro_rules! mirror {
     };
 }
 
+mod capacity;
 mod care;
 mod other;
 mod server;
 mod tail;
 mod unopened;
 
+pub use capacity::{Capacity, Fill};
 pub use care::{Rebalance, Rebuild, RebuildDrive, Scrub};
 pub use server::{DroppedMessages, NbdConnections, Server};
 pub use tail::{Backlog, Event, Handling, Latencies, Limits, OperationLatencies, Spikes};
 
 mirror! {
-    /// Drive space by what it is used for, in bytes; `used` and `usable` are user bytes.
+    /// Drive space by what it is used for, in bytes; `used`, `available` and, together, `usable`
+    /// are user bytes.
     Space = engine::SpaceStatus {
-        total: u64, replicated: u64, raid: u64, limbo: u64, free: u64, used: u64, usable: u64,
+        total: u64, replicated: u64, raid: u64, limbo: u64, free: u64, used: u64,
+        available: u64, usable: u64,
     }
 }
 
@@ -60,6 +64,7 @@ mirror! {
         reconstructed_reads: u64, conversions: u64, compacted_stripes: u64,
         relocated_bytes: u64, merged_blocks: u64, journal_blocks: u64, journal_bytes: u64,
         checkpoints: u64, checkpoint_bytes: u64, space_waits: u64,
+        space_refusals: u64,
         redirected_writes: u64, redirected_reads: u64, hedged_reads: u64, hedged_writes: u64,
         hedged_journal_blocks: u64, hedge_wins: u64, hedges_refused: u64,
         checksum_errors: u64, healed_pages: u64, lost_pages: u64, mended_parity: u64,
@@ -229,6 +234,9 @@ pub struct Pool {
     pub hedge_budget: Option<u32>,
     pub read_only: bool,
     pub space: Space,
+    /// Whether space runs out.
+    #[serde(default)]
+    pub capacity: Capacity,
     pub drives: Vec<Drive>,
     pub volumes: Vec<Volume>,
     pub counters: Counters,
@@ -301,6 +309,7 @@ impl From<&PoolStatus> for Pool {
             hedge_budget: status.spike_handling.hedge.then_some(status.hedge_budget),
             read_only: status.read_only,
             space: (&status.space).into(),
+            capacity: Capacity::Enough,
             drives: status.drives.iter().map(Drive::from).collect(),
             volumes: status.volumes.iter().map(Volume::from).collect(),
             counters: (&status.counters).into(),

@@ -1,9 +1,10 @@
-//! What happens to drives in use beside what they are asked.
+//! What happens to drives in use beside what they are asked, and to the space of pools.
 //!
 //! ```text
 //! drive ── looked at every LOOK_EVERY, on a thread of its own ──> found (Wrapper)
 //!                                                                    │
-//!  rm d1.img, truncate d1.img ── noticed ── told ──┬─> failed: the others make up for it
+//!  rm d1.img, truncate d1.img,
+//!  dd of=d1.img ── noticed ── told ──┬─> failed: the others make up for it
 //!                                                  └─> the pool can't do without it: used on, so
 //!                                                      that it can be copied, until it can
 //!  requests to it keep the server ── told
@@ -21,6 +22,8 @@ use io::{Env, Nanos};
 
 use super::Stop;
 use super::exports::Catalogue;
+use super::fullness;
+use super::own_label::OwnLabel;
 use super::wrap::Wrapper;
 use crate::pools::Pool;
 use crate::pools::trouble::{Trouble, give_up, tell};
@@ -32,10 +35,21 @@ const LOOK_EVERY: Nanos = Nanos::from_secs(2);
 /// A drive that keeps the server is told of no more often.
 const TELL_EVERY: Nanos = Nanos::from_secs(60);
 
+/// What is known of a drive that is used.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Seen {
+    found: Found,
+    is_overwritten: bool,
+}
+
 /// Looks at one drive until it is closed. One that is silent keeps nobody else waiting.
-pub(super) async fn keep_looking(env: UringEnv, watch: DriveWatch, to: impl Fn(Found)) {
+pub(super) async fn keep_looking(env: UringEnv, watch: DriveWatch, to: impl Fn(Seen)) {
+    let mut label = OwnLabel::default();
     while let Some(found) = watch.look().await {
-        to(found);
+        let Some(drive) = watch.drive() else { return };
+        let is_overwritten = label.is_overwritten(&drive).await;
+        drop(drive);
+        to(Seen { found, is_overwritten });
         env.sleep_until(env.now() + LOOK_EVERY).await;
     }
 }
@@ -53,6 +67,7 @@ pub(crate) fn watch(
         (env.clone(), catalogue.clone(), wrapper.clone(), stop.clone());
     env.spawn(async move {
         let mut told = Told::default();
+        let mut fullness = fullness::Told::default();
         loop {
             select(pin!(own.sleep_until(own.now() + LOOK_EVERY)), pin!(stop.told())).await;
             if stop.is_told() {
@@ -60,6 +75,7 @@ pub(crate) fn watch(
             }
             let found = wrapper.found();
             told.0.retain(|name, _| found.contains_key(name));
+            fullness.look(&catalogue.pools(), own.now());
             for pool in catalogue.pools() {
                 act(&pool, &found, &mut told, own.now()).await;
             }
@@ -87,7 +103,7 @@ impl Told {
     }
 }
 
-async fn act(pool: &Pool, found: &BTreeMap<String, Found>, told: &mut Told, now: Nanos) {
+async fn act(pool: &Pool, found: &BTreeMap<String, Seen>, told: &mut Told, now: Nanos) {
     if found.values().all(|found| trouble(found).is_none()) {
         return;
     }
@@ -113,10 +129,12 @@ async fn act_on(pool: &Pool, drive: &view::Drive, trouble: Trouble, is_news: boo
     }
 }
 
-fn trouble(found: &Found) -> Option<Trouble> {
-    match found {
+fn trouble(seen: &Seen) -> Option<Trouble> {
+    match &seen.found {
         Found { is_deleted: true, .. } => Some(Trouble::Deleted),
         Found { shrunk_to: Some(size), .. } => Some(Trouble::Shrunk(*size)),
+        _ if seen.is_overwritten => Some(Trouble::Overwritten),
+        Found { is_elsewhere: true, .. } => Some(Trouble::Elsewhere),
         Found { blocked, .. } => (blocked.count > 0).then_some(Trouble::Blocks(*blocked)),
     }
 }

@@ -7,11 +7,11 @@ use std::fmt::Write;
 use std::rc::Rc;
 
 use io::modelled::Lateness;
-use io::uring::{Found, RealDrive, UringDrive, UringEnv};
+use io::uring::{RealDrive, UringDrive, UringEnv};
 use io::{AnyDrive, Drive, Env, Faults, Faulty, Modelled};
 
 use super::log::{Kind, Log};
-use super::watch;
+use super::watch::{self, Seen};
 use crate::drives::modelled::{ModelSpec, seed_name};
 use crate::drives::name::DriveName;
 use crate::error::{Failure, Outcome};
@@ -32,7 +32,7 @@ struct Wrapped {
     faults: BTreeMap<String, Faults>,
     /// What looks at drives found, by the drive's name; of another one of this name before, nothing
     /// is of interest any more.
-    found: BTreeMap<String, Rc<Cell<Found>>>,
+    found: BTreeMap<String, Rc<Cell<Seen>>>,
 }
 
 impl Wrapper {
@@ -57,7 +57,7 @@ impl Wrapper {
         let mut known = self.wrapped.borrow_mut();
         known.found.remove(&wrapped.name());
         if let Some(looks) = looks {
-            let found = Rc::<Cell<Found>>::default();
+            let found = Rc::<Cell<Seen>>::default();
             known.found.insert(wrapped.name(), found.clone());
             let to = move |now| found.set(now);
             self.env.spawn(watch::keep_looking(self.env.clone(), looks, to));
@@ -67,7 +67,7 @@ impl Wrapper {
     }
 
     /// What was found of the drives that are open, by name.
-    pub fn found(&self) -> BTreeMap<String, Found> {
+    pub fn found(&self) -> BTreeMap<String, Seen> {
         let found = &mut self.wrapped.borrow_mut().found;
         // Whoever looks at a drive ends when it is closed.
         found.retain(|_, found| Rc::strong_count(found) > 1);

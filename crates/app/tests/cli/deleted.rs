@@ -1,6 +1,7 @@
 //! A drive's file is deleted while its pool is served: it can still be written, but is lost with
-//! the server. Or it is cut, and what lay at its end is lost at once.
+//! the server. Or it is cut, and what lay at its end is lost at once; or somebody writes over it.
 
+use crate::events::pause;
 use crate::nbd::{Client, FUA, data};
 use crate::support::{Done, Scratch, Server};
 
@@ -124,4 +125,57 @@ fn a_drive_that_is_cut_under_fusion() {
 #[test]
 fn a_drive_that_is_cut_under_an_array() {
     cut_under("raid5");
+}
+
+/// As `dd` does that was given the wrong name. Nobody reads there. Only a label that was seen
+/// before is missed, and nothing tells us when it was.
+fn overwrite_until_told(scratch: &Scratch) {
+    let before = scratch.peek("d1", 0, MIB as usize);
+    for _ in 0..10 {
+        scratch.poke("d1", 0, &data(0));
+        for _ in 0..400 {
+            if scratch.run(&["events"]).out.contains("drive-overwritten") {
+                return;
+            }
+            pause();
+        }
+        scratch.poke("d1", 0, &before);
+        (0..200).for_each(|_| pause());
+    }
+    panic!("nobody notices");
+}
+
+fn overwritten_under(scheme: &str) {
+    let (scratch, server, mut client) = served(scheme);
+    overwrite_until_told(&scratch);
+    until_told(&scratch, "drive-failed").says("drive 1 (./d1): somebody else has written to it");
+    client.write(2 << 20, &data(2), FUA);
+    check(&mut client, 2);
+    scratch.run(&["status"]).expect(1).says("DEGRADED").says("is failed");
+    client.disconnect();
+    server.crash();
+}
+
+#[test]
+fn a_drive_that_is_overwritten_under_fusion() {
+    overwritten_under("fusion");
+}
+
+#[test]
+fn a_drive_that_is_overwritten_under_an_array() {
+    overwritten_under("raid5");
+}
+
+/// The drive is there, and nobody will find it by its name.
+#[test]
+fn a_drive_whose_name_another_has_is_used_on() {
+    let (scratch, server, mut client) = served("fusion");
+    std::fs::rename(scratch.path("d1"), scratch.path("renamed")).expect("it is there");
+    scratch.file("d1", 1 << 20);
+    until_told(&scratch, "drive-elsewhere").says("d1): what has its name now is another file");
+    client.write(2 << 20, &data(2), FUA);
+    check(&mut client, 2);
+    scratch.run(&["status"]).expect(0).says("ONLINE");
+    client.disconnect();
+    server.crash();
 }

@@ -4,6 +4,7 @@ mod absent;
 mod alerts;
 mod arrays;
 mod bad_input;
+mod capacity;
 mod cases_create;
 mod cases_pool;
 mod create;

@@ -226,6 +226,9 @@ pub enum EventKind {
     DriveDeleted,
     /// It has become smaller while it was used.
     DriveShrunk,
+    /// Somebody else wrote to a drive in use; its name leads to another one.
+    DriveOverwritten,
+    DriveElsewhere,
     /// Requests to it kept the whole server.
     DriveBlocks,
     /// A drive is not there, or out of date, as the pool is opened.
@@ -262,6 +265,10 @@ pub enum EventKind {
     DriveOverride,
     /// Need for space rose past, or fell below, a mark.
     SpacePressure,
+    /// Most of the space is used; there is more again; writes were refused.
+    SpaceLow,
+    SpaceEnough,
+    SpaceRefused,
     /// This machine lacks what drives need that are its files: writes wait. And it is over.
     NoRoom,
     RoomAgain,
@@ -279,6 +286,8 @@ impl EventKind {
             EventKind::DriveFailed => "drive-failed",
             EventKind::DriveDeleted => "drive-deleted",
             EventKind::DriveShrunk => "drive-shrunk",
+            EventKind::DriveOverwritten => "drive-overwritten",
+            EventKind::DriveElsewhere => "drive-elsewhere",
             EventKind::DriveBlocks => "drive-blocks",
             EventKind::DriveMissing => "drive-missing",
             EventKind::DriveRestoring => "drive-restoring",
@@ -299,6 +308,9 @@ impl EventKind {
             EventKind::DriveGood => "drive-good",
             EventKind::DriveOverride => "drive-override",
             EventKind::SpacePressure => "space-pressure",
+            EventKind::SpaceLow => "space-low",
+            EventKind::SpaceEnough => "space-enough",
+            EventKind::SpaceRefused => "space-refused",
             EventKind::NoRoom => "no-room",
             EventKind::RoomAgain => "room-again",
             EventKind::Rebalanced => "rebalanced",

@@ -73,7 +73,7 @@ impl<E: Env> Shard<E> {
 }
 
 /// The shapes that volumes have.
-fn used(state: &State) -> impl Iterator<Item = &Rc<Class>> {
+pub fn used(state: &State) -> impl Iterator<Item = &Rc<Class>> {
     let has = |class: &&Rc<Class>| state.volumes.values().any(|volume| volume.class == class.id);
     state.space.classes().filter(has)
 }

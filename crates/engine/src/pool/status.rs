@@ -7,7 +7,7 @@ use crate::api::{
     BacklogStatus, Counters, DriveOverride, DriveState, DriveStatus, DriveVerbError, EventKind,
     MemoryStatus, PoolStatus, Severity, SpaceStatus, StripePlaces,
 };
-use crate::pool::{Pool, usable_bytes};
+use crate::pool::Pool;
 
 impl<E: Env> Pool<E> {
     pub fn status(&self) -> PoolStatus {
@@ -109,16 +109,22 @@ impl<E: Env> Pool<E> {
         let block = u64::from(shard.geometry.block_size);
         let (replicated, raid, limbo, total) = state.space.blocks();
         let (_, used) = state.space.live_footprint();
-        let percent = state.settings.replicated_percent;
+        let (used, available) = (used * 512, shard.available(&state, class));
         SpaceStatus {
             total: total * block,
             replicated: replicated * block,
             raid: raid * block,
             limbo: limbo * block,
             free: (total - replicated - raid - limbo) * block,
-            used: used * 512,
-            usable: usable_bytes(&shard.geometry, class, percent),
+            used,
+            available,
+            usable: used + available,
         }
+    }
+
+    /// Need for space, to [`crate::PRESSURE_FULL`], at which writes are slowed.
+    pub fn space_pressure(&self) -> u16 {
+        self.shard().space_pressure()
     }
 
     pub fn backlog(&self) -> BacklogStatus {

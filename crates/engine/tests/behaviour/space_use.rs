@@ -1,7 +1,7 @@
 //! Space is taken by what is written, given back by what is discarded, and never runs out
 //! without saying so.
 
-use engine::{CreateSpec, RequestError, Volume, VolumeExtent};
+use engine::{CreateSpec, Pool, RequestError, Volume, VolumeExtent};
 use futures_util::future::join_all;
 use io::rng::Rng;
 use io::{Buf, Env};
@@ -122,6 +122,24 @@ async fn fill<E: Env>(volume: &Volume<E>, len: u64, parallel: u64) -> (u64, Vec<
     (stored.iter().filter(|ok| **ok).count() as u64 * len, stored)
 }
 
+/// One write after the other, until a page is refused: there was said to be no room for it.
+async fn fill_up<E: Env>(pool: &Pool<E>, volume: &Volume<E>, from: u64) {
+    const PAGE: u64 = 4096;
+    for page in 0.. {
+        let (before, refusals) = (pool.status().space.available, pool.counters().space_refusals);
+        let write = volume.write(from + page * PAGE, Buf::zeroed(PAGE as usize), false).await;
+        if before >= PAGE {
+            write.expect("as much as is said to be available can be written");
+            continue;
+        }
+        // A stripe more is not promised, but given.
+        if write.is_err() {
+            assert_eq!(pool.counters().space_refusals, refusals + 1);
+            return;
+        }
+    }
+}
+
 async fn over_committing<W: World>(world: &W) {
     let pool = make_pool(world, &CreateSpec::new("tank")).await;
     let usable = pool.status().space.usable;
@@ -132,6 +150,7 @@ async fn over_committing<W: World>(world: &W) {
         assert!(bytes * 10 >= usable * 9, "{bytes} of {usable} with writes of {len}");
         assert!(bytes <= usable + usable / 10, "{bytes} of {usable}");
         assert_eq!(pool.status().failed, None, "full is not failed");
+        fill_up(&pool, &volume, stored.len() as u64 * len).await;
         // Overwriting goes on, reading too, and what was refused is not there.
         let first = Buf::from_slice(&vec![1; len as usize]);
         volume.write(0, first, true).await.expect("an overwrite needs no new space");

@@ -154,19 +154,26 @@ pub struct Found {
     /// A file that no directory has any more: it can be read and written until it is closed, and
     /// is lost then. Not of one that had no name from the beginning.
     pub is_deleted: bool,
+    /// What has its name now is another file or device.
+    pub is_elsewhere: bool,
     /// It has so many bytes, less than when it was opened.
     pub shrunk_to: Option<u64>,
     pub blocked: Blocked,
 }
 
 impl DriveWatch {
+    /// The drive itself, as long as it is open; it stays so until this is dropped.
+    pub fn drive(&self) -> Option<UringDrive> {
+        self.inner.upgrade().map(|inner| UringDrive { inner })
+    }
+
     /// `None` once it is closed. A drive that is silent is waited for; one of these is enough.
     pub async fn look(&self) -> Option<Found> {
         let inner = self.inner.upgrade()?;
         let (blocked, opened) = (inner.file.blocked(), &inner.opened);
-        let (size, is_named) = (opened.geometry.size, opened.is_named);
+        let (size, is_named, path) = (opened.geometry.size, opened.is_named, opened.path.clone());
         let looked = match inner.file.as_fd().try_clone_to_owned() {
-            Ok(file) => inner.blocking.run(move || geometry::state(&file.into())),
+            Ok(file) => inner.blocking.run(move || geometry::state(&file.into(), &path)),
             // Without a descriptor nothing is known: later.
             Err(_) => return Some(Found { blocked, ..Found::default() }),
         };
@@ -174,6 +181,7 @@ impl DriveWatch {
         let state = looked.await.ok();
         Some(Found {
             is_deleted: is_named && state.as_ref().is_some_and(|state| state.is_deleted),
+            is_elsewhere: state.as_ref().is_some_and(|state| state.is_elsewhere),
             shrunk_to: state.and_then(|state| state.size).filter(|now| *now < size),
             blocked,
         })

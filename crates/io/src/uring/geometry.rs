@@ -1,9 +1,11 @@
 //! Questions to the kernel about an open file or block device.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io::{Seek, SeekFrom};
 use std::mem;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
 
 /// The alignments the engine can work with; everything it writes is made of 4096-byte pages.
 const ALIGN_MIN: u64 = 512;
@@ -72,15 +74,29 @@ fn direct_io_alignment(file: &File) -> Option<Alignment> {
 pub(super) struct State {
     /// No directory has it any more, as far as its filesystem can tell.
     pub(super) is_deleted: bool,
+    /// Its name leads to something, and that is not it.
+    pub(super) is_elsewhere: bool,
     /// Bytes; `None` if nobody can tell.
     pub(super) size: Option<u64>,
 }
 
-pub(super) fn state(mut file: &File) -> State {
+pub(super) fn state(mut file: &File, path: &Path) -> State {
     let links = ask(file, libc::STATX_NLINK);
     // Of files and devices alike, and nobody reads or writes from where a descriptor stands.
     let size = file.seek(SeekFrom::End(0)).ok();
-    State { is_deleted: links.is_some_and(|answer| answer.stx_nlink == 0), size }
+    let is_elsewhere = match (file.metadata(), fs::metadata(path)) {
+        (Ok(own), Ok(named)) => identity(&own) != identity(&named),
+        _ => false,
+    };
+    State { is_deleted: links.is_some_and(|answer| answer.stx_nlink == 0), is_elsewhere, size }
+}
+
+/// What tells files apart, and devices, of which one may have several nodes.
+fn identity(of: &Metadata) -> (bool, u64, u64) {
+    match of.file_type().is_block_device() {
+        true => (true, of.rdev(), 0),
+        false => (false, of.dev(), of.ino()),
+    }
 }
 
 /// Filesystems of this machine: they ask nobody who might not answer.

@@ -81,6 +81,8 @@ pub struct Requests {
     pub flushes: u64,
     pub trims: u64,
     pub space_waits: u64,
+    /// Writes that found no free grain, and none that would be.
+    pub space_refusals: u64,
 }
 
 /// Bytes of the store's grains by use.
@@ -90,6 +92,13 @@ pub struct Space {
     pub mapped: u64,
     pub limbo: u64,
     pub free: u64,
+}
+
+impl Space {
+    /// What can still be written: who finds nothing free waits for what is in limbo.
+    pub fn available(&self) -> u64 {
+        self.free + self.limbo
+    }
 }
 
 struct Inner<E: Env, S> {

@@ -327,6 +327,7 @@ impl<E: Env, S: Store> Inner<E, S> {
                 return Ok(grain);
             }
             if self.grains.borrow().in_limbo() == 0 {
+                self.count(|requests| requests.space_refusals += 1);
                 return Err(VolumeError::NoSpace);
             }
             self.count(|requests| requests.space_waits += 1);

@@ -3,9 +3,9 @@
 use schemes::pool::{DriveInfo, DriveState, Status};
 
 use super::{
-    Backlog, Counters, Drive, DriveCounters, Handling, Health, Limits, Memory, Pool, Rebalance,
-    Rebuild, RebuildDrive, Recovery, Replacing, Restoring, SchemeCounter, Scrub, Space, Spikes,
-    Volume,
+    Backlog, Capacity, Counters, Drive, DriveCounters, Handling, Health, Limits, Memory, Pool,
+    Rebalance, Rebuild, RebuildDrive, Recovery, Replacing, Restoring, SchemeCounter, Scrub, Space,
+    Spikes, Volume,
 };
 
 /// What progress is shown in: a page, whatever the scheme moves at a time.
@@ -43,16 +43,8 @@ impl From<&Status> for Pool {
             surviving_copies: surviving_copies(status),
             hedge_budget: None,
             read_only: false,
-            space: Space {
-                total: status.space.total,
-                // Whatever the scheme makes of it, it is no copy on its way to a stripe.
-                raid: status.space.mapped,
-                limbo: status.space.limbo,
-                free: status.space.free,
-                used: status.space.mapped,
-                usable: status.space.total,
-                ..Space::default()
-            },
+            space: space(&status.space),
+            capacity: Capacity::Enough,
             drives: status.drives.iter().map(Drive::from).collect(),
             volumes: status.volumes.iter().map(Volume::from).collect(),
             counters: Counters {
@@ -63,6 +55,7 @@ impl From<&Status> for Pool {
                 flushes: requests.flushes,
                 trims: requests.trims,
                 space_waits: requests.space_waits,
+                space_refusals: requests.space_refusals,
                 checksum_errors: health.wrong,
                 healed_pages: health.repaired,
                 lost_pages: health.lost,
@@ -125,6 +118,20 @@ impl From<&DriveInfo> for Drive {
                 bytes_left: own.progress.left,
             }),
         }
+    }
+}
+
+fn space(space: &schemes::volumes::Space) -> Space {
+    Space {
+        total: space.total,
+        // Whatever the scheme makes of it, it is no copy on its way to a stripe.
+        raid: space.mapped,
+        limbo: space.limbo,
+        free: space.free,
+        used: space.mapped,
+        available: space.available(),
+        usable: space.total,
+        ..Space::default()
     }
 }
 

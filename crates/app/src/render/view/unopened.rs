@@ -3,8 +3,8 @@
 use format::{Member, MemberState};
 
 use super::{
-    Backlog, Counters, Drive, DriveCounters, Handling, Health, Memory, OperationLatencies, Pool,
-    Rebalance, Rebuild, Recovery, Scrub, Space, Spikes,
+    Backlog, Capacity, Counters, Drive, DriveCounters, Handling, Health, Memory,
+    OperationLatencies, Pool, Rebalance, Rebuild, Recovery, Scrub, Space, Spikes,
 };
 use crate::drives::scan::Group;
 use crate::error::Failure;
@@ -40,6 +40,7 @@ impl Pool {
             hedge_budget: None,
             read_only: false,
             space: Space::default(),
+            capacity: Capacity::Enough,
             drives: (0..).zip(group.members()).map(|of| drive(group, of)).collect(),
             volumes: Vec::new(),
             counters: Counters::default(),

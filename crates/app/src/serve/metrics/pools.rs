@@ -83,7 +83,10 @@ fn space(pools: &[Pool], to: &mut Writer) -> fmt::Result {
     to.gauge("pool_used_bytes", "Bytes of users' data", |to| {
         each(pools, to, |pool| pool.space.used as f64)
     })?;
-    to.gauge("pool_usable_bytes", "Bytes that users' data may take", |to| {
+    to.gauge("pool_available_bytes", "Bytes of users' data that can still be written", |to| {
+        each(pools, to, |pool| pool.space.available as f64)
+    })?;
+    to.gauge("pool_usable_bytes", "Bytes of users' data, and that can still be written", |to| {
         each(pools, to, |pool| pool.space.usable as f64)
     })?;
     let fusion = |pool: &Pool| pool.is_fusion();
@@ -139,6 +142,10 @@ fn background(pools: &[Pool], to: &mut Writer) -> fmt::Result {
     })?;
     to.counter("pool_space_waits", "Times that writes had to wait for space", |to| {
         counter(pools, to, |pool| pool.counters.space_waits)
+    })?;
+    let help = "Writes that were refused for want of space";
+    to.counter("pool_space_refusals", help, |to| {
+        counter(pools, to, |pool| pool.counters.space_refusals)
     })?;
     // Some of them only grow, others are what is at the moment.
     to.gauge("pool_scheme_figure", "What only the pool's scheme counts, by its names", |to| {
