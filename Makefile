@@ -80,6 +80,7 @@ soak: build
 	scripts/deny.sh
 	scripts/tests/isolation.sh measure
 	scripts/tests/two_hosts.sh 50
+	scripts/tests/silent_drive.sh
 	scripts/bench.sh 1
 	scripts/demo.sh
 	scripts/coverage.sh 20

@@ -6,14 +6,19 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use format::{Member, MemberState, Superblock, Uuid};
+use futures_util::stream::{self, StreamExt};
 use io::uring::UringEnv;
 use schemes::scheme::Scheme;
 
-use super::found::{Flaw, Found, look};
+use super::found::{Flaw, Found, look_in_time};
 use super::name::DriveName;
 use super::{Identity, apart};
 use crate::error::{Failure, Outcome};
 use crate::render::view::{Health, Listed};
+
+/// Drives that are looked at together: a shelf of them. Each takes a handle, and a thread if it is
+/// silent.
+const LOOKS_AT_ONCE: usize = 32;
 
 /// Most drives a pool can lose and still be opened, whatever its parity.
 const MISSING_MAX: usize = 2;
@@ -175,8 +180,9 @@ pub(crate) async fn groups(
     let mut groups: BTreeMap<Uuid, Group> = BTreeMap::new();
     let (mut unusable, mut cut) = (Vec::new(), Vec::new());
     let sources = sources.to_vec();
-    for Source { drive, named } in apart(env, move || expand(&sources)).await?? {
-        match look(env, drive.path()).await {
+    let sources = apart(env, move || expand(&sources)).await??;
+    for (Source { drive, named }, found) in looks(env, sources).await {
+        match found {
             Found::Ours(label) => {
                 let group = groups.entry(label.home()).or_insert_with(|| Group::new(&label));
                 group.add(drive, *label);
@@ -196,6 +202,15 @@ pub(crate) async fn groups(
     groups.sort_by(|a, b| (&a.name, a.pool).cmp(&(&b.name, b.pool)));
     judge(&mut groups, unusable, warn)?;
     Ok(groups)
+}
+
+/// What is on each of them. One that is silent keeps the others waiting no longer than it may.
+async fn looks(env: &UringEnv, sources: Vec<Source>) -> Vec<(Source, Found)> {
+    let look = async |source: Source| {
+        let found = look_in_time(env, source.drive.path()).await;
+        (source, found)
+    };
+    stream::iter(sources).map(look).buffered(LOOKS_AT_ONCE).collect().await
 }
 
 struct Unusable {
