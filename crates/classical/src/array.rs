@@ -10,6 +10,7 @@ use io::{Buf, Drive, Durability, Env, join_all};
 use layout::StripeShape;
 
 use crate::announced::Announced;
+use crate::assembly::{Assembly, refuse_lost};
 use crate::checksum_store::OpenSums;
 use crate::grid::{Grid, GridError, Redundancy};
 use crate::intents::{Intents, Page};
@@ -182,65 +183,6 @@ pub async fn create<E: Env>(
     }
 }
 
-fn refuse_lost<D: Drive>(grid: &Grid, members: &[Member<D>]) -> Result<(), ArrayError> {
-    for group in 0..grid.groups() {
-        let own = group * grid.width..(group + 1) * grid.width;
-        let lost: Vec<usize> = own.filter(|&drive| members[drive].is_lost()).collect();
-        if lost.len() > grid.tolerance() {
-            return Err(ArrayError::TooManyLost {
-                lost: lost.len(),
-                width: grid.width,
-                tolerance: grid.tolerance(),
-                what: format!("numbers {lost:?}"),
-            });
-        }
-    }
-    Ok(())
-}
-
-/// Drives in their places.
-struct Placed<D> {
-    places: Vec<Option<D>>,
-    /// Those whose label is the one before the newest.
-    behind: Vec<usize>,
-}
-
-/// Who is where, as the newest label has it.
-fn place<D: Drive>(
-    label: &Superblock,
-    grid: &Grid,
-    found: Vec<(Superblock, D)>,
-) -> Result<Placed<D>, ArrayError> {
-    let mut places: Vec<Option<D>> = (0..grid.drives).map(|_| None).collect();
-    let mut behind = Vec::new();
-    for (own, drive) in found {
-        if own.pool != label.pool {
-            return Err(ArrayError::OtherPool { name: drive.name() });
-        }
-        let index = usize::from(own.index);
-        let Some((place, listed)) = places.get_mut(index).zip(label.members.get(index)) else {
-            continue;
-        };
-        // One that another has replaced is a stranger, and no copy of that.
-        if listed.drive != own.drive {
-            continue;
-        }
-        if let Some(other) = place {
-            return Err(ArrayError::Duplicate { first: other.name(), second: drive.name() });
-        }
-        // One that others have written off, that has shrunk, or that lacks a whole label which
-        // they have (an image of long ago), does not hold what it should. The first label of a
-        // drive counts if others name it: it has just taken another's place.
-        let whole = drive.geometry().size >= listed.size;
-        let recent = own.generation == 0 || own.generation + 1 >= label.generation;
-        if whole && recent && listed.state == MemberState::Active {
-            behind.extend((own.generation < label.generation).then_some(index));
-            *place = Some(drive);
-        }
-    }
-    Ok(Placed { places, behind })
-}
-
 impl<E: Env> Array<E> {
     /// Opens an array. Where a crash may have left its drives different they are made to agree
     /// stripe by stripe, before the first request of each or by [`Array::resync`].
@@ -250,17 +192,44 @@ impl<E: Env> Array<E> {
         drives: Vec<E::Drive>,
         options: OpenOptions,
     ) -> Result<Array<E>, ArrayError> {
-        let mut found = Vec::new();
-        for drive in drives {
-            if let Some(label) = label::read(&drive).await {
-                found.push((label, drive));
-            }
+        let assembly = Assembly::of(drives).await?;
+        Array::open_assembly(env, assembly, options).await
+    }
+
+    /// Opens the arrays of one pool, all or none: if one of them lacks too many drives, nothing is
+    /// written to the drives of the others.
+    pub async fn open_all(
+        env: &E,
+        arrays: impl IntoIterator<Item = Vec<E::Drive>>,
+        options: OpenOptions,
+    ) -> Result<Vec<Array<E>>, ArrayError> {
+        let mut assemblies = Vec::new();
+        for drives in arrays {
+            assemblies.push(Assembly::of(drives).await?);
         }
-        let ours = found.iter().filter(|(label, _)| label::grid_of(label).is_some());
-        let newest = ours.max_by_key(|(label, _)| label.generation).ok_or(ArrayError::NoLabel)?;
-        let label = newest.0.clone();
-        let grid = label::grid_of(&label).ok_or(ArrayError::NoLabel)?;
-        let Placed { places, behind } = place(&label, &grid, found)?;
+        let mut opened = Vec::new();
+        for assembly in assemblies {
+            opened.push(Array::open_assembly(env, assembly, options).await?);
+        }
+        Ok(opened)
+    }
+
+    /// The same of as many arrays as the caller knows there are.
+    pub async fn open_each<const COUNT: usize>(
+        env: &E,
+        arrays: [Vec<E::Drive>; COUNT],
+        options: OpenOptions,
+    ) -> Result<[Array<E>; COUNT], ArrayError> {
+        let opened = Array::open_all(env, arrays, options).await?;
+        Ok(opened.try_into().ok().expect("as many are opened as are given"))
+    }
+
+    /// Opens an array whose drives are known. The first that writes to them.
+    pub async fn open_assembly(
+        env: &E,
+        Assembly { label, grid, places, behind }: Assembly<E::Drive>,
+        options: OpenOptions,
+    ) -> Result<Array<E>, ArrayError> {
         let aligns = places.iter().flatten().map(|drive| drive.geometry().align);
         let tears = places.iter().flatten().any(|d| u64::from(d.geometry().atomic) < PAGE);
         let sums =
@@ -268,7 +237,6 @@ impl<E: Env> Array<E> {
         let unit = if sums.is_some() { PAGE } else { 512 };
         let align = u64::from(aligns.max().unwrap_or(512)).max(unit);
         let members: Vec<_> = places.into_iter().map(Member::new).collect();
-        refuse_lost(&grid, &members)?;
         let stripes = grid.stripes();
         let regions = stripes.div_ceil(intents::region_stripes(stripes)) as usize;
         let inner = Inner {
@@ -327,7 +295,7 @@ impl<E: Env> Array<E> {
 
     /// Numbers of the drives that are lost.
     pub fn lost(&self) -> Vec<usize> {
-        (0..self.inner.grid.drives).filter(|&at| self.inner.members[at].is_lost()).collect()
+        self.inner.lost()
     }
 
     /// Where what a write must know can be had from others as well, this drive is not asked for it.
@@ -448,8 +416,12 @@ impl<E: Env> Inner<E> {
         (0..self.grid.width).filter(avoided).collect()
     }
 
+    fn lost(&self) -> Vec<usize> {
+        (0..self.members.len()).filter(|&at| self.members[at].is_lost()).collect()
+    }
+
     pub fn too_many_lost(&self) -> Option<ArrayError> {
-        refuse_lost(&self.grid, &self.members).err()
+        refuse_lost(&self.grid, &self.lost()).err()
     }
 
     /// The drive of a member and the byte there.

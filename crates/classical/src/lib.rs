@@ -17,6 +17,7 @@
 
 mod announced;
 pub mod array;
+mod assembly;
 mod audit;
 mod beside;
 pub mod checksum_log;
@@ -45,6 +46,7 @@ mod verdict;
 mod write;
 
 pub use array::{Array, ArrayError, CreateSpec, OpenOptions, WriteHole};
+pub use assembly::Assembly;
 pub use grid::{Grid, GridError, Redundancy, check_chunk};
 pub use kept::Lacks;
 pub use mend::{Health, Mending, Missed, Note, Unread};

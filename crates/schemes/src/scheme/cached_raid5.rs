@@ -109,8 +109,8 @@ async fn open_tiers<E: Env>(
     options: OpenOptions,
 ) -> Result<Tiers<E>, StoreError> {
     let env = PartEnv::new(env.clone());
-    let cache = Array::open(&env, set.first(0..CACHE), options).await?;
-    let parity = Array::open(&env, set.first(CACHE..set.len()), options).await?;
+    let tiers = [set.first(0..CACHE), set.first(CACHE..set.len())];
+    let [cache, parity] = Array::open_each(&env, tiers, options).await?;
     Ok((cache, parity))
 }
 

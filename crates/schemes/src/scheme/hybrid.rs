@@ -86,8 +86,8 @@ async fn open_tiers<E: Env>(
     options: OpenOptions,
 ) -> Result<Tiers<E>, StoreError> {
     let env = PartEnv::new(env.clone());
-    let mirrors = Array::open(&env, set.first(0..split), options).await?;
-    let parity = Array::open(&env, set.first(split..set.len()), options).await?;
+    let tiers = [set.first(0..split), set.first(split..set.len())];
+    let [mirrors, parity] = Array::open_each(&env, tiers, options).await?;
     Ok((mirrors, parity))
 }
 

@@ -65,11 +65,9 @@ impl<E: Env> NRaid5<E> {
     ) -> Result<NRaid5<E>, StoreError> {
         let set = Set::open(drives).await?;
         let width = usize::from(set.label.group).max(1);
-        let mut arrays = Vec::new();
-        for first in (0..set.len()).step_by(width) {
-            let parts = set.first(first..(first + width).min(set.len()));
-            arrays.push(Array::open(&PartEnv::new(env.clone()), parts, options.into()).await?);
-        }
+        let firsts = (0..set.len()).step_by(width);
+        let groups = firsts.map(|first| set.first(first..(first + width).min(set.len())));
+        let arrays = Array::open_all(&PartEnv::new(env.clone()), groups, options.into()).await?;
         let drives = Arrays::new(env, set, arrays.clone());
         Ok(Apart::new(arrays, width, drives))
     }

@@ -157,6 +157,48 @@ fn regions_are_marked_while_they_are_written_and_not_when_nobody_writes() {
     }
 }
 
+fn written(disks: &[Disk]) -> Vec<u64> {
+    disks.iter().map(|disk| disk.counters().bytes_written).collect()
+}
+
+/// Opened without these drives, with what that gives; nothing is open afterwards.
+fn lost_without(shelf: &Shelf, missing: &[usize]) -> Option<Vec<usize>> {
+    let there = shelf.drives().into_iter().enumerate().filter(|(at, _)| !missing.contains(at));
+    let there = there.map(|(_, drive)| drive).collect();
+    let open = AnyStore::open(&shelf.env, there, OpenOptions::default());
+    let lost = shelf.env.block_on(open).ok().map(|store| store.lost());
+    shelf.env.crash();
+    lost
+}
+
+/// A pool of two groups was opened with one drive of the first missing and all of the second: it
+/// was refused, but the first group had told its other drives by then that one was lost. With all
+/// drives back that one was missing, although nobody had written anything.
+#[test]
+fn a_pool_that_is_refused_loses_nobody_by_the_attempt() {
+    let drives = DRIVES as usize;
+    let ends = |one: usize| (0..=drives).flat_map(move |end| [(one, 0..end), (one, end..drives)]);
+    for scheme in Scheme::ALL {
+        let (mut shelf, mut refused) = (Shelf::new(scheme), 0);
+        for (one, range) in (0..drives).flat_map(ends) {
+            let missing: Vec<usize> =
+                (0..drives).filter(|at| *at == one || range.contains(at)).collect();
+            let before = written(&shelf.disks);
+            match lost_without(&shelf, &missing) {
+                Some(_) => shelf = Shelf::new(scheme),
+                None => {
+                    refused += 1;
+                    let name = scheme.name();
+                    assert_eq!(written(&shelf.disks), before, "{name}, without {missing:?}");
+                    let lost = lost_without(&shelf, &[]);
+                    assert_eq!(lost, Some(vec![]), "{name}, after {missing:?}");
+                }
+            }
+        }
+        assert!(refused >= 8, "{}: refused {refused} times", scheme.name());
+    }
+}
+
 const KIB: u64 = 1 << 10;
 const CHUNK: u64 = 64 * KIB;
 

@@ -92,8 +92,8 @@ impl<E: Env> LogMirror<E> {
         let set = Set::open(drives).await?;
         shape.check(&set)?;
         let parts = PartEnv::new(env.clone());
-        let array = Array::open(&parts, shape.array_parts(&set), options.arrays).await?;
-        let mirror = Array::open(&parts, shape.log_parts(&set), options.arrays).await?;
+        let both = [shape.array_parts(&set), shape.log_parts(&set)];
+        let [array, mirror] = Array::open_each(&parts, both, options.arrays).await?;
         let (log, extents) = replay(&mirror, set.label.pool, array.grid(), array.size()).await?;
         let inner = Inner {
             env: env.clone(),
