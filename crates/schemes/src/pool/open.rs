@@ -63,6 +63,51 @@ async fn open_array<E: Env>(
     AnyStore::open(inside, parts, options).await
 }
 
+/// The pool's arrays one behind the other, and the label of each.
+async fn join<E: Env>(
+    inside: &PartEnv<E>,
+    found: &[Found<E::Drive>],
+    first: &Superblock,
+    options: OpenOptions,
+) -> Result<(Joined<AnyStore<PartEnv<E>>>, Vec<Superblock>), StoreError> {
+    let store = open_array(inside, found, first, options).await?;
+    let further = volumes::further(&store).await?;
+    let (joined, mut arrays) = (Joined::new(store, first.members.len()), vec![first.clone()]);
+    for Further { id, base, .. } in further {
+        let labels = found.iter().filter_map(|(_, own)| own.as_ref());
+        let own = labels.filter(|own| own.pool == id && !own.is_spare());
+        let Some(label) = own.max_by_key(|own| own.generation).cloned() else {
+            return absent(&arrays[0].pool_name, arrays.len());
+        };
+        let store = open_array(inside, found, &label, options).await?;
+        if joined.push(store, label.members.len()) != base {
+            return Err(StoreError::Damaged("the table of volumes".into()));
+        }
+        arrays.push(label);
+    }
+    Ok((joined, arrays))
+}
+
+/// Only an open first array tells which others there are, and opening it without a drive tells the
+/// others that this one is lost. So a pool of several arrays that lacks drives is opened without
+/// writing to them first: one that is refused loses no drive by the attempt.
+async fn check_further<E: Env>(
+    inside: &PartEnv<E>,
+    found: &[Found<E::Drive>],
+    first: &Superblock,
+    options: OpenOptions,
+) -> Result<(), StoreError> {
+    let labels = found.iter().filter_map(|(_, own)| own.as_ref());
+    let further: Vec<&Superblock> = labels.filter(|own| own.further.is_some()).collect();
+    let is_one = further.is_empty();
+    if is_one || further.into_iter().chain([first]).all(|array| is_whole(found, array)) {
+        return Ok(());
+    }
+    let rehearse = |(part, own): &Found<E::Drive>| (part.clone().rehearsal(), own.clone());
+    let found: Vec<Found<E::Drive>> = found.iter().map(rehearse).collect();
+    join(inside, &found, first, options).await.map(drop)
+}
+
 /// The volumes on these drives, and the label of each array.
 pub(super) async fn volumes<E: Env>(
     env: &E,
@@ -73,21 +118,8 @@ pub(super) async fn volumes<E: Env>(
     let inside = PartEnv::new(env.clone());
     let asked: Vec<Part<E::Drive>> = found.iter().map(|(part, _)| part.clone()).collect();
     let opened = async move {
-        let store = open_array(&inside, &found, &first, options).await?;
-        let further = volumes::further(&store).await?;
-        let (joined, mut arrays) = (Joined::new(store, first.members.len()), vec![first]);
-        for Further { id, base, .. } in further {
-            let labels = found.iter().filter_map(|(_, own)| own.as_ref());
-            let own = labels.filter(|own| own.pool == id && !own.is_spare());
-            let Some(label) = own.max_by_key(|own| own.generation).cloned() else {
-                return absent(&arrays[0].pool_name, arrays.len());
-            };
-            let store = open_array(&inside, &found, &label, options).await?;
-            if joined.push(store, label.members.len()) != base {
-                return Err(StoreError::Damaged("the table of volumes".into()));
-            }
-            arrays.push(label);
-        }
+        check_further(&inside, &found, &first, options).await?;
+        let (joined, arrays) = join(&inside, &found, &first, options).await?;
         Ok((Volumes::open(&inside, joined).await?, arrays))
     };
     hangs::end_in_time(env, || hangs::needed(asked.iter()), opened).await

@@ -224,3 +224,28 @@ fn what_a_pool_can_not_grow_by_is_refused() {
         pool.close().await.expect("closes");
     });
 }
+
+/// A pool of two arrays was opened without a drive of the first and all but one of the second: it
+/// was refused, but the first had told its other drives by then that one was lost.
+#[test]
+fn a_refused_pool_of_two_arrays_loses_no_drive() {
+    for (scheme, drives) in all().filter(|(scheme, _)| *scheme != Scheme::Raid0) {
+        let name = scheme.name();
+        let (shelf, more) = with_more(scheme, drives, DRIVE);
+        shelf.env.block_on(async {
+            let pool = shelf.open().await.expect("it opens");
+            grow(&shelf, &pool, &more).await.expect("it grows");
+            write(&pool, 0).await;
+            pool.close().await.expect("closes");
+            let none = |at: &usize| *at == 1 || more[..more.len() - 1].contains(at);
+            let there = (0..shelf.disks.len()).filter(|at| !none(at)).map(|at| shelf.drive(at));
+            let opened = Pool::open(&shelf.inside(), there.collect(), shelf.options).await;
+            // One drive of a mirror is enough.
+            let Err(_) = opened else { return assert_eq!(scheme, Scheme::Raid1) };
+            let pool = shelf.open().await.unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert_eq!(state(&pool, 1), DriveState::Active, "{name}");
+            check(&pool, name, 1).await;
+            pool.close().await.expect("closes");
+        });
+    }
+}
