@@ -324,6 +324,8 @@ pub struct DriveStatus {
     pub state: DriveState,
     pub size: u64,
     pub counters: DriveCounters,
+    /// What is freed is told to it; `None` of one that is not here.
+    pub takes_discards: Option<bool>,
     pub health: DriveHealth,
     pub decided: DriveOverride,
     pub spikes: SpikeStatus,
@@ -344,6 +346,9 @@ pub struct DriveCounters {
     pub flushes: u64,
     pub read_bytes: u64,
     pub write_bytes: u64,
+    /// Ranges that it was told to hold nothing, and took.
+    pub discards: u64,
+    pub discard_bytes: u64,
     pub read_errors: u64,
     pub write_errors: u64,
     /// Pages that were not what was written, or refused; those that were written again.

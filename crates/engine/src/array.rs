@@ -383,7 +383,16 @@ impl<D: Drive> Array<D> {
         len: u64,
     ) -> Result<(), DriveError> {
         let drive = self.handle(index, Operation::Discard)?;
-        self.answer(index, Operation::Discard, drive.discard(offset, len)).await
+        self.answer(index, Operation::Discard, drive.discard(offset, len)).await?;
+        let member = self.member(index);
+        // Who takes none says that it is done.
+        if member.takes_discards() == Some(true) {
+            let mut counters = member.counters.get();
+            counters.discards += 1;
+            counters.discard_bytes += len;
+            member.counters.set(counters);
+        }
+        Ok(())
     }
 
     /// The drive is not used any more.
@@ -544,6 +553,10 @@ impl<D: Drive> Member<D> {
 
     pub fn failure(&self) -> Option<String> {
         self.failure.borrow().clone()
+    }
+
+    pub fn takes_discards(&self) -> Option<bool> {
+        self.drive.borrow().as_ref().map(|drive| drive.discard_granularity().is_some())
     }
 
     pub fn counters(&self) -> DriveCounters {

@@ -106,6 +106,8 @@ pub struct DriveInfo {
     pub state: DriveState,
     pub size: u64,
     pub counters: PartCounters,
+    /// What is freed is told to it; `None` of one that is not here.
+    pub takes_discards: Option<bool>,
     /// How long it takes, and what it has to do.
     pub seen: Seen,
     /// It is read only where nobody else can answer.
@@ -351,6 +353,7 @@ impl<E: Env> Pool<E> {
                 state,
                 size: listed.size,
                 counters: part.map_or_else(PartCounters::default, Part::counters),
+                takes_discards: part.map(|part| part.discard_granularity().is_some()),
                 seen: part.map(Part::seen).unwrap_or_default(),
                 sits_out: inner.sitting.borrow().contains(&index),
                 restoring: restoring.filter(|_| state == DriveState::Restoring),

@@ -265,10 +265,11 @@ fn drives(drives: &[Drive]) -> String {
         "SIZE",
         "READ",
         "WRITTEN",
+        "DISCARDED",
         "READ-ERR",
         "WRITE-ERR",
     ];
-    let mut columns = Columns::new(&heading, &[0, 5, 6, 7, 8, 9]);
+    let mut columns = Columns::new(&heading, &[0, 5, 6, 7, 8, 9, 10]);
     for drive in drives {
         let counters = &drive.counters;
         columns.row(vec![
@@ -280,11 +281,22 @@ fn drives(drives: &[Drive]) -> String {
             Size(drive.size).to_string(),
             Size(counters.read_bytes).to_string(),
             Size(counters.write_bytes).to_string(),
+            discarded(drive),
             counters.read_errors.to_string(),
             counters.write_errors.to_string(),
         ]);
     }
     columns.render(2)
+}
+
+/// How much it was told to hold nothing of; of a drive that takes no discards that.
+fn discarded(drive: &Drive) -> String {
+    match (drive.takes_discards, drive.counters.discard_bytes) {
+        (Some(false), _) => "takes none".to_owned(),
+        // Schemes beside `fusion` send none.
+        (_, 0) => "-".to_owned(),
+        (_, bytes) => Size(bytes).to_string(),
+    }
 }
 
 fn state(drive: &Drive) -> String {

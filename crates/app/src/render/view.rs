@@ -51,6 +51,7 @@ mirror! {
     /// Operations on one drive since the pool was opened.
     DriveCounters = engine::DriveCounters {
         reads: u64, writes: u64, flushes: u64, read_bytes: u64, write_bytes: u64,
+        discards: u64, discard_bytes: u64,
         read_errors: u64, write_errors: u64, bad_pages: u64, healed_pages: u64,
     }
 }
@@ -147,6 +148,9 @@ pub struct Drive {
     pub state: String,
     pub size: u64,
     pub counters: DriveCounters,
+    /// What is freed is told to it. Absent of a drive that is not here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub takes_discards: Option<bool>,
     /// `good`, `avoided` or `suspect`.
     #[serde(default)]
     pub health: String,
@@ -337,6 +341,7 @@ impl From<&engine::DriveStatus> for Drive {
             state: drive.state.to_string(),
             size: drive.size,
             counters: (&drive.counters).into(),
+            takes_discards: drive.takes_discards,
             health: drive.health.to_string(),
             decided: drive.decided.to_string(),
             spikes: (&drive.spikes).into(),

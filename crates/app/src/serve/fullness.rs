@@ -94,6 +94,8 @@ mod tests {
         assert_eq!(kinds(&mut last, 100, 9, 68), ["space-refused"]);
         assert!(kinds(&mut last, 100, 9, 168).is_empty());
         assert_eq!(kinds(&mut last, 50, 9, 170), ["space-enough"]);
+        // What was refused before is no news.
+        assert_eq!(kinds(&mut last, 94, 9, 172), ["space-low"]);
     }
 
     /// With much room a write may be refused as well: the table of what lies where is full.

@@ -179,3 +179,22 @@ fn a_drive_whose_name_another_has_is_used_on() {
     client.disconnect();
     server.crash();
 }
+
+/// A drive that comes back is given another label, which is no reason to miss the one before.
+#[test]
+fn a_drive_with_a_new_label_is_not_overwritten() {
+    let (scratch, server, mut client) = served("raid5");
+    scratch.run(&["drive", "offline", "tank", "1", "--force"]).expect(0);
+    client.write(2 << 20, &data(2), FUA);
+    let path = scratch.path("d1").display().to_string();
+    scratch.run(&["drive", "online", "tank", "1", &path]).expect(0);
+    scratch.run(&["wait", "tank", "restore", "online", "--timeout", "60"]).expect(0);
+    // 15 seconds: each of four copies is looked at once in 8, and twice before it is missed.
+    (0..300).for_each(|_| pause());
+    let events = scratch.run(&["events"]).expect(0);
+    assert!(!events.out.contains("drive-overwritten"), "{}", events.out);
+    scratch.run(&["status"]).expect(0).says("ONLINE");
+    check(&mut client, 2);
+    client.disconnect();
+    server.crash();
+}

@@ -1,8 +1,8 @@
 //! `volume create | list | resize | limit | delete`, on drives and through a server.
 
 use crate::events::pause;
-use crate::nbd::Client;
-use crate::support::Scratch;
+use crate::nbd::{Client, FUA, data};
+use crate::support::{Done, Scratch};
 
 #[test]
 fn volumes_come_and_go_on_an_unserved_pool() {
@@ -103,5 +103,30 @@ fn nothing_is_named_like_a_directory() {
     for name in ["tank/.", "tank/..", "five/.", "five/.."] {
         scratch.run(&["volume", "create", name, "1M"]).expect(2).says(&format!("'{name}': "));
     }
+    server.stop();
+}
+
+/// What is trimmed is told to the drives, and counted for each. Files that are sparse take that.
+#[test]
+fn discards_reach_the_drives_and_are_counted() {
+    let scratch = Scratch::with_pool();
+    let server = scratch.serve(&["."]);
+    let mut client = Client::open(&scratch.path("run/nbd.sock"), "tank/vm");
+    (0..16).for_each(|at| client.write(at << 20, &data(1), 0));
+    client.flush();
+    client.trim(0, 16 << 20);
+    // What was freed is free when a later block of the journal says so.
+    client.write(32 << 20, &data(1), FUA);
+    let are_told = |status: &Done| {
+        let pool = &status.json()["pools"][0];
+        let mut drives = pool["drives"].as_array().expect("a list").iter();
+        drives.all(|drive| {
+            let (count, bytes) =
+                (&drive["counters"]["discards"], &drive["counters"]["discard_bytes"]);
+            drive["takes_discards"] == true && count.as_u64() > Some(0) && bytes.as_u64() > Some(0)
+        })
+    };
+    scratch.until(&["status", "--json"], are_told);
+    client.disconnect();
     server.stop();
 }

@@ -92,6 +92,7 @@ impl<E: Env> Pool<E> {
             state: member.state(),
             size: member.size(),
             counters: member.counters(),
+            takes_discards: member.takes_discards(),
             health,
             decided,
             spikes: monitor.spikes(index),

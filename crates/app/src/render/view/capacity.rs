@@ -1,8 +1,8 @@
 //! How full a pool is, why that matters, and what to do about it.
 //!
 //! ```text
-//! used     0 ─────────────── 90 % ───────── 95 % ──────────── 100 %
-//!            enough          │ low          │ very low        │ refused: clients got ENOSPC
+//! used     0 ─────────────── 90 % ───────── 95 % ──────── 98 % ──────── 100 %
+//!            enough          │ low          │ very low     │ refused, if writes were
 //!            slowed: writes wait while room is made
 //! ```
 //! Beyond `enough` there is a reason, an action, an event, and `status` ends with 1.
@@ -16,6 +16,8 @@ use crate::size::Size;
 /// Where other arrays and filesystems warn, too.
 const LOW_PERCENT: u64 = 90;
 const VERY_LOW_PERCENT: u64 = 95;
+/// A refusal of long ago is news no more when there is more room than this.
+const FULL_PERCENT: u64 = 98;
 /// So much less has to be used before it is said that there is more room again.
 const CALM_PERCENT: u64 = 2;
 
@@ -30,7 +32,7 @@ pub enum Capacity {
     Slowed,
     Low,
     VeryLow,
-    /// Writes were refused, and there is no more room than there was.
+    /// Writes were refused, and there is no room.
     Refused,
 }
 
@@ -47,6 +49,10 @@ pub struct Fill {
 
 impl Fill {
     pub fn percent(&self) -> u64 {
+        // Also of a pool that holds nothing: the table of what lies where may be full.
+        if self.available == 0 {
+            return 100;
+        }
         let all = u128::from(self.used) + u128::from(self.available);
         (u128::from(self.used) * 100).checked_div(all).unwrap_or(0) as u64
     }
@@ -63,7 +69,7 @@ impl Fill {
 
     fn capacity_at(&self, percent: u64) -> Capacity {
         match percent {
-            LOW_PERCENT.. if self.refusals > 0 => Capacity::Refused,
+            FULL_PERCENT.. if self.refusals > 0 => Capacity::Refused,
             VERY_LOW_PERCENT.. => Capacity::VeryLow,
             LOW_PERCENT.. => Capacity::Low,
             _ if self.slowed => Capacity::Slowed,
@@ -151,11 +157,12 @@ mod tests {
         assert_eq!([at(900), at(949)], [Capacity::Low; 2]);
         assert_eq!([at(950), at(1000)], [Capacity::VeryLow; 2]);
         let refused = |used| Fill { refusals: 1, ..AT(used) }.capacity();
-        assert_eq!([refused(899), refused(900)], [Capacity::Enough, Capacity::Refused]);
+        assert_eq!([refused(899), refused(979)], [Capacity::Enough, Capacity::VeryLow]);
+        assert_eq!([refused(980), refused(1000)], [Capacity::Refused; 2]);
         let slowed = |used| Fill { slowed: true, ..AT(used) }.capacity();
         assert_eq!([slowed(500), slowed(900)], [Capacity::Slowed, Capacity::Low]);
         let nothing = Fill { used: 0, available: 0, refusals: 0, slowed: false };
-        assert_eq!(nothing.capacity(), Capacity::Enough);
+        assert_eq!(nothing.capacity(), Capacity::VeryLow);
     }
 
     #[test]

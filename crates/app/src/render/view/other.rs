@@ -99,6 +99,7 @@ impl From<&DriveInfo> for Drive {
                 write_errors: counters.write_errors,
                 ..DriveCounters::default()
             },
+            takes_discards: drive.takes_discards,
             health: "-".to_owned(),
             decided: if drive.sits_out { "sit-out" } else { "automatic" }.to_owned(),
             spikes: Spikes {

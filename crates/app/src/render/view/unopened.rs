@@ -75,6 +75,7 @@ fn drive(group: &Group, (index, member): (u16, &Member)) -> Drive {
         state: state.to_owned(),
         size: member.size,
         counters: DriveCounters::default(),
+        takes_discards: None,
         health: String::new(),
         decided: String::new(),
         spikes: Spikes::default(),

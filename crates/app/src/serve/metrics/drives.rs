@@ -68,11 +68,15 @@ fn by_operation(
 fn operations(pools: &[Pool], to: &mut Writer) -> fmt::Result {
     to.counter("drive_operations", "Operations that the drive was given", |to| {
         by_operation(pools, to, |own| {
-            vec![("read", own.reads), ("write", own.writes), ("flush", own.flushes)]
+            let flushes = ("flush", own.flushes);
+            vec![("read", own.reads), ("write", own.writes), flushes, ("discard", own.discards)]
         })
     })?;
     to.counter("drive_bytes", "Bytes of these", |to| {
-        by_operation(pools, to, |own| vec![("read", own.read_bytes), ("write", own.write_bytes)])
+        by_operation(pools, to, |own| {
+            let discards = ("discard", own.discard_bytes);
+            vec![("read", own.read_bytes), ("write", own.write_bytes), discards]
+        })
     })?;
     to.counter("drive_errors", "Operations that failed", |to| {
         by_operation(pools, to, |own| vec![("read", own.read_errors), ("write", own.write_errors)])
