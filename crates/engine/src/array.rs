@@ -5,6 +5,7 @@
 //! may take its place, and is *restored*: written like any other, and read where it holds what it
 //! should.
 
+mod discard;
 mod missed;
 
 use std::cell::{Cell, RefCell};
@@ -225,11 +226,11 @@ impl<D: Drive> Array<D> {
         }
         let member = self.member(index);
         let result = self.answer(index, Operation::Read, drive.read(offset, len)).await;
-        let mut counters = member.counters.get();
-        counters.reads += 1;
-        counters.read_bytes += len as u64;
-        counters.read_errors += u64::from(result.is_err());
-        member.counters.set(counters);
+        member.count(|counters| {
+            counters.reads += 1;
+            counters.read_bytes += len as u64;
+            counters.read_errors += u64::from(result.is_err());
+        });
         result
     }
 
@@ -250,11 +251,11 @@ impl<D: Drive> Array<D> {
         let era = member.era.get();
         let answer = drive.write(offset, data, durability);
         let result = self.answer(index, Operation::Write, answer).await;
-        let mut counters = member.counters.get();
-        counters.writes += 1;
-        counters.write_bytes += len;
-        counters.write_errors += u64::from(result.is_err());
-        member.counters.set(counters);
+        member.count(|counters| {
+            counters.writes += 1;
+            counters.write_bytes += len;
+            counters.write_errors += u64::from(result.is_err());
+        });
         if durability == Durability::Cached {
             member.completed.set(member.completed.get() + 1);
         }
@@ -267,10 +268,10 @@ impl<D: Drive> Array<D> {
     /// Pages that were not what was written, or refused, and how many of them are right again.
     pub fn count_bad(&self, index: DriveIndex, healed: u64) {
         let member = self.member(index);
-        let mut counters = member.counters.get();
-        counters.bad_pages += 1;
-        counters.healed_pages += healed;
-        member.counters.set(counters);
+        member.count(|counters| {
+            counters.bad_pages += 1;
+            counters.healed_pages += healed;
+        });
     }
 
     /// Nobody is to read this: it is older than what was to be written there.
@@ -373,26 +374,6 @@ impl<D: Drive> Array<D> {
         assert_eq!(left, 0, "drive {index} is said to be whole, and is not");
         assert_eq!(member.state.get(), DriveState::Restoring);
         member.state.set(DriveState::Active);
-    }
-
-    /// Tells a drive that a range holds nothing.
-    pub async fn discard(
-        &self,
-        index: DriveIndex,
-        offset: u64,
-        len: u64,
-    ) -> Result<(), DriveError> {
-        let drive = self.handle(index, Operation::Discard)?;
-        self.answer(index, Operation::Discard, drive.discard(offset, len)).await?;
-        let member = self.member(index);
-        // Who takes none says that it is done.
-        if member.takes_discards() == Some(true) {
-            let mut counters = member.counters.get();
-            counters.discards += 1;
-            counters.discard_bytes += len;
-            member.counters.set(counters);
-        }
-        Ok(())
     }
 
     /// The drive is not used any more.
@@ -505,9 +486,7 @@ impl<D: Drive> Array<D> {
             Err(error) => Err(error),
         };
         member.flushing.set(None);
-        let mut counters = member.counters.get();
-        counters.flushes += 1;
-        member.counters.set(counters);
+        member.count(|counters| counters.flushes += 1);
         match result {
             Ok(()) => member.flushed.set(covered),
             Err(error) => self.fail_of(index, era, &error.to_string()),
@@ -553,6 +532,12 @@ impl<D: Drive> Member<D> {
 
     pub fn failure(&self) -> Option<String> {
         self.failure.borrow().clone()
+    }
+
+    fn count(&self, how: impl FnOnce(&mut DriveCounters)) {
+        let mut counters = self.counters.get();
+        how(&mut counters);
+        self.counters.set(counters);
     }
 
     pub fn takes_discards(&self) -> Option<bool> {
