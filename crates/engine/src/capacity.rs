@@ -30,7 +30,8 @@ impl<E: Env> Shard<E> {
     pub fn space_limit(&self, state: &State, class: &Class) -> u64 {
         let most = self.footprint_max(state, class);
         let (all, gone) = (self.array.len() as u64, self.array.let_go() as u64);
-        most.saturating_sub(state.space.spare_sectors()).min(most / all * (all - gone))
+        let shared = share(most, all - gone, all);
+        most.saturating_sub(state.space.spare_sectors()).min(shared)
     }
 
     /// Bytes of users' data that the pool can still be given, in the shape that takes most of its
@@ -47,9 +48,8 @@ impl<E: Env> Shard<E> {
         // Once there are substitutes, blocks of new stripes that belong on lost drives get some.
         let lost = if state.space.substitutes.enabled { self.array.lost() as u64 } else { 0 };
         let all = self.array.len() as u64;
-        let sectors = u128::from(left) * u128::from(all) / u128::from(all + lost);
-        let data = sectors * class.data() as u128 / class.width() as u128;
-        data as u64 * SECTOR
+        let sectors = share(left, all, all + lost);
+        share(sectors, class.data() as u64, class.width() as u64) * SECTOR
     }
 
     /// The map has room for so many chunks, which small writes all over large volumes may use up
@@ -58,4 +58,9 @@ impl<E: Env> Shard<E> {
         let chunks = state.meta.chunks_max().saturating_sub(state.map.chunks());
         chunks * CHUNK_ENTRIES as u64 * u64::from(self.geometry.block_size)
     }
+}
+
+/// `part` of `whole` of so many sectors; none is more than there are.
+fn share(sectors: u64, part: u64, whole: u64) -> u64 {
+    (u128::from(sectors) * u128::from(part) / u128::from(whole)) as u64
 }
