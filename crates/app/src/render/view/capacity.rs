@@ -5,7 +5,8 @@
 //!            enough          │ low          │ very low     │ refused, if writes were
 //!            slowed: writes wait while room is made
 //! ```
-//! Beyond `enough` there is a reason, an action, an event, and `status` ends with 1.
+//! Beyond `enough` there is a reason and an action; from `low` on an event, and `status` ends
+//! with 1. Slowed are also writes of a burst, while there is much room: that passes.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
