@@ -378,7 +378,7 @@ pub struct SpaceStatus {
     pub limbo: u64,
     pub free: u64,
     /// User bytes that are mapped, how many more can be, and both together: less where drives are
-    /// lost or let go of, or where volumes have shapes with more parity.
+    /// lost or spared, or where volumes have shapes with more parity.
     pub used: u64,
     pub available: u64,
     pub usable: u64,

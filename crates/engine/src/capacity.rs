@@ -6,7 +6,7 @@
 //!
 //!  0 ──────────── live ─────────── promised ──────────── limit ──────────────────────── all
 //!    users' data with its parity │ writes on  │ available │ substitutes of lost blocks, the share
-//!                                │ their way  │           │ of drives let go of, replicated area
+//!                                │ their way  │           │ of spared drives, replicated area
 //! ```
 //! Copies and patches need no more than that: there the replicated area is for, and who is faster
 //! than conversion is slowed, not refused.
@@ -25,8 +25,8 @@ const SECTOR: u64 = 512;
 impl<E: Env> Shard<E> {
     /// Sectors of drive space that users' data of a class may take, with its parity.
     ///
-    /// What stands in for lost drives' blocks has its place as well; and where drives were let go
-    /// of there is room for so much less, or new data would be less redundant.
+    /// What stands in for lost drives' blocks has its place as well; and where drives were
+    /// spared there is room for so much less, or new data would be less redundant.
     pub fn space_limit(&self, state: &State, class: &Class) -> u64 {
         let most = self.footprint_max(state, class);
         let (all, gone) = (self.array.len() as u64, self.array.let_go() as u64);

@@ -54,7 +54,7 @@ impl Pool {
             Pool::Fusion(pool) => (&pool.status()).into(),
             Pool::Other(pool) => (&pool.status()).into(),
         };
-        pool.with_errors().with_capacity()
+        pool.with_errors().with_capacity(&self.fill())
     }
 
     /// How full it is: unlike [`Pool::view`] in no time.

@@ -13,18 +13,20 @@ use crate::size::Size;
 
 /// Carries out a request that is about a volume.
 pub(crate) async fn change(pool: &Pool, request: &Request) -> Outcome<Answer> {
-    match pool {
+    let answer = match pool {
         Pool::Fusion(pool) => change_fusion(pool, request).await,
         Pool::Other(pool) => change_other(pool, request).await,
+    }?;
+    match (answer, request) {
+        (Answer::Done(done), Request::VolumeCreate { .. } | Request::VolumeResize { .. }) => {
+            Ok(Answer::Done(format!("{done}{}", Provisioned::of(pool))))
+        }
+        (answer, _) => Ok(answer),
     }
 }
 
 async fn change_other(pool: &Other, request: &Request) -> Outcome<Answer> {
     let volumes = pool.volumes();
-    let provisioned = || Provisioned {
-        all: volumes.sizes().into_iter().map(|(_, size)| size).sum(),
-        room: volumes.space().total,
-    };
     let (volume, result) = match request {
         Request::VolumeCreate { volume, parity, width, .. }
             if parity.is_some() || width.is_some() =>
@@ -35,11 +37,11 @@ async fn change_other(pool: &Other, request: &Request) -> Outcome<Answer> {
         }
         Request::VolumeCreate { volume, size, .. } => {
             let result = volumes.create(volume, *size).await;
-            (volume, result.map(|()| created(*size, provisioned())))
+            (volume, result.map(|()| format!("of {} created", Size(*size))))
         }
         Request::VolumeResize { volume, size, .. } => {
             let result = volumes.resize(volume, *size).await;
-            (volume, result.map(|()| resized(*size, provisioned())))
+            (volume, result.map(|()| format!("resized to {}", Size(*size))))
         }
         Request::VolumeDelete { volume, .. } => {
             (volume, volumes.delete(volume).await.map(|()| "deleted".to_owned()))
@@ -58,18 +60,14 @@ async fn change_other(pool: &Other, request: &Request) -> Outcome<Answer> {
 }
 
 async fn change_fusion(pool: &Fusion, request: &Request) -> Outcome<Answer> {
-    let provisioned = || Provisioned {
-        all: pool.volume_shapes().iter().map(|volume| volume.size).sum(),
-        room: pool.space_status().usable,
-    };
     let (volume, result) = match request {
         Request::VolumeCreate { volume, size, parity, width, .. } => {
             let result = pool.volume_create(volume, *size, *parity, *width).await;
-            (volume, result.map(|()| created(*size, provisioned())))
+            (volume, result.map(|()| format!("of {} created", Size(*size))))
         }
         Request::VolumeResize { volume, size, .. } => {
             let result = pool.volume_resize(volume, *size).await;
-            (volume, result.map(|()| resized(*size, provisioned())))
+            (volume, result.map(|()| format!("resized to {}", Size(*size))))
         }
         Request::VolumeDelete { volume, .. } => {
             (volume, pool.volume_delete(volume).await.map(|()| "deleted".to_owned()))
@@ -92,12 +90,11 @@ struct Provisioned {
     room: u64,
 }
 
-fn created(size: u64, provisioned: Provisioned) -> String {
-    format!("of {} created{provisioned}", Size(size))
-}
-
-fn resized(size: u64, provisioned: Provisioned) -> String {
-    format!("resized to {}{provisioned}", Size(size))
+impl Provisioned {
+    fn of(pool: &Pool) -> Provisioned {
+        let (all, fill) = (pool.exports().iter().map(|volume| volume.size).sum(), pool.fill());
+        Provisioned { all, room: fill.used + fill.available }
+    }
 }
 
 /// A warning, if volumes promise more than there is.

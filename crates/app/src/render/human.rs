@@ -160,7 +160,7 @@ fn scheme_line(pool: &Pool) -> String {
 fn space_line(pool: &Pool) -> String {
     let (space, provisioned) = (&pool.space, pool.provisioned());
     let (used, more) = (Size(space.used), Size(space.available));
-    let percent = pool.fill().percent();
+    let percent = space.percent();
     let thin = if provisioned > space.usable {
         format!("; volumes promise {}", Size(provisioned))
     } else {

@@ -8,6 +8,7 @@ use io::Nanos;
 use crate::pools::Pool;
 use crate::pools::trouble::say;
 use crate::render::view::{Capacity, Fill};
+use crate::size::Size;
 
 /// Refusals of one pool are told of no more often: clients try again and again.
 const REFUSALS_EVERY: Nanos = Nanos::from_secs(60);
@@ -48,7 +49,7 @@ impl Last {
         if fill.refusals > self.refusals && is_due {
             let more = fill.refusals - self.refusals;
             (self.refusals, self.refused_at) = (fill.refusals, Some(now));
-            let left = crate::size::Size(fill.available);
+            let left = Size(fill.available);
             let text = format!(
                 "writes were refused for want of space (ENOSPC), times: {more}; {left} more can \
                  be written"

@@ -75,8 +75,9 @@ pub(crate) fn watch(
             }
             let found = wrapper.found();
             told.0.retain(|name, _| found.contains_key(name));
-            fullness.look(&catalogue.pools(), own.now());
-            for pool in catalogue.pools() {
+            let pools = catalogue.pools();
+            fullness.look(&pools, own.now());
+            for pool in pools {
                 act(&pool, &found, &mut told, own.now()).await;
             }
         }

@@ -97,7 +97,7 @@ fn health(kept: &Kept) -> TextLine<'static> {
         view.state.name().to_uppercase(),
         Style::new().fg(colour).add_modifier(Modifier::BOLD),
     );
-    let space = format!("{} % full, {} left", view.fill().percent(), Size(view.space.available));
+    let space = format!("{} % full, {} left", view.space.percent(), Size(view.space.available));
     let margin = view.redundancy_margin;
     let what = format!(
         "  {}, {space}, {margin} more may be lost, {} requests sent round",

@@ -90,9 +90,9 @@ fn every_scheme_has_as_much_room_as_it_says() {
     }
 }
 
-/// One of eight drives lost, and let go of: what the others took over has its place.
+/// One of eight drives lost, and spared: what the others took over has its place.
 #[test]
-fn what_was_let_go_of_is_no_room() {
+fn a_spared_drive_is_no_room() {
     let scratch = make("fusion", 8);
     let whole = serve(&scratch, "0s");
     let room = space(&pool(&scratch), "available");
@@ -105,7 +105,7 @@ fn what_was_let_go_of_is_no_room() {
     scratch.until(&["status"], |status| status.out.contains("vacated"));
     let left = space(&pool(&scratch), "available");
     assert!(left < room * 7 / 8 && left > room * 3 / 4, "{left} of {room}");
-    to_the_refusal(&scratch, "fusion, 1 of 8 drives let go of");
+    to_the_refusal(&scratch, "fusion, 1 of 8 drives spared");
     server.end();
 }
 

@@ -101,20 +101,25 @@ fn of_a_drive_that_is_needed() {
     server.crash();
 }
 
+/// The pool does without the drive.
+fn goes_on_without_it(scratch: &Scratch, server: Server, mut client: Client) {
+    client.write(2 << 20, &data(2), FUA);
+    check(&mut client, 2);
+    scratch.run(&["status"]).expect(1).says("DEGRADED").says("is failed");
+    client.disconnect();
+    server.crash();
+}
+
 /// The pool does without it.
 fn cut_under(scheme: &str) {
-    let (scratch, server, mut client) = served(scheme);
+    let (scratch, server, client) = served(scheme);
 
     // Nothing but a look at its size can tell: nobody writes there.
     let file = std::fs::File::options().write(true).open(scratch.path("d1")).expect("it is there");
     file.set_len(file.metadata().expect("open").len() - 4096).expect("cut");
     let told = until_told(&scratch, "drive-failed").says("drive-shrunk");
     told.says("drive 1 (").says("(134213632 bytes)").says("less than it had");
-    client.write(2 << 20, &data(2), FUA);
-    check(&mut client, 2);
-    scratch.run(&["status"]).expect(1).says("DEGRADED").says("is failed");
-    client.disconnect();
-    server.crash();
+    goes_on_without_it(&scratch, server, client);
 }
 
 #[test]
@@ -146,14 +151,10 @@ fn overwrite_until_told(scratch: &Scratch) {
 }
 
 fn overwritten_under(scheme: &str) {
-    let (scratch, server, mut client) = served(scheme);
+    let (scratch, server, client) = served(scheme);
     overwrite_until_told(&scratch);
     until_told(&scratch, "drive-failed").says("drive 1 (./d1): somebody else has written to it");
-    client.write(2 << 20, &data(2), FUA);
-    check(&mut client, 2);
-    scratch.run(&["status"]).expect(1).says("DEGRADED").says("is failed");
-    client.disconnect();
-    server.crash();
+    goes_on_without_it(&scratch, server, client);
 }
 
 #[test]

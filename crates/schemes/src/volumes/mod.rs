@@ -95,7 +95,8 @@ pub struct Space {
 }
 
 impl Space {
-    /// What can still be written: who finds nothing free waits for what is in limbo.
+    /// What can still be written: who finds nothing free waits until the drives know of what is
+    /// freed.
     pub fn available(&self) -> u64 {
         self.free + self.limbo
     }

@@ -11,7 +11,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Health, Pool};
+use super::{Health, Pool, Space};
 use crate::size::Size;
 
 /// Where other arrays and filesystems warn, too.
@@ -50,12 +50,7 @@ pub struct Fill {
 
 impl Fill {
     pub fn percent(&self) -> u64 {
-        // Also of a pool that holds nothing: the table of what lies where may be full.
-        if self.available == 0 {
-            return 100;
-        }
-        let all = u128::from(self.used) + u128::from(self.available);
-        (u128::from(self.used) * 100).checked_div(all).unwrap_or(0) as u64
+        percent(self.used, self.available)
     }
 
     pub fn capacity(&self) -> Capacity {
@@ -111,22 +106,28 @@ impl Capacity {
     }
 }
 
-impl Pool {
-    pub fn fill(&self) -> Fill {
-        Fill {
-            used: self.space.used,
-            available: self.space.available,
-            refusals: self.counters.space_refusals,
-            slowed: self.backlog.pressure_permille >= engine::PRESSURE_FULL,
-        }
+fn percent(used: u64, available: u64) -> u64 {
+    // Also of a pool that holds nothing: the table of what lies where may be full.
+    if available == 0 {
+        return 100;
     }
+    let all = u128::from(used) + u128::from(available);
+    (u128::from(used) * 100 / all) as u64
+}
 
+impl Space {
+    /// How much of it is used by users' data; 0 of a pool that is not open.
+    pub fn percent(&self) -> u64 {
+        if self.total == 0 { 0 } else { percent(self.used, self.available) }
+    }
+}
+
+impl Pool {
     /// Says of a pool that works, beside all else, that its space runs out.
-    pub fn with_capacity(mut self) -> Pool {
+    pub fn with_capacity(mut self, fill: &Fill) -> Pool {
         if self.state == Health::Failed || !self.is_open() {
             return self;
         }
-        let fill = self.fill();
         self.capacity = fill.capacity();
         let beside = |said: &mut Option<String>, more: Option<String>| match (said, more) {
             (Some(said), Some(more)) => *said = format!("{said}; {more}"),
