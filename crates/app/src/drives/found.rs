@@ -10,19 +10,15 @@
 //! A drive without a label that we can read belongs to no pool for certain. It matters to those
 //! that lack one. What is found in a directory may be anything; who names a drive means it.
 
-use std::cell::RefCell;
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-use std::pin::pin;
+use std::path::Path;
 
 use engine::{Label, read_label};
 use format::{SCHEME_FUSION, SCHEME_FUSION_ND, Superblock, end_area};
-use futures_util::future::{Either, select};
-use io::sync::oneshot;
+use io::Drive;
 use io::uring::{Access, OpenError, RealDrive, UringDrive, UringEnv};
-use io::{Drive, Env, Nanos};
 use rustix::io::Errno;
 
+use super::in_time::{ANSWER_MAX, in_time};
 use super::refused;
 use crate::error::Failure;
 use crate::explain;
@@ -49,46 +45,21 @@ pub(super) enum Flaw {
     Other,
 }
 
-/// Whoever is silent for so long does not answer at all: of commands to disks the kernel gives up
-/// waiting after 30 s.
-const LOOK_MAX: Nanos = Nanos::from_secs(35);
-
-thread_local! {
-    /// Drives that have not answered yet, for longer than that. Each keeps a thread, so nobody
-    /// looks at one again.
-    static SILENT: RefCell<BTreeSet<PathBuf>> = const { RefCell::new(BTreeSet::new()) };
-}
-
-/// The same for a drive that may never answer.
-pub(super) async fn look_in_time(env: &UringEnv, path: &Path) -> Found {
-    let looks = |paths: &RefCell<BTreeSet<PathBuf>>| paths.borrow().contains(path);
-    if SILENT.with(looks) {
-        return silent(path);
-    }
-    let (told, answer) = oneshot();
+/// What is on a drive, without claiming it.
+pub(super) async fn look(env: &UringEnv, path: &Path) -> Found {
     let (own, of) = (env.clone(), path.to_owned());
-    env.spawn(async move {
-        told.send(look(&own, &of).await);
-        SILENT.with(|paths| paths.borrow_mut().remove(&of));
-    });
-    match select(pin!(answer), pin!(env.sleep_until(env.now() + LOOK_MAX))).await {
-        Either::Left((Some(found), _)) => found,
-        Either::Left((None, _)) | Either::Right(_) => {
-            SILENT.with(|paths| paths.borrow_mut().insert(path.to_owned()));
-            silent(path)
-        }
-    }
+    let asked = async move { look_without_end(&own, &of).await };
+    in_time(env, path, asked).await.unwrap_or_else(|| silent(path))
 }
 
 fn silent(path: &Path) -> Found {
-    let what = format!("has not answered for {LOOK_MAX}, and is left out");
+    let what = format!("has not answered for {ANSWER_MAX}, and is left out");
     let failure = Failure::new(path.display(), what)
         .hint("see what is wrong with it or the way to it; once it answers it is a drive again");
     Found::Unusable { flaw: Flaw::Lost, failure, label: None }
 }
 
-/// What is on a drive, without claiming it.
-async fn look(env: &UringEnv, path: &Path) -> Found {
+async fn look_without_end(env: &UringEnv, path: &Path) -> Found {
     match UringDrive::open_apart(env, path, Access::ReadOnly).await {
         Ok(drive) => look_at(&drive.into(), path).await,
         Err(error) => {

@@ -7,6 +7,7 @@
 pub mod blank;
 mod found;
 pub mod gate;
+mod in_time;
 pub mod modelled;
 pub mod name;
 pub mod scan;

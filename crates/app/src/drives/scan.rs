@@ -2,7 +2,7 @@
 //! written, so this also works on drives that are being served.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use std::fs::{self, Metadata};
 use std::path::{Path, PathBuf};
 
 use format::{Member, MemberState, Superblock, Uuid};
@@ -10,15 +10,12 @@ use futures_util::stream::{self, StreamExt};
 use io::uring::UringEnv;
 use schemes::scheme::Scheme;
 
-use super::found::{Flaw, Found, look_in_time};
+use super::found::{Flaw, Found, look};
+use super::in_time::{ASKED_AT_ONCE, in_time};
 use super::name::DriveName;
 use super::{Identity, apart};
 use crate::error::{Failure, Outcome};
 use crate::render::view::{Health, Listed};
-
-/// Drives that are looked at together: a shelf of them. Each takes a handle, and a thread if it is
-/// silent.
-const LOOKS_AT_ONCE: usize = 32;
 
 /// Most drives a pool can lose and still be opened, whatever its parity.
 const MISSING_MAX: usize = 2;
@@ -179,8 +176,7 @@ pub(crate) async fn groups(
 ) -> Outcome<Vec<Group>> {
     let mut groups: BTreeMap<Uuid, Group> = BTreeMap::new();
     let (mut unusable, mut cut) = (Vec::new(), Vec::new());
-    let sources = sources.to_vec();
-    let sources = apart(env, move || expand(&sources)).await??;
+    let sources = expand(env, sources).await?;
     for (Source { drive, named }, found) in looks(env, sources).await {
         match found {
             Found::Ours(label) => {
@@ -207,10 +203,10 @@ pub(crate) async fn groups(
 /// What is on each of them. One that is silent keeps the others waiting no longer than it may.
 async fn looks(env: &UringEnv, sources: Vec<Source>) -> Vec<(Source, Found)> {
     let look = async |source: Source| {
-        let found = look_in_time(env, source.drive.path()).await;
+        let found = look(env, source.drive.path()).await;
         (source, found)
     };
-    stream::iter(sources).map(look).buffered(LOOKS_AT_ONCE).collect().await
+    stream::iter(sources).map(look).buffered(ASKED_AT_ONCE).collect().await
 }
 
 struct Unusable {
@@ -247,30 +243,47 @@ struct Source {
 
 /// Every drive once. A drive named twice is a mistake; one that is also found in a directory,
 /// or there under several links, is not.
-fn expand(sources: &[DriveName]) -> Outcome<Vec<Source>> {
-    let (mut drives, mut seen) = (Vec::new(), BTreeSet::new());
-    let (directories, named): (Vec<_>, Vec<_>) =
-        sources.iter().partition(|source| source.path().is_dir());
-    for drive in named {
-        let path = drive.path();
-        // What can't be looked at can't be compared; opening it says what is wrong.
-        if let Ok(metadata) = fs::metadata(path)
-            && !seen.insert(Identity::of(&metadata))
-        {
-            return Err(Failure::new(path.display(), "is given twice, maybe by another name")
-                .hint("give every drive once"));
+async fn expand(env: &UringEnv, sources: &[DriveName]) -> Outcome<Vec<Source>> {
+    let (mut drives, mut directories, mut seen) = (Vec::new(), Vec::new(), BTreeSet::new());
+    let named = sources.iter().map(|source| source.path().to_owned()).collect();
+    for (drive, metadata) in sources.iter().zip(metadata(env, named).await) {
+        match metadata {
+            Some(Ok(metadata)) if metadata.is_dir() => directories.push(drive.path().to_owned()),
+            Some(Ok(metadata)) if !seen.insert(Identity::of(&metadata)) => {
+                let what = "is given twice, maybe by another name";
+                return Err(
+                    Failure::new(drive.path().display(), what).hint("give every drive once")
+                );
+            }
+            // What can't be looked at can't be compared; opening it says what is wrong.
+            Some(_) | None => drives.push(Source { drive: drive.clone(), named: true }),
         }
-        drives.push(Source { drive: drive.clone(), named: true });
     }
     for directory in directories {
-        for path in entries(directory.path())? {
-            let Ok(metadata) = fs::metadata(&path) else { continue };
-            if !metadata.is_dir() && seen.insert(Identity::of(&metadata)) {
+        let paths = apart(env, move || entries(&directory)).await??;
+        for (path, metadata) in paths.clone().into_iter().zip(metadata(env, paths).await) {
+            // Of what is silent looking at it says so.
+            let is_new = match metadata {
+                Some(Ok(metadata)) => !metadata.is_dir() && seen.insert(Identity::of(&metadata)),
+                Some(Err(_)) => false,
+                None => true,
+            };
+            if is_new {
                 drives.push(Source { drive: path.into(), named: false });
             }
         }
     }
     Ok(drives)
+}
+
+/// What each of these paths is; `None` of one that is silent.
+async fn metadata(env: &UringEnv, paths: Vec<PathBuf>) -> Vec<Option<Outcome<Metadata>>> {
+    let ask = async |path: PathBuf| {
+        let (own, of) = (env.clone(), path.clone());
+        let ask = move || fs::metadata(&of).map_err(|error| Failure::new(of.display(), error));
+        in_time(env, &path, async move { apart(&own, ask).await? }).await
+    };
+    stream::iter(paths).map(ask).buffered(ASKED_AT_ONCE).collect().await
 }
 
 /// What a directory holds, by name, so that results don't depend on the filesystem.
