@@ -25,11 +25,12 @@ const SECTOR: u64 = 512;
 impl<E: Env> Shard<E> {
     /// Sectors of drive space that users' data of a class may take, with its parity.
     ///
-    /// What stands in for lost drives' blocks has its place as well; and where drives were
-    /// spared there is room for so much less, or new data would be less redundant.
+    /// What stands in for lost drives' blocks has its place as well; and where drives were spared,
+    /// or are being spared, there is room for so much less: or new data would be less redundant,
+    /// and take the room that sparing needs.
     pub fn space_limit(&self, state: &State, class: &Class) -> u64 {
         let most = self.footprint_max(state, class);
-        let (all, gone) = (self.array.len() as u64, self.array.let_go() as u64);
+        let (all, gone) = (self.array.len() as u64, self.taken_over(&state.space) as u64);
         let shared = share(most, all - gone, all);
         most.saturating_sub(state.space.spare_sectors()).min(shared)
     }

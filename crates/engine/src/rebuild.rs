@@ -187,6 +187,14 @@ impl<E: Env> Shard<E> {
         }
     }
 
+    /// Drives that the others stand in for, or are about to.
+    pub fn taken_over(&self, space: &crate::space::Space) -> usize {
+        let is_vacated = |index| self.array.member(index).state() == DriveState::Vacated;
+        let can_be = self.is_wide(space);
+        let gone = |&index: &DriveIndex| is_vacated(index) || can_be && self.is_due(index);
+        self.array.indexes().filter(gone).count()
+    }
+
     fn has_rebuilding(&self) -> bool {
         if !self.rebuild.stirred.get() || self.rebuild.paused.get() {
             return false;

@@ -16,14 +16,6 @@ impl<D: Drive> Array<D> {
         }
     }
 
-    /// Drives that the pool does without, or is about to.
-    pub fn let_go(&self) -> usize {
-        let gone = |&index: &DriveIndex| {
-            self.is_draining(index) || self.member(index).state.get() == DriveState::Vacated
-        };
-        self.indexes().filter(gone).count()
-    }
-
     /// Drives that are lost, or not restored yet, and that the pool cannot do without.
     pub fn unserved(&self) -> usize {
         let done_without = |index: &DriveIndex| {
