@@ -22,6 +22,7 @@ mod audit;
 mod beside;
 pub mod checksum_log;
 mod checksum_store;
+mod discard;
 pub mod grid;
 pub mod hostile;
 mod intents;

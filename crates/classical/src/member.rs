@@ -157,6 +157,23 @@ impl<D: Drive> Member<D> {
         done.map_err(|_| self.lose()).map_err(|()| Lost)
     }
 
+    /// Writes zeroes that take no space on it.
+    pub async fn write_zeroes(&self, offset: u64, len: u64, how: Durability) -> Result<(), Lost> {
+        let drive = self.there().ok_or(Lost)?;
+        let done = self.counted(drive.write_zeroes(offset, len)).await;
+        self.dirty.set(true);
+        done.map_err(|_| self.lose()).map_err(|()| Lost)?;
+        match how {
+            Durability::Cached => Ok(()),
+            Durability::Durable => self.flush().await,
+        }
+    }
+
+    /// Whether it can; of one that is not there it does not matter.
+    pub fn takes_write_zeroes(&self) -> bool {
+        self.there().is_none_or(|drive| drive.takes_write_zeroes())
+    }
+
     /// Makes durable what was written before.
     pub async fn flush(&self) -> Result<(), Lost> {
         let drive = self.there().ok_or(Lost)?;

@@ -12,7 +12,7 @@
 use std::rc::Rc;
 
 use futures_util::future::join;
-use io::{Buf, BufMut, Durability, Env, join_all};
+use io::{Buf, BufMut, Drive, Durability, Env, join_all};
 use layout::StripeShape;
 
 use crate::array::{Array, ArrayError, Inner, WriteHole};
@@ -20,6 +20,7 @@ use crate::checksum_log::Logged;
 use crate::grid::{Piece, Redundancy, Share};
 use crate::limits::{PAGE, TRIES_MAX};
 use crate::log::{PageSum, Record, Taken, encode, slot_bytes};
+use crate::member::{Lost, Member};
 use crate::mend::Unread;
 use crate::partial::{Parities, partial, with_edges, with_new};
 use crate::plan::{Plan, Read, Way, hull, plan};
@@ -34,6 +35,8 @@ struct New {
     bytes: Buf,
     /// What is there now, if it had to be read.
     old: Option<Buf>,
+    /// They are zeroes, and drives need not keep room for them.
+    hole: bool,
 }
 
 impl New {
@@ -74,22 +77,36 @@ impl<E: Env> Array<E> {
         let inner = &self.inner;
         inner.check_range(offset, data.len() as u64)?;
         let shares = inner.grid.split(offset, data.len() as u64);
-        let writes = shares.iter().map(|share| inner.write_share(share, &data, fua));
+        let writes = shares.iter().map(|share| inner.write_share(share, &data, fua, false));
         join_all(writes).await.into_iter().collect()
     }
 }
 
+/// To a drive, as bytes or as a hole.
+async fn put<D: Drive>(
+    (drive, offset): (&Member<D>, u64),
+    bytes: Buf,
+    how: Durability,
+    hole: bool,
+) -> Result<(), Lost> {
+    match hole {
+        true => drive.write_zeroes(offset, bytes.len() as u64, how).await,
+        false => drive.write(offset, bytes, how).await,
+    }
+}
+
 impl<E: Env> Inner<E> {
-    async fn write_share(
+    pub async fn write_share(
         self: &Rc<Self>,
         share: &Share,
         data: &Buf,
         fua: bool,
+        hole: bool,
     ) -> Result<(), ArrayError> {
         let stripe = share.stripe;
         let new = share.pieces.iter().map(|&(piece, at)| {
             let bytes = data.slice(at as usize..(at + piece.len()) as usize);
-            New { piece, exact: piece, bytes, old: None }
+            New { piece, exact: piece, bytes, old: None, hole }
         });
         let new: Vec<New> = new.collect();
         let _lock = self.lock(stripe).await;
@@ -114,13 +131,13 @@ impl<E: Env> Inner<E> {
     /// Pieces that drives can take: what of a drive's unit is not written is read.
     async fn round_up(&self, stripe: u64, new: Vec<New>) -> Result<Vec<New>, ArrayError> {
         let mut rounded = Vec::with_capacity(new.len());
-        for New { piece, bytes, .. } in new {
+        for New { piece, bytes, hole, .. } in new {
             let exact = piece;
             let (start, end) =
                 (piece.start / self.align * self.align, piece.end.next_multiple_of(self.align));
             let wide = Piece { start, end, ..piece };
             if wide == piece {
-                rounded.push(New { piece, exact, bytes, old: None });
+                rounded.push(New { piece, exact, bytes, old: None, hole });
                 continue;
             }
             let mut whole = BufMut::with_len(wide.len() as usize);
@@ -141,7 +158,7 @@ impl<E: Env> Inner<E> {
             }
             let lead = (piece.start - start) as usize;
             whole[lead..lead + bytes.len()].copy_from_slice(&bytes);
-            rounded.push(New { piece: wide, exact, bytes: whole.freeze(), old });
+            rounded.push(New { piece: wide, exact, bytes: whole.freeze(), old, hole: false });
         }
         Ok(rounded)
     }
@@ -223,11 +240,11 @@ impl<E: Env> Inner<E> {
             self.commit(logged.end()).await?;
         }
         let how = if logged.urgent { Durability::Durable } else { how };
-        let writes = new.iter().flat_map(|New { piece, bytes, .. }| {
+        let writes = new.iter().flat_map(|New { piece, bytes, hole, .. }| {
             let there = move |copy: &usize| !self.is_lost(stripe, piece.position + copy);
             (0..copies).filter(there).map(move |copy| {
-                let (drive, offset) = self.address(stripe, piece.position + copy, piece.start);
-                drive.write(offset, bytes.clone(), how)
+                let place = self.address(stripe, piece.position + copy, piece.start);
+                put(place, bytes.clone(), how, *hole)
             })
         });
         self.finish(join_all(writes), &logged, how, fua).await
@@ -422,14 +439,15 @@ impl<E: Env> Inner<E> {
         let how = if logged.urgent { Durability::Durable } else { how };
         // A new drive's rows are written when their turn comes.
         let there = new.iter().filter(|new| !self.is_lost(stripe, new.piece.position));
-        let data = there.map(|New { piece, bytes, .. }| {
-            let (drive, offset) = self.address(stripe, piece.position, piece.start);
-            drive.write(offset, bytes.clone(), how)
+        let data = there.map(|New { piece, bytes, hole, .. }| {
+            put(self.address(stripe, piece.position, piece.start), bytes.clone(), how, *hole)
         });
+        let holes = new.iter().all(|new| new.hole);
         let parity = parities.iter().enumerate().filter_map(|(at, bytes)| {
             let bytes = Buf::from_slice(bytes.as_ref()?);
-            let (drive, offset) = self.address(stripe, shape.data() + at, plan.hull.start);
-            Some(drive.write(offset, bytes, how))
+            let hole = holes && bytes.iter().all(|byte| *byte == 0);
+            let place = self.address(stripe, shape.data() + at, plan.hull.start);
+            Some(put(place, bytes, how, hole))
         });
         self.finish(join_all(data.chain(parity)), logged, how, fua).await
     }

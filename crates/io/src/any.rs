@@ -22,6 +22,8 @@ trait Object {
     fn write(&self, offset: u64, data: Buf, durability: Durability) -> Boxed<'_, ()>;
     fn flush(&self) -> Boxed<'_, ()>;
     fn discard(&self, offset: u64, len: u64) -> Boxed<'_, ()>;
+    fn write_zeroes(&self, offset: u64, len: u64) -> Boxed<'_, ()>;
+    fn takes_write_zeroes(&self) -> bool;
     fn discard_granularity(&self) -> Option<u32>;
     fn is_short(&self) -> bool;
 }
@@ -49,6 +51,14 @@ impl<D: Drive> Object for D {
 
     fn discard(&self, offset: u64, len: u64) -> Boxed<'_, ()> {
         Box::pin(Drive::discard(self, offset, len))
+    }
+
+    fn write_zeroes(&self, offset: u64, len: u64) -> Boxed<'_, ()> {
+        Box::pin(Drive::write_zeroes(self, offset, len))
+    }
+
+    fn takes_write_zeroes(&self) -> bool {
+        Drive::takes_write_zeroes(self)
     }
 
     fn discard_granularity(&self) -> Option<u32> {
@@ -108,6 +118,14 @@ impl Drive for AnyDrive {
         self.drive.discard(offset, len)
     }
 
+    fn write_zeroes(&self, offset: u64, len: u64) -> impl Future<Output = Result<(), DriveError>> {
+        self.drive.write_zeroes(offset, len)
+    }
+
+    fn takes_write_zeroes(&self) -> bool {
+        self.drive.takes_write_zeroes()
+    }
+
     fn discard_granularity(&self) -> Option<u32> {
         self.drive.discard_granularity()
     }
@@ -143,6 +161,14 @@ macro_rules! drive_of_kinds {
 
             async fn discard(&self, at: u64, len: u64) -> Result<(), DriveError> {
                 match self { $($name::$kind(drive) => drive.discard(at, len).await),+ }
+            }
+
+            async fn write_zeroes(&self, at: u64, len: u64) -> Result<(), DriveError> {
+                match self { $($name::$kind(drive) => drive.write_zeroes(at, len).await),+ }
+            }
+
+            fn takes_write_zeroes(&self) -> bool {
+                match self { $($name::$kind(drive) => drive.takes_write_zeroes()),+ }
             }
 
             fn discard_granularity(&self) -> Option<u32> {

@@ -61,6 +61,19 @@ pub trait Drive: Clone + 'static {
     /// A drive that can't do this succeeds and does nothing: [`Drive::discard_granularity`] tells.
     fn discard(&self, offset: u64, len: u64) -> impl Future<Output = Result<(), DriveError>>;
 
+    /// Reads of the range give zeroes from now on, as if they had been written, and the drive need
+    /// not keep room for them: WRITE ZEROES that may unmap, a hole in a file. It is durable after
+    /// the next flush, like any write. A drive that can't ([`Drive::takes_write_zeroes`]) writes
+    /// them.
+    fn write_zeroes(&self, offset: u64, len: u64) -> impl Future<Output = Result<(), DriveError>> {
+        self.write(offset, Buf::zeroed(len as usize), Durability::Cached)
+    }
+
+    /// Whether it can. Some only find out when they are first told: the answer may become `false`.
+    fn takes_write_zeroes(&self) -> bool {
+        false
+    }
+
     /// The unit, in bytes, in which the drive frees what is discarded; `None` if it has no discard.
     /// Some only find out when they are first told: the answer may become `None`.
     fn discard_granularity(&self) -> Option<u32> {

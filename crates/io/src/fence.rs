@@ -163,6 +163,23 @@ impl<E: Env, D: Drive> Fenced<E, D> {
         done
     }
 
+    /// Frees a range, but for what is kept.
+    async fn freed(
+        &self,
+        offset: u64,
+        len: u64,
+        free: impl AsyncFn(u64, u64) -> Result<(), DriveError>,
+    ) -> Result<(), DriveError> {
+        let whole = [offset..offset + len, 0..0];
+        let pieces = self.around(offset, len).unwrap_or(whole);
+        let mut freed = Ok(());
+        for Range { start, end } in pieces.into_iter().filter(|piece| !piece.is_empty()) {
+            let asked = (Operation::Discard, start, end - start);
+            freed = freed.and(self.through(asked, async || free(start, end - start).await).await);
+        }
+        freed
+    }
+
     /// The range without what is kept, in two pieces if that lies in it.
     fn around(&self, offset: u64, len: u64) -> Option<[Range<u64>; 2]> {
         let (kept, end) = (&self.inner.kept, offset + len);
@@ -233,17 +250,16 @@ impl<E: Env, D: Drive> Drive for Fenced<E, D> {
 
     async fn discard(&self, offset: u64, len: u64) -> Result<(), DriveError> {
         let drive = &self.inner.drive;
-        let Some(pieces) = self.around(offset, len) else {
-            let discard = async || drive.discard(offset, len).await;
-            return self.through((Operation::Discard, offset, len), discard).await;
-        };
-        let mut discarded = Ok(());
-        for Range { start, end } in pieces.into_iter().filter(|piece| !piece.is_empty()) {
-            let discard = async || drive.discard(start, end - start).await;
-            let asked = (Operation::Discard, start, end - start);
-            discarded = discarded.and(self.through(asked, discard).await);
-        }
-        discarded
+        self.freed(offset, len, async |start, len| drive.discard(start, len).await).await
+    }
+
+    async fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), DriveError> {
+        let drive = &self.inner.drive;
+        self.freed(offset, len, async |start, len| drive.write_zeroes(start, len).await).await
+    }
+
+    fn takes_write_zeroes(&self) -> bool {
+        self.inner.drive.takes_write_zeroes()
     }
 
     fn discard_granularity(&self) -> Option<u32> {

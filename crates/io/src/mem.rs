@@ -120,6 +120,20 @@ impl Drive for MemDrive {
             kind: DriveErrorKind::Os(error.raw_os_error().unwrap_or_default()),
         })
     }
+
+    async fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), DriveError> {
+        self.check(Operation::Discard, offset, len)?;
+        let (start, end, chunk) = (offset as usize, (offset + len) as usize, CHUNK);
+        let (first, last) = (start.next_multiple_of(chunk).min(end), end / chunk * chunk);
+        for edge in [start..first, last.max(first)..end] {
+            self.inner.bytes.borrow_mut()[edge].fill(0);
+        }
+        self.discard(offset, len).await
+    }
+
+    fn takes_write_zeroes(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

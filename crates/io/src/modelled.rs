@@ -234,6 +234,15 @@ impl<E: Env, D: Drive> Drive for Modelled<E, D> {
         self.timed(request, self.drive.discard(offset, len)).await
     }
 
+    async fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), DriveError> {
+        let request = (Operation::Discard, offset, len, Durability::Cached);
+        self.timed(request, self.drive.write_zeroes(offset, len)).await
+    }
+
+    fn takes_write_zeroes(&self) -> bool {
+        self.drive.takes_write_zeroes()
+    }
+
     fn discard_granularity(&self) -> Option<u32> {
         self.drive.discard_granularity()
     }

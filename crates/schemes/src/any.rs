@@ -59,6 +59,12 @@ macro_rules! stores {
                 }
             }
 
+            async fn discard(&self, offset: u64, len: u64) -> Result<(), StoreError> {
+                match self {
+                    $(AnyStore::$kind(store) => boxed(Store::discard(store, offset, len)).await),+
+                }
+            }
+
             async fn flush(&self) -> Result<(), StoreError> {
                 match self { $(AnyStore::$kind(store) => boxed(Store::flush(store)).await),+ }
             }

@@ -99,6 +99,13 @@ impl<S: Store, D: 'static> Store for Apart<S, D> {
         Ok(())
     }
 
+    async fn discard(&self, offset: u64, len: u64) -> Result<(), StoreError> {
+        for (array, at, len, _) in self.split(offset, len)? {
+            self.stores[array].discard(at, len).await?;
+        }
+        Ok(())
+    }
+
     async fn flush(&self) -> Result<(), StoreError> {
         let flushes = self.stores.iter().map(S::flush);
         join_all(flushes).await.into_iter().collect::<Result<Vec<()>, _>>()?;

@@ -110,6 +110,11 @@ impl<S: Store> Store for Joined<S> {
         store.write(at, data, fua).await
     }
 
+    async fn discard(&self, offset: u64, len: u64) -> Result<(), StoreError> {
+        let (store, at) = self.at(offset, len)?;
+        store.discard(at, len).await
+    }
+
     async fn flush(&self) -> Result<(), StoreError> {
         let pieces = self.all();
         let flushes = pieces.iter().map(|piece| piece.store.flush());

@@ -30,6 +30,9 @@ pub struct PartCounters {
     pub write_bytes: u64,
     pub read_errors: u64,
     pub write_errors: u64,
+    /// What it was told that it need not keep.
+    pub discards: u64,
+    pub discard_bytes: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -321,6 +324,31 @@ impl<D: Drive> Drive for Part<D> {
             drive.discard(place, len).await
         };
         self.answer(what, discard).await
+    }
+
+    async fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), DriveError> {
+        let place = self.place(Operation::Discard, offset, len)?;
+        let what = (Operation::Discard, place, len);
+        let writing = self.slot.writing(place..place + len).await;
+        let drive = self.drive(what)?;
+        if self.rehearsed.is_some() {
+            return self.rehearse(place, &Buf::zeroed(len as usize));
+        }
+        let zeroed = async move {
+            let _writing = writing;
+            drive.write_zeroes(place, len).await
+        };
+        let done = self.answer(what, zeroed).await;
+        self.count(|counters| {
+            counters.discards += 1;
+            counters.discard_bytes += len;
+            counters.write_errors += u64::from(done.is_err());
+        });
+        done
+    }
+
+    fn takes_write_zeroes(&self) -> bool {
+        self.slot.drive().is_some_and(|drive| drive.takes_write_zeroes())
     }
 
     fn discard_granularity(&self) -> Option<u32> {

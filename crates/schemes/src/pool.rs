@@ -353,7 +353,7 @@ impl<E: Env> Pool<E> {
                 state,
                 size: listed.size,
                 counters: part.map_or_else(PartCounters::default, Part::counters),
-                takes_discards: part.map(|part| part.discard_granularity().is_some()),
+                takes_discards: part.map(Drive::takes_write_zeroes),
                 seen: part.map(Part::seen).unwrap_or_default(),
                 sits_out: inner.sitting.borrow().contains(&index),
                 restoring: restoring.filter(|_| state == DriveState::Restoring),
@@ -468,7 +468,10 @@ impl<E: Env> Inner<E> {
         }
         while !self.stopping.get() {
             let began = self.env.now();
-            let worked = self.volumes.store().work().await;
+            let worked = match self.volumes.store().work().await {
+                Ok(false) => self.volumes.work().await,
+                worked => worked,
+            };
             let took = self.env.now().saturating_sub(began);
             let rest = rest(&worked, took, self.is_busy());
             let told = self.note_restored().await;

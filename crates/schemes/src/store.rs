@@ -87,6 +87,10 @@ pub trait Store: Clone + 'static {
         fua: bool,
     ) -> impl Future<Output = Result<(), StoreError>>;
 
+    /// Nobody needs what is in this range, until it is written again; what reads give of it till
+    /// then is anything. The drives are told of what can be told, as something that can wait.
+    fn discard(&self, offset: u64, len: u64) -> impl Future<Output = Result<(), StoreError>>;
+
     fn flush(&self) -> impl Future<Output = Result<(), StoreError>>;
 
     /// Makes everything durable and says so on the drives; no request is under way.
@@ -209,6 +213,10 @@ impl<E: Env> Store for Array<E> {
 
     async fn write(&self, offset: u64, data: Buf, fua: bool) -> Result<(), StoreError> {
         Ok(Array::write(self, offset, data, fua).await?)
+    }
+
+    async fn discard(&self, offset: u64, len: u64) -> Result<(), StoreError> {
+        Ok(Array::discard(self, offset, len).await?)
     }
 
     async fn flush(&self) -> Result<(), StoreError> {

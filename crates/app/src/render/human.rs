@@ -293,7 +293,6 @@ fn drives(drives: &[Drive]) -> String {
 fn discarded(drive: &Drive) -> String {
     match (drive.takes_discards, drive.counters.discard_bytes) {
         (Some(false), _) => "takes none".to_owned(),
-        // Schemes beside `fusion` send none.
         (_, 0) => "-".to_owned(),
         (_, bytes) => Size(bytes).to_string(),
     }

@@ -32,7 +32,7 @@ fn pattern(seed: u32, len: u32) -> Vec<u8> {
     (0..len).map(|at| ((at ^ seed).wrapping_mul(2_654_435_761) >> 24) as u8).collect()
 }
 
-fn make(scheme: &str, drives: usize) -> Scratch {
+pub fn make(scheme: &str, drives: usize) -> Scratch {
     let scratch = Scratch::with_drives(drives);
     let names: Vec<String> = (0..drives).map(|at| format!("d{at}")).collect();
     let mut command = vec!["create", "--scheme", scheme, "tank"];

@@ -2,6 +2,7 @@
 
 use crate::events::pause;
 use crate::nbd::{Client, FUA, data};
+use crate::schemes::{SCHEMES, make};
 use crate::support::{Done, Scratch};
 
 #[test]
@@ -104,6 +105,43 @@ fn nothing_is_named_like_a_directory() {
         scratch.run(&["volume", "create", name, "1M"]).expect(2).says(&format!("'{name}': "));
     }
     server.stop();
+}
+
+/// Schemes that tell drives nothing.
+const LOGS: [&str; 2] = ["log-raid", "mirror-log"];
+
+/// The same with the other schemes; files that are sparse have the space again. What is beside it
+/// stays, and a scrub finds nothing.
+#[test]
+fn drives_of_every_scheme_are_told_of_what_is_trimmed() {
+    for (scheme, drives, _) in SCHEMES {
+        let scratch = make(scheme, drives);
+        let server = scratch.serve(&["."]);
+        let mut client = Client::open(&scratch.path("run/nbd.sock"), "tank/vm");
+        (0..16).for_each(|at| client.write(at << 20, &data(1), 0));
+        client.flush();
+        client.trim(4 << 20, 8 << 20);
+        client.flush();
+        let told = |status: &Done| {
+            let pool = &status.json()["pools"][0];
+            let drives = pool["drives"].as_array().expect("a list").iter();
+            let bytes = drives.map(|drive| {
+                assert_eq!(drive["takes_discards"], true, "{scheme}");
+                drive["counters"]["discard_bytes"].as_u64().expect("a number")
+            });
+            bytes.sum::<u64>()
+        };
+        let least = if LOGS.contains(&scheme) { 0 } else { 6 << 20 };
+        scratch.until(&["status", "--json"], |status| told(status) >= least);
+        for at in [0, 15] {
+            assert!(client.read(at << 20, 1 << 20) == data(1), "{scheme}: {at} MiB");
+        }
+        scratch.run(&["scrub", "start", "tank"]).expect(0);
+        scratch.run(&["wait", "tank", "scrub", "--timeout", "60"]).expect(0);
+        scratch.run(&["scrub", "status", "tank"]).expect(0).says("nothing wrong");
+        client.disconnect();
+        server.stop();
+    }
 }
 
 /// What is trimmed is told to the drives, and counted for each. Files that are sparse take that.

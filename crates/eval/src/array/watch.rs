@@ -130,6 +130,14 @@ impl<D: Drive> Drive for Watched<D> {
         self.timed(Operation::Discard, offset, self.drive.discard(offset, len)).await
     }
 
+    async fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), DriveError> {
+        self.timed(Operation::Discard, offset, self.drive.write_zeroes(offset, len)).await
+    }
+
+    fn takes_write_zeroes(&self) -> bool {
+        self.drive.takes_write_zeroes()
+    }
+
     fn discard_granularity(&self) -> Option<u32> {
         self.drive.discard_granularity()
     }

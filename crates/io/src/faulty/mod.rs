@@ -155,6 +155,25 @@ impl<E: Env, D: Drive> Faulty<E, D> {
         }
         Ok(())
     }
+
+    async fn freed(
+        &self,
+        offset: u64,
+        len: u64,
+        freed: impl Future<Output = Result<(), DriveError>>,
+    ) -> Result<(), DriveError> {
+        let request = Request::new(Operation::Discard, offset, len, Durability::Cached);
+        let (visit, verdict) = self.enter(request).await?;
+        let result = match verdict.action {
+            Action::Fail(kind) => Err(request.error(kind)),
+            _ => {
+                self.faults.overwritten(offset, len);
+                freed.await
+            }
+        };
+        self.leave(visit, &verdict).await?;
+        result
+    }
 }
 
 impl<E: Env, D: Drive> Drive for Faulty<E, D> {
@@ -198,17 +217,15 @@ impl<E: Env, D: Drive> Drive for Faulty<E, D> {
     }
 
     async fn discard(&self, offset: u64, len: u64) -> Result<(), DriveError> {
-        let request = Request::new(Operation::Discard, offset, len, Durability::Cached);
-        let (visit, verdict) = self.enter(request).await?;
-        let result = match verdict.action {
-            Action::Fail(kind) => Err(request.error(kind)),
-            _ => {
-                self.faults.overwritten(offset, len);
-                self.drive.discard(offset, len).await
-            }
-        };
-        self.leave(visit, &verdict).await?;
-        result
+        self.freed(offset, len, self.drive.discard(offset, len)).await
+    }
+
+    async fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), DriveError> {
+        self.freed(offset, len, self.drive.write_zeroes(offset, len)).await
+    }
+
+    fn takes_write_zeroes(&self) -> bool {
+        self.drive.takes_write_zeroes()
     }
 
     fn discard_granularity(&self) -> Option<u32> {

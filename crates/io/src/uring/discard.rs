@@ -6,7 +6,8 @@
 //!  block device  the ring's discard command (Linux 6.12) ─refused─> ioctl(BLKDISCARD), on a thread
 //! ```
 //! Punching a hole into a block device is no discard: the kernel makes WRITE ZEROES of it, which
-//! many devices that know DISCARD do not know, and which does not say that nothing is there.
+//! many devices that know DISCARD do not know, and which does not say that nothing is there. It is
+//! what those want who must know what they read there afterwards ([`Discarder::write_zeroes`]).
 //!
 //! What a device can is read from the limits of its queue, and the first refusal is remembered: a
 //! drive without discard is asked once.
@@ -37,12 +38,14 @@ pub(super) struct Discarder {
     way: Cell<Way>,
     /// Bytes of the unit in which space is freed.
     granularity: u32,
+    /// A device frees what it is told to write zeroes to.
+    unmaps: Cell<bool>,
 }
 
 impl Discarder {
     /// Of a regular file whose filesystem gives space in units of so many bytes.
     pub(super) fn of_file(unit: u32, has_all: bool) -> Discarder {
-        Discarder::new(if has_all { Way::ZeroRange } else { Way::PunchHole }, unit)
+        Discarder::new(if has_all { Way::ZeroRange } else { Way::PunchHole }, unit, true)
     }
 
     /// Of a block device whose sectors have so many bytes.
@@ -53,15 +56,43 @@ impl Discarder {
             Some(limits) if limits.max_bytes == 0 => Way::Unsupported,
             _ => Way::Command,
         };
-        Discarder::new(way, limits.map_or(sector, |limits| limits.granularity.max(sector)))
+        let granularity = limits.map_or(sector, |limits| limits.granularity.max(sector));
+        Discarder::new(way, granularity, geometry::unmaps_zeroes(device))
     }
 
-    fn new(way: Way, granularity: u32) -> Discarder {
-        Discarder { way: Cell::new(way), granularity }
+    fn new(way: Way, granularity: u32, unmaps: bool) -> Discarder {
+        Discarder { way: Cell::new(way), granularity, unmaps: Cell::new(unmaps) }
     }
 
     pub(super) fn granularity(&self) -> Option<u32> {
         (self.way.get() != Way::Unsupported).then_some(self.granularity)
+    }
+
+    pub(super) fn takes_write_zeroes(&self) -> bool {
+        self.way.get() != Way::Unsupported && self.unmaps.get()
+    }
+
+    /// `false`: the drive can't, and nothing was done.
+    pub(super) async fn write_zeroes(
+        &self,
+        ring: &Ring,
+        file: &Rc<Handle>,
+        (offset, len): (u64, u64),
+    ) -> io::Result<bool> {
+        if !self.takes_write_zeroes() {
+            return Ok(false);
+        }
+        let result = match self.way.get() {
+            Way::ZeroRange => ring.zero_range(file, offset, len).await,
+            _ => ring.punch_hole(file, offset, len).await,
+        };
+        match result.as_ref().err().and_then(io::Error::raw_os_error) {
+            Some(libc::EOPNOTSUPP | libc::ENOTTY) => {
+                self.unmaps.set(false);
+                Ok(false)
+            }
+            _ => result.map(|()| true),
+        }
     }
 
     /// As with a kernel whose ring has no such command.
@@ -134,7 +165,7 @@ mod tests {
         std::fs::remove_file(&file).unwrap();
         let open = Rc::new(Handle::from(OwnedFd::from(open)));
         for way in [Way::Command, Way::Ioctl] {
-            let discarder = Discarder::new(way, 512);
+            let discarder = Discarder::new(way, 512, true);
             assert_eq!(discarder.granularity(), Some(512));
             env.block_on(async {
                 discarder.discard((env.ring(), env.blocking()), &open, (0, 4096)).await.unwrap();

@@ -242,6 +242,21 @@ impl Drive for UringDrive {
         result.map_err(|error| DriveError { operation, offset, len, kind: kind(&error) })
     }
 
+    async fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), DriveError> {
+        let operation = Operation::Discard;
+        check_range(self.geometry(), operation, offset, len)?;
+        let Inner { ring, file, opened, .. } = &*self.inner;
+        match opened.discarder.write_zeroes(ring, file, (offset, len)).await {
+            Ok(true) => Ok(()),
+            Ok(false) => self.write(offset, Buf::zeroed(len as usize), Durability::Cached).await,
+            Err(error) => Err(DriveError { operation, offset, len, kind: kind(&error) }),
+        }
+    }
+
+    fn takes_write_zeroes(&self) -> bool {
+        self.inner.opened.discarder.takes_write_zeroes()
+    }
+
     fn discard_granularity(&self) -> Option<u32> {
         self.inner.opened.discarder.granularity()
     }

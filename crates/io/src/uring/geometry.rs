@@ -14,6 +14,9 @@ const ALIGN_MAX: u64 = 4096;
 /// Asks whether a block device is write-protected; not in the `libc` crate for every target.
 const BLKROGET: libc::Ioctl = 0x125e;
 
+/// Of loop devices, in their numbers.
+const LOOP_MAJOR: u32 = 7;
+
 pub(super) struct Alignment {
     /// Of offsets and lengths.
     pub(super) offset: u64,
@@ -159,6 +162,16 @@ pub(super) fn discard_limits(device: libc::dev_t) -> Option<DiscardLimits> {
     let granularity = queue_limit(device, "discard_granularity").unwrap_or(0);
     let granularity = u32::try_from(granularity).unwrap_or(u32::MAX);
     Some(DiscardLimits { max_bytes: queue_limit(device, "discard_max_bytes")?, granularity })
+}
+
+/// Whether a device frees what it is told to write zeroes to. Since Linux 6.17 its queue says so,
+/// but for loop devices, which do, since their file gets a hole. Of older kernels: that it knows
+/// the command and discards.
+pub(super) fn unmaps_zeroes(device: libc::dev_t) -> bool {
+    let most = |name| queue_limit(device, name).unwrap_or(0);
+    let knows = most("write_zeroes_max_bytes") > 0 && most("discard_max_bytes") > 0;
+    let says = queue_limit(device, "write_zeroes_unmap_max_hw_bytes");
+    knows && (libc::major(device) == LOOP_MAJOR || says.is_none_or(|most| most > 0))
 }
 
 /// A number that the kernel tells of a device's queue.

@@ -255,4 +255,24 @@ impl Drive for Attached {
         let act = move || disk.with_cache(|cache| cache.discard(offset, len));
         self.perform(request, Durability::Cached, act).await
     }
+
+    /// A write that takes the time of a discard.
+    async fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), DriveError> {
+        let request = Request { operation: Operation::Discard, offset, len };
+        self.admit(request).await?;
+        self.env.count_write();
+        let (disk, durability) = (self.disk.clone(), Durability::Cached);
+        let in_flight = disk.submit(offset, Buf::zeroed(len as usize));
+        let act = move || {
+            in_flight.complete(durability);
+            if disk.garbles_zeroes() {
+                disk.with_cache(|cache| cache.discard(offset, len));
+            }
+        };
+        self.perform(request, durability, act).await
+    }
+
+    fn takes_write_zeroes(&self) -> bool {
+        self.disk.takes_write_zeroes()
+    }
 }

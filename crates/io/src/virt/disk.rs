@@ -34,6 +34,9 @@ struct DiskState {
     power_cycles: u64,
     /// What gives it its timing, if it was attached with one.
     model: Option<ModelPort>,
+    takes_write_zeroes: bool,
+    /// What it gives after such a command is anything.
+    garbles_zeroes: bool,
 }
 
 #[derive(Clone)]
@@ -53,6 +56,7 @@ pub struct Counters {
     pub discards: u64,
     pub bytes_read: u64,
     pub bytes_written: u64,
+    pub bytes_discarded: u64,
 }
 
 impl Disk {
@@ -80,6 +84,8 @@ impl Disk {
             faults: Vec::new(),
             power_cycles: 0,
             model: None,
+            takes_write_zeroes: true,
+            garbles_zeroes: false,
         };
         Disk { state: Rc::new(RefCell::new(state)) }
     }
@@ -93,6 +99,25 @@ impl Disk {
         };
         self.with_cache(|cache| cache.tear_at(atomic));
         self
+    }
+
+    /// It has no command for zeroes that take no space.
+    pub fn without_write_zeroes(self) -> Disk {
+        self.state.borrow_mut().takes_write_zeroes = false;
+        self
+    }
+
+    /// From now on it takes zeroes as a discard, after which it gives anything: a drive that lies.
+    pub fn garble_zeroes(&self) {
+        self.state.borrow_mut().garbles_zeroes = true;
+    }
+
+    pub(super) fn garbles_zeroes(&self) -> bool {
+        self.state.borrow().garbles_zeroes
+    }
+
+    pub(super) fn takes_write_zeroes(&self) -> bool {
+        self.state.borrow().takes_write_zeroes
     }
 
     /// With capacitors: every write that has completed survives a power cut.
@@ -247,7 +272,10 @@ impl Disk {
                 counters.bytes_written += len;
             }
             Operation::Flush => counters.flushes += 1,
-            Operation::Discard => counters.discards += 1,
+            Operation::Discard => {
+                counters.discards += 1;
+                counters.bytes_discarded += len;
+            }
         }
         // Two may be due at one operation: the second meets the next of its kind.
         let meets = |fault: &Fault| fault.operation == operation;

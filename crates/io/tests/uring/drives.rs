@@ -145,6 +145,28 @@ fn discarded(env: &UringEnv, drive: &UringDrive) -> u64 {
 }
 
 #[test]
+fn zeroes_take_no_space_in_a_file() {
+    let (env, dir) = (env(), TempDir::new());
+    let sparse = dir.join("sparse");
+    fs::File::create(&sparse).unwrap().set_len(4 * MIB).unwrap();
+    let drive = UringDrive::open(&env, &sparse, Access::ReadWrite).unwrap();
+    assert!(drive.takes_write_zeroes());
+    let data = pattern(4 * MIB as usize, 6);
+    env.block_on(async {
+        drive.write(0, data.clone(), Durability::Durable).await.unwrap();
+        let before = fs::metadata(&sparse).unwrap().blocks();
+        drive.write_zeroes(MIB, 2 * MIB).await.unwrap();
+        drive.write_zeroes(512, 512).await.unwrap();
+        let freed = (before - fs::metadata(&sparse).unwrap().blocks()) * 512;
+        assert_eq!(freed, 2 * MIB);
+        let mut wanted = data.to_vec();
+        wanted[MIB as usize..3 * MIB as usize].fill(0);
+        wanted[512..1024].fill(0);
+        assert!(drive.read(0, 4 * MIB as usize).await.unwrap()[..] == wanted[..]);
+    });
+}
+
+#[test]
 fn a_file_cut_behind_our_back_reads_short() {
     let (env, dir) = (env(), TempDir::new());
     let drive = dir.drive(&env, MIB);

@@ -163,6 +163,12 @@ fn a_filesystem_without_direct_io_goes_through_the_cache() {
         // Can't be done there, which is a success that does nothing.
         drive.discard(0, SIZE).await.unwrap();
         drive.discard(0, SIZE).await.unwrap();
+        // This is done all the same.
+        assert!(!drive.takes_write_zeroes());
+        drive.write_zeroes(1024, 4096).await.unwrap();
+        let read = drive.read(512, 8192).await.unwrap();
+        assert!(read[..512] == data[..512] && read[4608..] == data[4608..]);
+        assert!(read[512..4608].iter().all(|byte| *byte == 0));
     });
 }
 
@@ -224,9 +230,38 @@ fn a_block_device_without_discard_says_so() {
     assert_eq!(device.sysfs("queue/discard_max_bytes").trim(), "0");
     let env = UringEnv::new().unwrap();
     let drive = UringDrive::open(&env, &device.device, Access::ReadWrite).unwrap();
-    assert_eq!(drive.discard_granularity(), None);
+    assert_eq!((drive.discard_granularity(), drive.takes_write_zeroes()), (None, false));
     env.block_on(async {
         drive.discard(0, SIZE).await.unwrap();
         assert!(drive.read(0, 65536).await.unwrap().iter().all(|byte| *byte == 7));
+    });
+}
+
+/// Zeroes for which the file below need not keep room.
+#[test]
+fn a_block_device_takes_zeroes_as_holes() {
+    let dir = TempDir::new();
+    let file = dir.join("backing");
+    std::fs::File::create(&file).unwrap().set_len(SIZE).unwrap();
+    let Some(device) = Loop::on(&file, dir, &["--direct-io=on"]) else { return };
+    if !device.has_discard() {
+        return;
+    }
+    let env = UringEnv::new().unwrap();
+    let drive = UringDrive::open(&env, &device.device, Access::ReadWrite).unwrap();
+    assert!(drive.takes_write_zeroes());
+    let data = pattern(4 << 20, 5);
+    let blocks = || std::os::unix::fs::MetadataExt::blocks(&std::fs::metadata(&file).unwrap());
+    env.block_on(async {
+        drive.write(0, data.clone(), Durability::Durable).await.unwrap();
+        let before = blocks();
+        drive.write_zeroes(1 << 20, 2 << 20).await.unwrap();
+        drive.write_zeroes(3 << 20, 4096).await.unwrap();
+        drive.flush().await.unwrap();
+        assert!(blocks() + 4096 <= before, "2 MiB are free: {before}, {}", blocks());
+        let read = drive.read(0, 4 << 20).await.unwrap();
+        let end = (3 << 20) + 4096;
+        assert!(read[..1 << 20] == data[..1 << 20] && read[end..] == data[end..]);
+        assert!(read[1 << 20..end].iter().all(|byte| *byte == 0));
     });
 }

@@ -46,7 +46,7 @@ impl<D> Spare<D> {
             state: DriveState::Spare,
             size: self.part.geometry().size,
             counters: self.part.counters(),
-            takes_discards: Some(self.part.discard_granularity().is_some()),
+            takes_discards: Some(self.part.takes_write_zeroes()),
             seen: self.part.seen(),
             sits_out: false,
             restoring: None,

@@ -48,6 +48,7 @@
 //! is ours: the paper says nothing of FLUSH.
 
 pub mod cache;
+mod discard;
 mod heal;
 pub mod kept;
 mod members;
@@ -467,6 +468,11 @@ impl<E: Env> Store for Alternate<E> {
             self.inner.cache(offset + at, &part).await?;
         }
         if fua { self.flush().await } else { Ok(()) }
+    }
+
+    async fn discard(&self, offset: u64, len: u64) -> Result<(), StoreError> {
+        check_range(offset, len, self.size())?;
+        self.inner.discard(offset..offset + len).await
     }
 
     async fn flush(&self) -> Result<(), StoreError> {

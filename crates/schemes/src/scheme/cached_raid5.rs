@@ -218,6 +218,14 @@ impl<E: Env> Store for CachedRaid5<E> {
         if fua && !self.inner.is_known(offset, len) { self.inner.commit().await } else { Ok(()) }
     }
 
+    async fn discard(&self, offset: u64, len: u64) -> Result<(), StoreError> {
+        check_range(offset, len, self.size())?;
+        for (offset, _, len) in self.inner.shape.split(offset, len) {
+            self.inner.discard(offset, len).await?;
+        }
+        Ok(())
+    }
+
     async fn flush(&self) -> Result<(), StoreError> {
         self.inner.commit().await
     }

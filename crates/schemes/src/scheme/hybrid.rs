@@ -218,6 +218,16 @@ impl<E: Env> Store for Hybrid<E> {
         if fua && !shares.iter().all(known) { self.inner.commit().await } else { Ok(()) }
     }
 
+    /// A stripe keeps its place.
+    async fn discard(&self, offset: u64, len: u64) -> Result<(), StoreError> {
+        check_range(offset, len, self.size())?;
+        let whole = |share: &&shape::Share| share.len == self.inner.shape.stripe;
+        for share in self.inner.shape.split(offset, len).iter().filter(whole) {
+            self.inner.discard_stripe(share.stripe).await?;
+        }
+        Ok(())
+    }
+
     async fn flush(&self) -> Result<(), StoreError> {
         self.inner.commit().await
     }

@@ -335,6 +335,10 @@ impl<E: Env> Store for Steering<E> {
         Ok(self.inner.array.write(offset, data, fua).await?)
     }
 
+    async fn discard(&self, offset: u64, len: u64) -> Result<(), StoreError> {
+        Ok(self.inner.array.discard(offset, len).await?)
+    }
+
     async fn flush(&self) -> Result<(), StoreError> {
         Ok(self.inner.array.flush().await?)
     }

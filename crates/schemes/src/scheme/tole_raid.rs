@@ -147,6 +147,10 @@ impl<E: Env> Store for ToleRaid<E> {
         Ok(self.inner.array.write(offset, data, fua).await?)
     }
 
+    async fn discard(&self, offset: u64, len: u64) -> Result<(), StoreError> {
+        Store::discard(&self.inner.array, offset, len).await
+    }
+
     async fn flush(&self) -> Result<(), StoreError> {
         Ok(self.inner.array.flush().await?)
     }

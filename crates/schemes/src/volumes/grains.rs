@@ -6,6 +6,9 @@
 //!     ▲                 │ give_back          │ commit
 //!     └─────────────────┘                    └► mapped (durable)
 //! ```
+//! Of a grain that became free the drives are told when there is time for it. Meanwhile it counts
+//! as in limbo; if it is taken before, they need not know.
+//!
 //! A grain in limbo is still in the map on the drives, or requests that looked it up before are
 //! still under way: it can't be given to anybody else yet.
 
@@ -37,6 +40,10 @@ pub struct Grains {
     map: BTreeMap<Owner, u32>,
     free: BTreeSet<u32>,
     limbo: BTreeMap<u32, Limbo>,
+    /// Free ones of which the drives think that they hold something.
+    untold: BTreeSet<u32>,
+    /// The one of which they are being told.
+    being_told: Option<u32>,
     /// Requests under way on a grain.
     holds: BTreeMap<u32, u32>,
     /// Pages that differ from what is on the drives.
@@ -54,6 +61,8 @@ impl Grains {
             map: BTreeMap::new(),
             free: BTreeSet::new(),
             limbo: BTreeMap::new(),
+            untold: BTreeSet::new(),
+            being_told: None,
             holds: BTreeMap::new(),
             dirty: BTreeSet::new(),
             committing: BTreeSet::new(),
@@ -96,7 +105,27 @@ impl Grains {
     }
 
     pub fn in_limbo(&self) -> usize {
-        self.limbo.len()
+        self.limbo.len() + usize::from(self.being_told.is_some())
+    }
+
+    fn set_free(&mut self, grain: u32) {
+        self.limbo.remove(&grain);
+        self.free.insert(grain);
+        self.untold.insert(grain);
+    }
+
+    /// One that the drives are to be told of; nobody is given it before [`Grains::told`].
+    pub fn tell(&mut self) -> Option<u32> {
+        assert!(self.being_told.is_none(), "one at a time");
+        let grain = self.untold.pop_first()?;
+        assert!(self.free.remove(&grain), "nobody has it");
+        self.being_told = Some(grain);
+        Some(grain)
+    }
+
+    pub fn told(&mut self) {
+        let grain = self.being_told.take().expect("they were being told of one");
+        self.free.insert(grain);
     }
 
     pub fn find(&self, owner: Owner) -> Option<u32> {
@@ -114,12 +143,14 @@ impl Grains {
     pub fn take(&mut self, near: Range<u32>) -> Option<u32> {
         let grain = self.free.range(near).next().or_else(|| self.free.first()).copied()?;
         self.free.remove(&grain);
+        self.untold.remove(&grain);
         Some(grain)
     }
 
     pub fn give_back(&mut self, grain: u32) {
         assert!(self.owners[grain as usize].is_none(), "grain {grain} is mapped");
         self.free.insert(grain);
+        self.untold.insert(grain);
     }
 
     pub fn map(&mut self, owner: Owner, grain: u32) {
@@ -150,8 +181,7 @@ impl Grains {
         self.holds.remove(&grain);
         let recorded = self.limbo.get(&grain) == Some(&Limbo::Recorded);
         if recorded {
-            self.limbo.remove(&grain);
-            self.free.insert(grain);
+            self.set_free(grain);
         }
         recorded
     }
@@ -194,10 +224,7 @@ impl Grains {
             .iter()
             .filter(|(grain, limbo)| **limbo == Limbo::Recorded && !self.holds.contains_key(grain));
         let freed: Vec<u32> = unheld.map(|(grain, _)| *grain).collect();
-        for grain in freed {
-            self.limbo.remove(&grain);
-            self.free.insert(grain);
-        }
+        freed.into_iter().for_each(|grain| self.set_free(grain));
     }
 }
 
@@ -217,6 +244,7 @@ mod tests {
         Release,
         Begin,
         End(bool),
+        Tell,
     }
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -228,6 +256,7 @@ mod tests {
             2 => Just(Step::Release),
             2 => Just(Step::Begin),
             2 => any::<bool>().prop_map(Step::End),
+            2 => Just(Step::Tell),
         ];
         proptest::collection::vec(step, 0..80)
     }
@@ -243,6 +272,7 @@ mod tests {
             let mut drives: Vec<Option<Owner>> = vec![None; 6];
             let mut on_its_way: Option<Vec<Option<Owner>>> = None;
             let mut held: Vec<u32> = Vec::new();
+            let mut being_told = None;
             for step in steps {
                 match step {
                     Step::Map(volume, at) => {
@@ -250,6 +280,7 @@ mod tests {
                         if grains.find(owner).is_some() { continue }
                         let Some(grain) = grains.take(2..4) else { continue };
                         prop_assert!(!held.contains(&grain));
+                        prop_assert!(being_told != Some(grain));
                         prop_assert_eq!(drives[grain as usize], None);
                         grains.map(owner, grain);
                     }
@@ -273,6 +304,17 @@ mod tests {
                         grains.end_commit(durable);
                     }
                     Step::Begin => {}
+                    Step::Tell if being_told.is_none() => {
+                        being_told = grains.tell();
+                        if let Some(grain) = being_told {
+                            prop_assert!(!held.contains(&grain));
+                            prop_assert_eq!(drives[grain as usize], None);
+                        }
+                    }
+                    Step::Tell => {
+                        grains.told();
+                        being_told = None;
+                    }
                 }
                 let mapped = (0..VOLUMES).map(|volume| grains.of_volume(volume).count());
                 let mapped: usize = mapped.sum();

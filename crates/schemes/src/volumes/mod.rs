@@ -274,6 +274,19 @@ impl<E: Env, S: Store> Volumes<E, S> {
         self.inner.commit().await
     }
 
+    /// One piece of what can wait: the drives are told of a grain that is free. False: they know of
+    /// all that became so.
+    pub async fn work(&self) -> Result<bool, StoreError> {
+        let inner = &self.inner;
+        let next = inner.grains.borrow_mut().tell();
+        let Some(grain) = next else { return Ok(false) };
+        let (place, len) = (inner.table.borrow().place(grain), inner.grain());
+        let told = inner.store.discard(place, len).await;
+        inner.grains.borrow_mut().told();
+        inner.freed.notify_all();
+        told.map(|()| true)
+    }
+
     /// Flushes and closes the store; no request is under way.
     pub async fn close(&self) -> Result<(), StoreError> {
         self.inner.commit().await?;

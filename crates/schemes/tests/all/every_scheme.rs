@@ -9,6 +9,8 @@ use schemes::scheme::{OpenOptions, Scheme, Spec};
 use schemes::store::Store;
 use schemes::{VolumeError, Volumes};
 
+use crate::scrub::scrub;
+
 const MIB: u64 = 1 << 20;
 /// Eight drives suit all schemes; so large, because the least log of `hpda` has 32 MiB.
 const DRIVES: u64 = 8;
@@ -116,6 +118,92 @@ fn full_pools_say_so_and_trimmed_ones_go_on() {
         });
         drop(pool);
         shelf.env.crash();
+    }
+}
+
+/// Nobody is there but who does what can wait, until there is nothing.
+async fn rest(env: &VirtEnv, pool: &Pool) {
+    let mut idle = 0;
+    while idle < 20 {
+        let worked = pool.store().work().await.expect("works") || pool.work().await.expect("works");
+        idle = if worked { 0 } else { idle + 1 };
+        env.sleep_until(env.now() + Nanos::from_millis(50)).await;
+    }
+}
+
+/// Of a volume of 16 MiB the middle is trimmed: bytes that the drives were told of, and those that
+/// were written to them meanwhile.
+fn trimmed(shelf: &Shelf, name: &str) -> (u64, u64) {
+    let (first, len, size) = (4 * MIB, 8 * MIB, 16 * MIB);
+    let sum = |of: fn(io::virt::Counters) -> u64| {
+        shelf.disks.iter().map(|disk| of(disk.counters())).sum::<u64>()
+    };
+    let told = || (sum(|own| own.bytes_discarded), sum(|own| own.bytes_written));
+    let pool = shelf.open();
+    let before = shelf.env.block_on(async {
+        pool.create("vm", size).await.expect("it fits");
+        let volume = pool.volume("vm").expect("just made");
+        for at in (0..size).step_by(PIECE as usize) {
+            volume.write(at, content(at, PIECE, 1), false).await.expect("writes");
+        }
+        volume.flush().await.expect("flushes");
+        rest(&shelf.env, &pool).await;
+        volume.trim(first, len, false).await.expect("trims");
+        let before = told();
+        volume.flush().await.expect("flushes");
+        rest(&shelf.env, &pool).await;
+        before
+    });
+    let after = told();
+    let whole = async |pool: &Pool| {
+        assert!(is(pool, 0, &content(0, PIECE, 1)).await, "{name}: before it");
+        // Grains that it covers in part stay.
+        assert!(is(pool, first + MIB, &vec![0; 6 * MIB as usize]).await, "{name}: trimmed");
+        let end = first + len;
+        assert!(is(pool, end, &content(end, PIECE, 1)).await, "{name}: behind it");
+    };
+    shelf.env.block_on(async {
+        whole(&pool).await;
+        let found = scrub(pool.store()).await;
+        assert_eq!((found.bad, found.parity, found.lost), (0, 0, 0), "{name}: {found:?}");
+        pool.close().await.expect("closes");
+    });
+    drop(pool);
+    // What a lost drive held still follows from the others.
+    if shelf
+        .env
+        .block_on(AnyStore::open(&shelf.env, shelf.drives(), OpenOptions::default()))
+        .is_ok_and(|store| store.margin() > 0)
+    {
+        shelf.env.crash();
+        shelf.disks[1].set_failed(true);
+        shelf.env.block_on(whole(&shelf.open()));
+    }
+    shelf.env.crash();
+    (after.0 - before.0, after.1 - before.1)
+}
+
+#[test]
+fn drives_are_told_of_what_is_trimmed() {
+    for scheme in Scheme::ALL {
+        let name = scheme.name();
+        let (told, _) = trimmed(&Shelf::new(scheme), name);
+        // They do not tell which blocks are nobody's.
+        let logs = [Scheme::LogRaid, Scheme::MirrorLog].contains(&scheme);
+        assert!(logs == (told == 0) && (logs || told > 6 * MIB), "{name}: told of {told} bytes");
+    }
+}
+
+#[test]
+fn drives_that_cannot_are_told_nothing_and_written_nothing() {
+    for scheme in Scheme::ALL {
+        let (mut shelf, name) = (Shelf::new(scheme), scheme.name());
+        let disks = std::mem::take(&mut shelf.disks).into_iter();
+        shelf.disks = disks.map(Disk::without_write_zeroes).collect();
+        let (told, written) = trimmed(&shelf, name);
+        assert_eq!(told, 0, "{name}");
+        // The map of the volume, and what the scheme has beside.
+        assert!(written < MIB, "{name}: {written} bytes written");
     }
 }
 

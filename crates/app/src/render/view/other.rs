@@ -97,6 +97,8 @@ impl From<&DriveInfo> for Drive {
                 write_bytes: counters.write_bytes,
                 read_errors: counters.read_errors,
                 write_errors: counters.write_errors,
+                discards: counters.discards,
+                discard_bytes: counters.discard_bytes,
                 ..DriveCounters::default()
             },
             takes_discards: drive.takes_discards,

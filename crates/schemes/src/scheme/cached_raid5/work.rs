@@ -298,6 +298,16 @@ impl<E: Env> Inner<E> {
         Ok(())
     }
 
+    /// Nobody needs these bytes of one stripe. Lines that they cover leave the cache.
+    pub async fn discard(&self, offset: u64, len: u64) -> Result<(), StoreError> {
+        let _held = self.stripes.lock(offset / self.shape.stripe()).await;
+        self.parity.discard(offset, len).await?;
+        let covered = |line: &u32| piece(*line, offset, len).0.len() as u64 == LINE;
+        let count = self.send_home(touched(offset, len).filter(covered));
+        self.count(|counts| counts.overwritten += count);
+        Ok(())
+    }
+
     fn send_home(&self, gone: impl Iterator<Item = u32>) -> u64 {
         let mut lines = self.lines.borrow_mut();
         let slots = gone.filter_map(|line| lines.send_home(line));

@@ -130,6 +130,32 @@ impl<E: Env> Inner<E> {
         }
     }
 
+    /// Nobody needs what is in a stripe.
+    pub async fn discard_stripe(&self, stripe: u32) -> Result<(), StoreError> {
+        loop {
+            let moving = {
+                let mut busy = self.busy.borrow_mut();
+                let moving = busy.get(&stripe).filter(|held| held.moving);
+                let moving = moving.map(|held| held.change.wait());
+                if moving.is_none() {
+                    busy.entry(stripe).or_default().writers += 1;
+                }
+                moving
+            };
+            match moving {
+                Some(moving) => moving.await,
+                None => break,
+            }
+        }
+        let place = self.table.borrow().place(stripe);
+        let done = match place.map(|place| self.locate(place)) {
+            Some((array, offset)) => array.discard(offset, self.shape.stripe).await,
+            None => Ok(()),
+        };
+        self.end(stripe, |busy| busy.writers -= 1);
+        Ok(done?)
+    }
+
     /// Nothing happens between what is decided here and that the others know of it.
     fn begin(&self, stripe: u32, cover: Cover) -> Begun {
         let mut busy = self.busy.borrow_mut();

@@ -194,7 +194,21 @@ impl<E: Env> Inner<E> {
         Ok(())
     }
 
-    /// The range is newer in the array, durably; it is locked.
+    /// Nobody needs what is in whole stripes of the range.
+    pub async fn discard(&self, range: Range<u64>) -> Result<(), StoreError> {
+        let stripe = self.grid.stripe_bytes();
+        let range = range.start.next_multiple_of(stripe)..range.end / stripe * stripe;
+        if range.is_empty() {
+            return Ok(());
+        }
+        let room = self.room_for_void().await?;
+        let _lock = self.locks.lock(range.clone(), Hold::InPlace).await;
+        self.array.discard(range.start, range.end - range.start).await?;
+        let logged = self.extents.borrow().touches(&range);
+        if logged { self.void(range, room).await } else { Ok(()) }
+    }
+
+    /// The range is newer in the array, durably, or nobody needs it; it is locked.
     async fn void(&self, range: Range<u64>, room: Reservation) -> Result<(), StoreError> {
         let len = range.end - range.start;
         let entry = Entry { kind: VOID, address: range.start, len, data: Buf::zeroed(0) };

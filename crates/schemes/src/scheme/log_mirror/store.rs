@@ -203,6 +203,11 @@ impl<E: Env> Store for LogMirror<E> {
         self.inner.write(offset, data, fua).await
     }
 
+    async fn discard(&self, offset: u64, len: u64) -> Result<(), StoreError> {
+        check_range(offset, len, self.size())?;
+        self.inner.discard(offset..offset + len).await
+    }
+
     async fn flush(&self) -> Result<(), StoreError> {
         let array = async { Ok(self.inner.array.flush().await?) };
         let (log, array) = futures_util::future::join(self.inner.log.flush(), array).await;

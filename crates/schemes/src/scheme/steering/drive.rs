@@ -272,6 +272,26 @@ impl<E: Env> Steered<E> {
         }
     }
 
+    /// False: they are to be written elsewhere, or something else is staged there.
+    async fn zero_home(&self, range: Range<u64>) -> Result<bool, DriveError> {
+        let (stage, own) = (&self.stage, &self.stage.targets[self.index]);
+        let held = own.lock.lock(range.clone(), Hold::InPlace);
+        self.forget_hot(range.clone());
+        let _held = held.await;
+        let len = range.end - range.start;
+        if stage.is_dead(self.index) {
+            return Err(gone(Operation::Discard, range.start, len));
+        }
+        let aside = stage.is_target_busy(self.index) || stage.is_outsourced(self.index);
+        let staged = own.staged.borrow().table.is_redirected(&range);
+        let Some(part) = self.home.alone().filter(|_| !aside && !staged) else {
+            return Ok(false);
+        };
+        own.dirty.set(true);
+        let done = part.write_zeroes(range.start, len).await;
+        done.inspect_err(|_| own.dead.set(true)).map(|()| true)
+    }
+
     async fn flush_all(&self) -> Result<(), DriveError> {
         let (stage, own) = (&self.stage, &self.stage.targets[self.index]);
         let staged = !own.staged.borrow().segments.is_empty();
@@ -341,6 +361,20 @@ impl<E: Env> Drive for Steered<E> {
 
     async fn discard(&self, _offset: u64, _len: u64) -> Result<(), DriveError> {
         Ok(())
+    }
+
+    /// In place, if they would be written there.
+    async fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), DriveError> {
+        io::drive::check_range(self.geometry(), Operation::Discard, offset, len)?;
+        if !self.zero_home(offset..offset + len).await? {
+            let zeroes = Buf::zeroed(len as usize);
+            self.write_range(offset, zeroes, Durability::Cached).await?;
+        }
+        Ok(())
+    }
+
+    fn takes_write_zeroes(&self) -> bool {
+        self.home.alone().is_some_and(|part| part.takes_write_zeroes())
     }
 
     fn discard_granularity(&self) -> Option<u32> {

@@ -47,6 +47,12 @@ impl<E: Env> Home<E> {
         (self.spare.borrow().clone(), self.part.borrow().clone())
     }
 
+    /// The drive that alone has its bytes.
+    pub fn alone(&self) -> Option<Part<E::Drive>> {
+        let (spare, part) = self.both();
+        part.filter(|_| spare.is_none())
+    }
+
     /// The new drive that is to have it, and how much of it has.
     pub fn moving(&self) -> Option<(Part<E::Drive>, u64)> {
         let (spare, part) = self.both();

@@ -2,14 +2,14 @@
 
 use classical::array::create;
 use classical::{Array, CreateSpec, OpenOptions, Redundancy, WriteHole};
-use io::virt::{VirtDrive, VirtEnv};
+use io::virt::{Disk, VirtDrive, VirtEnv};
 use schemes::StoreError;
 
 use crate::battery::afflicted::{Left, afflicted_failing, battery_afflicted, one_afflicted};
 use crate::battery::hung::battery_hung;
 use crate::battery::replaced::battery_replaced;
 use crate::battery::rotten::{self, battery_rotten, failing};
-use crate::battery::world::{CHUNK, Subject, World, battery, failures};
+use crate::battery::world::{CHUNK, Subject, World, battery, failures, with_discards};
 
 #[derive(Clone, Copy)]
 pub struct InPlace {
@@ -143,6 +143,21 @@ fn an_open_write_hole_is_noticed() {
     };
     assert!(harmed(WriteHole::Open) > 0);
     assert_eq!(harmed(WriteHole::Closed), 0);
+}
+
+/// Drives that give anything after what they were told to zero, as after a DISCARD: parity does not
+/// follow from that.
+#[test]
+fn discards_that_are_no_zeroes_are_noticed() {
+    let harmed = |garbled: bool| {
+        let world = |world: World<InPlace>| {
+            world.disks.iter().filter(|_| garbled).for_each(Disk::garble_zeroes);
+            with_discards(world);
+        };
+        failures(RAID5, 8, world).len()
+    };
+    assert!(harmed(true) > 0);
+    assert_eq!(harmed(false), 0);
 }
 
 #[test]

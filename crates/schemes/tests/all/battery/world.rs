@@ -20,7 +20,10 @@ use crate::battery::client::{
     CLIENTS, Client, Oracle, SECTOR, SPAN, content, forget_strange, found_strange, settle, strange,
 };
 
+mod discards;
 mod lost;
+
+pub use self::discards::with_discards;
 
 const PAGE: u64 = 4096;
 pub const CHUNK: u64 = 8192;
@@ -92,7 +95,11 @@ pub struct World<S: Subject> {
     pub rng: Rng,
     oracle: Rc<RefCell<Oracle>>,
     base: u64,
+    /// Sectors behind what clients use.
+    behind: u64,
     seed: u64,
+    /// Sectors behind the clients' that somebody discards.
+    pub nobodys: u64,
 }
 
 /// Worlds have drives of both units.
@@ -120,6 +127,7 @@ impl<S: Subject> World<S> {
             env: VirtEnv::new(seed),
             disks: (0..sizes.len()).map(disk).collect(),
             seed,
+            nobodys: 0,
             faults: None,
             unplugged: vec![false; sizes.len()],
             torn_by_loss: RefCell::default(),
@@ -128,6 +136,7 @@ impl<S: Subject> World<S> {
             rng: Rng::new(mix(seed)),
             oracle: Rc::default(),
             base: 0,
+            behind: 0,
         }
     }
 
@@ -155,7 +164,9 @@ impl<S: Subject> World<S> {
         // Fresh drives hold noise: the first writing makes it ours.
         let store = self.env.block_on(self.open()).expect("it was just made");
         // Somewhere in the middle, not at a multiple of anything.
-        self.base = store.size() / SECTOR / 3;
+        let sectors = store.size() / SECTOR;
+        self.base = sectors / 3;
+        self.behind = sectors - self.base - SPAN;
         let zeroes = Buf::zeroed((SPAN * SECTOR) as usize);
         self.env.block_on(store.write(self.base * SECTOR, zeroes, false)).expect("writes");
         self.env.block_on(store.close()).expect("closes");
@@ -217,7 +228,9 @@ impl<S: Subject> World<S> {
             done.set(true);
         };
         let work = async {
-            futures_util::future::join(requests, self.background(&store, busy, &done)).await;
+            let beside = self.background(&store, busy, &done);
+            let discards = self.discard_beside(&store, seed, &done);
+            futures_util::future::join3(requests, beside, discards).await;
         };
         let died = Cell::new(false);
         let stop = || {
@@ -485,7 +498,8 @@ impl<S: Subject> World<S> {
     /// Every stripe of the part that is used agrees with its parity, or its copies; maps with what
     /// they map.
     pub fn audit(&self, store: &S::Store) {
-        let wrong = self.env.block_on(store.audit(self.base * SECTOR, SPAN * SECTOR));
+        let used = (SPAN + self.nobodys) * SECTOR;
+        let wrong = self.env.block_on(store.audit(self.base * SECTOR, used));
         assert_eq!(wrong, Vec::<String>::new());
     }
 }
@@ -504,8 +518,10 @@ pub fn battery_variant(subject: impl Subject) {
 
 fn battery_of(subject: impl Subject, seeds: u64) {
     every_seed(&subject.name(), seeds, |seed| one(subject, seed));
+    // So many again in which somebody discards.
+    let name = format!("{}, with discards,", subject.name());
+    every_seed(&name, seeds / 8, |seed| with_discards(made(subject, seed)));
 }
-
 /// As many worlds of a kind, or as are asked for. How many there were.
 pub fn worlds<S: Subject>(subject: S, seeds: u64, world: impl Fn(World<S>)) -> u64 {
     every_seed(&subject.name(), seeds, |seed| world(made(subject, seed)))
@@ -545,18 +561,21 @@ pub fn every_seed(name: &str, seeds: u64, world: impl Fn(u64)) -> u64 {
 
 /// One world, to its end.
 pub fn one(subject: impl Subject, seed: u64) {
-    let mut world = made(subject, seed);
-    for _ in 0..4 {
-        let limit = 1 + world.rng.below(400);
-        if world.session(limit) {
-            world.die(false);
-        }
-        world.check();
-        world.check();
-    }
+    made(subject, seed).live();
 }
 
 impl<S: Subject> World<S> {
+    fn live(&mut self) {
+        for _ in 0..4 {
+            let limit = 1 + self.rng.below(400);
+            if self.session(limit) {
+                self.die(false);
+            }
+            self.check();
+            self.check();
+        }
+    }
+
     /// Writes, a cut in the middle, a drive lost with it.
     pub fn hole(&mut self) {
         let store = self.env.block_on(self.open()).expect("opens");
