@@ -22,6 +22,10 @@ use crate::shard::{Shard, State};
 
 const SECTOR: u64 = 512;
 
+/// Blocks that nobody but one drive can take over, because the others have one of their stripe
+/// each. New stripes are on all drives alike: without these it would be full before it has them.
+const UNEVEN_STRIPES: u64 = 16;
+
 impl<E: Env> Shard<E> {
     /// Sectors of drive space that users' data of a class may take, with its parity.
     ///
@@ -30,8 +34,11 @@ impl<E: Env> Shard<E> {
     /// and take the room that sparing needs.
     pub fn space_limit(&self, state: &State, class: &Class) -> u64 {
         let most = self.footprint_max(state, class);
-        let (all, gone) = (self.array.len() as u64, self.taken_over(&state.space) as u64);
-        let shared = share(most, all - gone, all);
+        let (all, (spared, due)) = (self.array.len() as u64, self.taken_over(&state.space));
+        let shared = share(most, all - (spared + due) as u64, all);
+        let stripe = class.width() as u64 * u64::from(self.geometry.block_sectors());
+        let uneven = if due > 0 { UNEVEN_STRIPES * stripe } else { 0 };
+        let shared = shared.saturating_sub(uneven);
         most.saturating_sub(state.space.spare_sectors()).min(shared)
     }
 

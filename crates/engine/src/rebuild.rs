@@ -187,12 +187,13 @@ impl<E: Env> Shard<E> {
         }
     }
 
-    /// Drives that the others stand in for, or are about to.
-    pub fn taken_over(&self, space: &crate::space::Space) -> usize {
+    /// Drives that the others stand in for, and drives that they are about to stand in for.
+    pub fn taken_over(&self, space: &crate::space::Space) -> (usize, usize) {
         let is_vacated = |index| self.array.member(index).state() == DriveState::Vacated;
-        let can_be = self.is_wide(space);
-        let gone = |&index: &DriveIndex| is_vacated(index) || can_be && self.is_due(index);
-        self.array.indexes().filter(gone).count()
+        let is_due = |index| !is_vacated(index) && self.is_due(index);
+        let all = || self.array.indexes();
+        let due = if self.is_wide(space) { all().filter(|at| is_due(*at)).count() } else { 0 };
+        (all().filter(|at| is_vacated(*at)).count(), due)
     }
 
     fn has_rebuilding(&self) -> bool {

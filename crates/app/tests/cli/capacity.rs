@@ -109,6 +109,24 @@ fn a_spared_drive_is_no_room() {
     server.end();
 }
 
+/// Who goes on writing when a drive has been failed does not get the room that the others need for
+/// what it held.
+#[test]
+fn writing_on_leaves_room_for_what_a_lost_drive_held() {
+    let scratch = make("fusion", 8);
+    let server = serve(&scratch, "0s");
+    let mut client = Client::open(&scratch.path("run/nbd.sock"), "tank/vm");
+    let some = (space(&pool(&scratch), "available") * 6 / 10) >> 20;
+    (0..some).for_each(|at| client.write(at << 20, &data(1), 0));
+    client.flush();
+    scratch.run(&["drive", "fail", "tank", "3", "--force"]).expect(0);
+    let end = fill(&mut client, some << 20);
+    assert!(end > some << 20, "{some} MiB, and nothing more");
+    scratch.until(&["status"], |status| status.out.contains("vacated"));
+    client.disconnect();
+    server.end();
+}
+
 /// Reason, action, exit code and events, at every mark and back.
 #[test]
 fn a_pool_that_runs_full_is_told_of() {
