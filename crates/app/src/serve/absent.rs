@@ -61,7 +61,7 @@ pub(crate) enum Join {
 }
 
 impl Absent {
-    /// `here`: the drives that the start has found.
+    /// `here`: the drives that the start has found, but those that came back before it.
     pub fn new(env: &UringEnv, catalogue: &Catalogue, here: BTreeSet<Uuid>) -> Absent {
         let (joined, refused) = (BTreeMap::new(), BTreeMap::new());
         let looks = RefCell::new(Looks { here: Some(here), joined, refused });

@@ -33,7 +33,7 @@ pub(crate) struct Refused {
 pub(crate) struct Assembled {
     pub pools: Vec<Held>,
     pub refused: Vec<Refused>,
-    /// Drives that are here.
+    /// Drives that are here, and were when their pool was open the last time.
     pub here: BTreeSet<Uuid>,
 }
 
@@ -74,7 +74,11 @@ pub(crate) async fn pools(
         pools.push(pool_in_memory(env, &pools, mem_pool, drives, options, wrapper).await?);
         drives += mem_pool.drives();
     }
-    let here = groups.iter().flat_map(Group::identities).collect();
+    // One that came back while nobody served has arrived, like one that does later.
+    let stayed = |group: &Group| {
+        group.identities().filter(|drive| !group.was_away(*drive)).collect::<Vec<_>>()
+    };
+    let here = groups.iter().flat_map(stayed).collect();
     Ok(Assembled { pools, refused, here })
 }
 

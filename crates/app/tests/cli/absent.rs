@@ -69,6 +69,31 @@ fn of_all_schemes(check: fn(&str)) {
     });
 }
 
+/// A drive that was away when its pool was served the last time, and is there when it starts: what
+/// it missed is given to it, too. One that an operator has failed waits for him.
+#[test]
+fn back_before_the_start() {
+    let scratch = pool("fusion");
+    let (server, mut client) = serve(&scratch);
+    write(&mut client, 1);
+    client.disconnect();
+    server.stop();
+    rename(&scratch, "d1", "away/d1");
+    let (server, mut client) = serve(&scratch);
+    write(&mut client, 2);
+    client.disconnect();
+    server.stop();
+    rename(&scratch, "away/d1", "d1");
+    let (server, mut client) = serve(&scratch);
+    check_without(&scratch, &mut client, "2", 2);
+    client.disconnect();
+    server.stop();
+    let (server, _client) = serve(&scratch);
+    wait_for_a_look();
+    until(&scratch, &["status"], "state: DEGRADED");
+    server.stop();
+}
+
 #[test]
 fn late_for_the_start() {
     of_all_schemes(|scheme| {
