@@ -39,6 +39,8 @@ lint: setup
 fmt:
 	$(CARGO) fmt --all
 
+# Tests with servers wait most of the time: as many at once as keep the cores busy.
+test: export RUST_TEST_THREADS := $(shell echo $$((4 * $$(nproc))))
 test: lint
 	$(CARGO) test --locked --release --workspace
 	$(CARGO) build --locked --release --package xtask
