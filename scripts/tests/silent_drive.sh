@@ -19,7 +19,7 @@ filesystem=$!
 defer "kill -CONT $filesystem; umount '$work/mounted'; kill $filesystem"
 wait_until 20 test -e mounted/nbd || fail "no filesystem"
 device=$(losetup --find --show mounted/nbd)
-defer "kill -CONT $filesystem; losetup --detach $device"
+defer "kill -CONT $filesystem; losetup --detach $device 2>/dev/null"
 
 is() { ("$steadyraid" status || true) | grep -q "state: $1"; }
 threads() { find "/proc/$server/task" -mindepth 1 -maxdepth 1 | wc -l; }
@@ -57,7 +57,7 @@ with_silent mounted/nbd
 
 step "What others list goes on without it"
 kill -STOP "$filesystem"
-timeout 60 "$steadyraid" list mounted d1 d2 d3 >out 2>&1 || fail "list ends with $?: $(cat out)"
+timeout 60 "$steadyraid" list --drives mounted d1 d2 d3 >out 2>&1 || fail "list ends with $?: $(cat out)"
 grep -q tank out || fail "the pool is not listed: $(cat out)"
 kill -CONT "$filesystem"
 echo ok

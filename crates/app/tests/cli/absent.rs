@@ -87,7 +87,8 @@ fn back_before_the_start() {
     let (server, mut client) = serve(&scratch);
     check_without(&scratch, &mut client, "2", 2);
     client.disconnect();
-    server.stop();
+    let (out, _) = server.end();
+    assert!(out.contains("drive 1: ./d1 is back"), "{out}");
     let (server, _client) = serve(&scratch);
     wait_for_a_look();
     until(&scratch, &["status"], "state: DEGRADED");
