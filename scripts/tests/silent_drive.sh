@@ -26,7 +26,7 @@ threads() { find "/proc/$server/task" -mindepth 1 -maxdepth 1 | wc -l; }
 
 with_silent() { # DRIVE
     local all=("$1" d1 d2 d3) before
-    rm -f d1 d2 d3
+    rm -f d1 d2 d3 out err
     "$steadyraid" create --force tank "$1" d1:64M d2:64M d3:64M >/dev/null
     "$steadyraid" volume create tank/vm 16M --drives "${all[@]}"
 
@@ -34,7 +34,7 @@ with_silent() { # DRIVE
     kill -STOP "$filesystem"
     "$steadyraid" serve "${all[@]}" >out 2>err &
     server=$!
-    wait_until 60 grep -qx ready out || fail "not served: $(cat out err)"
+    wait_until 60 grep -qsx ready out || fail "not served: $(cat out err)"
     grep -q "$1: has not answered for 35 s, and is left out" err || fail "nobody is told: $(cat err)"
     is DEGRADED || fail "no status"
 
