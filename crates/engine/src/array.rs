@@ -73,6 +73,8 @@ pub struct Array<D> {
     /// as lost.
     exposures: Cell<u64>,
     covered: Cell<u64>,
+    /// All drives are used: every write asks.
+    all_active: Cell<bool>,
     /// The drive that is being emptied, and one that is vacated but not yet so for the labels.
     draining: Cell<Option<DriveIndex>>,
     vacating: Cell<Option<DriveIndex>>,
@@ -90,6 +92,7 @@ impl<D: Drive> Array<D> {
         clock: Clock,
     ) -> Array<D> {
         let is_disk = |drive: &Option<D>| drive.as_ref().is_some_and(|d| d.geometry().rotational);
+        let all_active = drives.iter().all(|(_, _, state, _)| *state == DriveState::Active);
         let rotational: Vec<bool> = drives.iter().map(|(.., drive)| is_disk(drive)).collect();
         let member = |(uuid, size, state, drive): (Uuid, u64, DriveState, Option<D>)| Member {
             name: RefCell::new(drive.as_ref().map_or_else(String::new, Drive::name)),
@@ -122,6 +125,7 @@ impl<D: Drive> Array<D> {
             flush_over: Event::new(),
             exposures: Cell::new(0),
             covered: Cell::new(0),
+            all_active: Cell::new(all_active),
             draining: Cell::new(None),
             vacating: Cell::new(None),
             substituted: Cell::new(false),
@@ -349,7 +353,7 @@ impl<D: Drive> Array<D> {
         member.completed.set(member.completed.get() + 1);
         self.stale.borrow_mut().retain(|(drive, _)| *drive != index);
         *member.awaited.borrow_mut() = awaited;
-        member.state.set(state);
+        self.set_state(member, state);
         member.era.set(member.era.get() + 1);
         // Whoever waits for the drive before asks elsewhere.
         member.gone.notify_all();
@@ -373,14 +377,14 @@ impl<D: Drive> Array<D> {
         let left = member.awaited.borrow_mut().take().map_or(0, |awaited| awaited.left());
         assert_eq!(left, 0, "drive {index} is said to be whole, and is not");
         assert_eq!(member.state.get(), DriveState::Restoring);
-        member.state.set(DriveState::Active);
+        self.set_state(member, DriveState::Active);
     }
 
     /// The drive is not used any more.
     pub fn fail(&self, index: DriveIndex, reason: &str) {
         let member = self.member(index);
         let active = member.is_active();
-        member.state.set(DriveState::Failed);
+        self.set_state(member, DriveState::Failed);
         if self.draining.get() == Some(index) {
             self.draining.set(None);
         }

@@ -189,6 +189,9 @@ impl<E: Env> Shard<E> {
 
     /// Drives that the others stand in for, and drives that they are about to stand in for.
     pub fn taken_over(&self, space: &crate::space::Space) -> (usize, usize) {
+        if self.array.is_complete() {
+            return (0, 0);
+        }
         let is_vacated = |index| self.array.member(index).state() == DriveState::Vacated;
         let is_due = |index| !is_vacated(index) && self.is_due(index);
         let all = || self.array.indexes();

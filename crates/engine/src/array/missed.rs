@@ -3,7 +3,7 @@
 use io::Drive;
 use layout::DriveIndex;
 
-use super::Array;
+use super::{Array, Member};
 use crate::api::DriveState;
 
 impl<D: Drive> Array<D> {
@@ -42,6 +42,17 @@ impl<D: Drive> Array<D> {
         self.covered.get() < self.exposures.get()
     }
 
+    pub(super) fn set_state(&self, member: &Member<D>, state: DriveState) {
+        member.state.set(state);
+        let is_active = |member: &Member<D>| member.state.get() == DriveState::Active;
+        self.all_active.set(self.members.iter().all(is_active));
+    }
+
+    /// All drives are used, and none is to be left.
+    pub fn is_complete(&self) -> bool {
+        self.all_active.get() && self.draining.get().is_none()
+    }
+
     pub fn draining(&self) -> Option<DriveIndex> {
         self.draining.get()
     }
@@ -66,7 +77,7 @@ impl<D: Drive> Array<D> {
     pub fn vacate(&self, index: DriveIndex) {
         let member = self.member(index);
         self.vacating.set(Some(index));
-        member.state.set(DriveState::Vacated);
+        self.set_state(member, DriveState::Vacated);
         // What is still under way on it is nobody's business any more.
         member.era.set(member.era.get() + 1);
         member.gone.notify_all();
