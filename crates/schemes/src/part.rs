@@ -204,6 +204,37 @@ impl<D: Drive> Part<D> {
         }
     }
 
+    /// Tells the drive that it need not keep a range. In a rehearsal zeroes are there then.
+    async fn freed<F>(
+        &self,
+        offset: u64,
+        len: u64,
+        free: impl FnOnce(D, u64) -> F,
+    ) -> Result<(), DriveError>
+    where
+        F: Future<Output = Result<(), DriveError>> + 'static,
+    {
+        let place = self.place(Operation::Discard, offset, len)?;
+        let what = (Operation::Discard, place, len);
+        let writing = self.slot.writing(place..place + len).await;
+        let drive = self.drive(what)?;
+        if self.rehearsed.is_some() {
+            return self.rehearse(place, &Buf::zeroed(len as usize));
+        }
+        let freed = free(drive, place);
+        let freed = async move {
+            let _writing = writing;
+            freed.await
+        };
+        let done = self.answer(what, freed).await;
+        self.count(|counters| {
+            counters.discards += 1;
+            counters.discard_bytes += len;
+            counters.write_errors += u64::from(done.is_err());
+        });
+        done
+    }
+
     fn rehearse(&self, place: u64, data: &Buf) -> Result<(), DriveError> {
         let mut sectors = self.rehearsed.as_ref().expect("it is a rehearsal").borrow_mut();
         for at in (0..data.len()).step_by(SECTOR) {
@@ -315,36 +346,13 @@ impl<D: Drive> Drive for Part<D> {
     }
 
     async fn discard(&self, offset: u64, len: u64) -> Result<(), DriveError> {
-        let place = self.place(Operation::Discard, offset, len)?;
-        let what = (Operation::Discard, place, len);
-        let writing = self.slot.writing(place..place + len).await;
-        let drive = self.drive(what)?;
-        let discard = async move {
-            let _writing = writing;
-            drive.discard(place, len).await
-        };
-        self.answer(what, discard).await
+        let discarded = |drive: D, place| async move { drive.discard(place, len).await };
+        self.freed(offset, len, discarded).await
     }
 
     async fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), DriveError> {
-        let place = self.place(Operation::Discard, offset, len)?;
-        let what = (Operation::Discard, place, len);
-        let writing = self.slot.writing(place..place + len).await;
-        let drive = self.drive(what)?;
-        if self.rehearsed.is_some() {
-            return self.rehearse(place, &Buf::zeroed(len as usize));
-        }
-        let zeroed = async move {
-            let _writing = writing;
-            drive.write_zeroes(place, len).await
-        };
-        let done = self.answer(what, zeroed).await;
-        self.count(|counters| {
-            counters.discards += 1;
-            counters.discard_bytes += len;
-            counters.write_errors += u64::from(done.is_err());
-        });
-        done
+        let zeroed = |drive: D, place| async move { drive.write_zeroes(place, len).await };
+        self.freed(offset, len, zeroed).await
     }
 
     fn takes_write_zeroes(&self) -> bool {

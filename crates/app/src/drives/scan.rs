@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Metadata};
 use std::path::{Path, PathBuf};
 
-use format::{Member, MemberState, SCHEME_FUSION, SCHEME_FUSION_ND, Superblock, Uuid};
+use format::{Member, MemberState, Superblock, Uuid};
 use futures_util::stream::{self, StreamExt};
 use io::uring::UringEnv;
 use schemes::scheme::Scheme;
@@ -128,9 +128,8 @@ impl Group {
     /// It was not there when the pool was open the last time, which other schemes than `fusion`
     /// don't tell from one that was failed.
     pub fn was_away(&self, drive: Uuid) -> bool {
-        let is_fusion = [SCHEME_FUSION, SCHEME_FUSION_ND].contains(&self.first().scheme);
         let is_it = |member: &Member| member.drive == drive && member.state == MemberState::Missing;
-        is_fusion && self.members().any(is_it)
+        self.scheme().is_none() && self.members().any(is_it)
     }
 
     /// A drive of the pool, if it is here.
@@ -145,7 +144,7 @@ impl Group {
 
     /// Whether the pool wants spikes handled unless told otherwise.
     pub fn wants_detection(&self) -> bool {
-        self.first().scheme != SCHEME_FUSION_ND
+        self.first().scheme != format::SCHEME_FUSION_ND
     }
 
     /// True for the name or UUID an operator may have written.

@@ -38,7 +38,7 @@ pub(super) struct Discarder {
     way: Cell<Way>,
     /// Bytes of the unit in which space is freed.
     granularity: u32,
-    /// A device frees what it is told to write zeroes to.
+    /// A device that has discards frees what it is told to write zeroes to.
     unmaps: Cell<bool>,
 }
 

@@ -164,12 +164,11 @@ pub(super) fn discard_limits(device: libc::dev_t) -> Option<DiscardLimits> {
     Some(DiscardLimits { max_bytes: queue_limit(device, "discard_max_bytes")?, granularity })
 }
 
-/// Whether a device frees what it is told to write zeroes to. Since Linux 6.17 its queue says so,
-/// but for loop devices, which do, since their file gets a hole. Of older kernels: that it knows
-/// the command and discards.
+/// Whether a device that has discards frees what it is told to write zeroes to. Since Linux 6.17
+/// its queue says so, but for loop devices, which do, since their file gets a hole. Of older
+/// kernels: that it knows the command.
 pub(super) fn unmaps_zeroes(device: libc::dev_t) -> bool {
-    let most = |name| queue_limit(device, name).unwrap_or(0);
-    let knows = most("write_zeroes_max_bytes") > 0 && most("discard_max_bytes") > 0;
+    let knows = queue_limit(device, "write_zeroes_max_bytes").is_some_and(|most| most > 0);
     let says = queue_limit(device, "write_zeroes_unmap_max_hw_bytes");
     knows && (libc::major(device) == LOOP_MAJOR || says.is_none_or(|most| most > 0))
 }

@@ -6,8 +6,8 @@
 //!     ▲                 │ give_back          │ commit
 //!     └─────────────────┘                    └► mapped (durable)
 //! ```
-//! Of a grain that became free the drives are told when there is time for it. Meanwhile it counts
-//! as in limbo; if it is taken before, they need not know.
+//! Of a grain that became free the drives are told when there is time for it: so long nobody is
+//! given it. If it is taken before, they need not know.
 //!
 //! A grain in limbo is still in the map on the drives, or requests that looked it up before are
 //! still under way: it can't be given to anybody else yet.

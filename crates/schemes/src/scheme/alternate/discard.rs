@@ -8,14 +8,20 @@
 //! when there is nothing else to write, so that reads seldom meet it.
 
 use std::ops::Range;
+use std::rc::Rc;
 
 use io::Env;
 
 use super::Inner;
+use super::replica::Replica;
 use crate::store::StoreError;
 
 impl<E: Env> Inner<E> {
     pub async fn discard(&self, range: Range<u64>) -> Result<(), StoreError> {
+        let takes = |replica: &Rc<Replica<E>>| replica.array.takes_discards();
+        if !self.living().iter().all(|(_, replica)| takes(replica)) {
+            return Ok(());
+        }
         let newest = self.cache.borrow().newest();
         loop {
             let applied = self.applied.get();
@@ -26,9 +32,8 @@ impl<E: Env> Inner<E> {
         }
         let _turn = self.turn.lock().await;
         let (living, len) = (self.living(), range.end - range.start);
-        let takes = living.iter().all(|(_, replica)| replica.array.takes_discards());
         // What is being filled would be given it again.
-        if !takes || self.filling.get().is_some() {
+        if self.filling.get().is_some() {
             return Ok(());
         }
         self.kept.borrow_mut().mark([(range.start, len)]);

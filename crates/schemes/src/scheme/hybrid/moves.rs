@@ -132,21 +132,10 @@ impl<E: Env> Inner<E> {
 
     /// Nobody needs what is in a stripe.
     pub async fn discard_stripe(&self, stripe: u32) -> Result<(), StoreError> {
-        loop {
-            let moving = {
-                let mut busy = self.busy.borrow_mut();
-                let moving = busy.get(&stripe).filter(|held| held.moving);
-                let moving = moving.map(|held| held.change.wait());
-                if moving.is_none() {
-                    busy.entry(stripe).or_default().writers += 1;
-                }
-                moving
-            };
-            match moving {
-                Some(moving) => moving.await,
-                None => break,
-            }
+        while let Some(change) = self.being_moved(stripe) {
+            change.await;
         }
+        self.busy.borrow_mut().entry(stripe).or_default().writers += 1;
         let place = self.table.borrow().place(stripe);
         let done = match place.map(|place| self.locate(place)) {
             Some((array, offset)) => array.discard(offset, self.shape.stripe).await,
@@ -156,12 +145,18 @@ impl<E: Env> Inner<E> {
         Ok(done?)
     }
 
+    /// Somebody has the stripe alone, until something changes at least.
+    fn being_moved(&self, stripe: u32) -> Option<EventWait> {
+        let busy = self.busy.borrow();
+        busy.get(&stripe).filter(|held| held.moving).map(|held| held.change.wait())
+    }
+
     /// Nothing happens between what is decided here and that the others know of it.
     fn begin(&self, stripe: u32, cover: Cover) -> Begun {
-        let mut busy = self.busy.borrow_mut();
-        if let Some(held) = busy.get(&stripe).filter(|held| held.moving) {
-            return Begun::Wait(held.change.wait());
+        if let Some(change) = self.being_moved(stripe) {
+            return Begun::Wait(change);
         }
+        let mut busy = self.busy.borrow_mut();
         let choice = self.table.borrow_mut().choose(stripe, cover);
         match choice {
             Choice::NoRoom => (),
