@@ -39,7 +39,7 @@ pub const RECEIVE_BYTES_MAX: usize = 256 << 10;
 
 /// Requests, and bytes of their payloads, that one connection starts before the others have their
 /// turn: some tens of microseconds.
-pub const TURN_REQUESTS: usize = 4;
+pub const TURN_REQUESTS: usize = 1;
 pub const TURN_BYTES: usize = 64 << 10;
 
 /// The same of the only connection, which has only tasks of volumes beside it: a deep queue of
@@ -47,9 +47,13 @@ pub const TURN_BYTES: usize = 64 << 10;
 pub const TURN_ALONE_REQUESTS: usize = 64;
 pub const TURN_ALONE_BYTES: usize = 1 << 20;
 
-/// Replies that are sent at once, unless a single one is longer: what a slow client has taken is
-/// free for its next requests, and seen to move, piece by piece.
-pub const BATCH_BYTES: usize = 1 << 20;
+/// Replies that are sent at once, unless a single one is longer: the kernel copies them while all
+/// others wait, some ten microseconds for as much as this.
+pub const BATCH_BYTES: usize = 16 << 10;
+
+/// The same of the only connection: what a slow client has taken is free for its next requests, and
+/// seen to move, piece by piece.
+pub const BATCH_ALONE_BYTES: usize = 1 << 20;
 
 /// Payload of all requests that clients have under way, held for them while they send it or take
 /// it: each connection has an equal part, see [`Limits::window`]. More connections than this has

@@ -70,6 +70,12 @@ pub trait Env: Clone + 'static {
     /// only the end of the world (a crash in the simulator) drops them.
     fn spawn(&self, task: impl Future<Output = ()> + 'static);
 
+    /// The same, for what must not wait for what the caller has to do, nor keep it waiting: a
+    /// client. It and what it spawns take turns with all others, however many tasks each has.
+    fn spawn_apart(&self, task: impl Future<Output = ()> + 'static) {
+        self.spawn(task);
+    }
+
     /// The next number of the environment's random sequence.
     fn random(&self) -> u64;
 

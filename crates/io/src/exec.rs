@@ -2,8 +2,15 @@
 //!
 //! Real and simulated worlds share it. The real one parks in io_uring when nothing is ready,
 //! the simulated one jumps to the next timer; both only ever call [`Executor::run_ready`].
+//!
+//! Tasks run in lanes, which take turns; a task that is spawned has the lane of its spawner:
+//! ```text
+//!  lane 0  (pools, timers)        a b c          polled: a d g b e c f
+//!  lane 1  (a client: its tasks)  d e f
+//!  lane 2  (another)              g
+//! ```
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
@@ -20,6 +27,45 @@ use crate::rng::Rng;
 struct TaskId {
     slot: u32,
     generation: u32,
+    lane: u32,
+}
+
+/// Tasks that are ready. Who has a thousand of them keeps another waiting for one.
+#[derive(Default)]
+struct Ready {
+    lanes: Vec<VecDeque<TaskId>>,
+    /// Lanes with tasks, in the order in which it is their turn.
+    turns: VecDeque<u32>,
+}
+
+impl Ready {
+    fn push(&mut self, id: TaskId) {
+        let at = id.lane as usize;
+        if at >= self.lanes.len() {
+            self.lanes.resize_with(at + 1, VecDeque::new);
+        }
+        if self.lanes[at].is_empty() {
+            self.turns.push_back(id.lane);
+        }
+        self.lanes[at].push_back(id);
+    }
+
+    fn pop(&mut self) -> Option<TaskId> {
+        let lane = self.turns.pop_front()?;
+        let tasks = &mut self.lanes[lane as usize];
+        let id = tasks.pop_front();
+        if !tasks.is_empty() {
+            self.turns.push_back(lane);
+        }
+        id
+    }
+
+    /// Any of them: where order is drawn there is one lane.
+    fn draw(&mut self, rng: &mut Rng) -> Option<TaskId> {
+        let tasks = self.lanes.first_mut().filter(|tasks| tasks.len() > 1);
+        let Some(tasks) = tasks else { return self.pop() };
+        tasks.swap_remove_front(rng.index(tasks.len()))
+    }
 }
 
 /// Called when a task is woken from another thread than the executor's.
@@ -28,7 +74,7 @@ pub type Unpark = Arc<dyn Fn() + Send + Sync>;
 /// The part of the executor that wakers reach, from any thread.
 struct Shared {
     /// Bounded by the number of tasks: [`Signal::pending`] lets a task in only once.
-    ready: Mutex<VecDeque<TaskId>>,
+    ready: Mutex<Ready>,
     unpark: Mutex<Option<Unpark>>,
     home: usize,
 }
@@ -58,6 +104,9 @@ struct Slot {
 struct Slab {
     slots: Vec<Slot>,
     free: Vec<u32>,
+    /// For each lane, its tasks that are alive; the first is there for ever.
+    lanes: Vec<u32>,
+    free_lanes: Vec<u32>,
     alive: usize,
     /// The world is ending: whatever is spawned now is dropped at once.
     dropping: bool,
@@ -67,6 +116,8 @@ struct Inner {
     slab: RefCell<Slab>,
     shared: Arc<Shared>,
     shuffle: Option<RefCell<Rng>>,
+    /// Of the task that is being polled.
+    lane: Cell<u32>,
 }
 
 /// A handle on one executor. Tasks usually hold one too, so an executor that is no longer
@@ -83,7 +134,7 @@ fn this_thread() -> usize {
 }
 
 impl Shared {
-    fn ready(&self) -> MutexGuard<'_, VecDeque<TaskId>> {
+    fn ready(&self) -> MutexGuard<'_, Ready> {
         self.ready.lock().expect("nothing panics while the ready queue is locked")
     }
 
@@ -120,21 +171,30 @@ impl Wake for Signal {
             return;
         }
         if let Some(id) = self.id {
-            self.shared.ready().push_back(id);
+            self.shared.ready().push(id);
         }
         self.shared.unpark_if_elsewhere();
     }
 }
 
 impl Slab {
-    fn claim(&mut self) -> TaskId {
+    fn claim(&mut self, lane: u32) -> TaskId {
         self.alive += 1;
+        self.lanes[lane as usize] += 1;
         if let Some(slot) = self.free.pop() {
-            return TaskId { slot, generation: self.slots[slot as usize].generation };
+            return TaskId { slot, generation: self.slots[slot as usize].generation, lane };
         }
         let slot = u32::try_from(self.slots.len()).expect("fewer than 2^32 tasks");
         self.slots.push(Slot { generation: 0, task: None });
-        TaskId { slot, generation: 0 }
+        TaskId { slot, generation: 0, lane }
+    }
+
+    /// A lane without tasks, for one that is claimed next.
+    fn claim_lane(&mut self) -> u32 {
+        self.free_lanes.pop().unwrap_or_else(|| {
+            self.lanes.push(0);
+            self.lanes.len() as u32 - 1
+        })
     }
 
     fn get(&mut self, id: TaskId) -> Option<&mut Slot> {
@@ -147,6 +207,11 @@ impl Slab {
             slot.generation = slot.generation.wrapping_add(1);
             self.free.push(id.slot);
             self.alive -= 1;
+            let tasks = &mut self.lanes[id.lane as usize];
+            *tasks -= 1;
+            if *tasks == 0 && id.lane != 0 {
+                self.free_lanes.push(id.lane);
+            }
         }
     }
 
@@ -155,6 +220,8 @@ impl Slab {
         self.dropping = true;
         self.alive = 0;
         self.free = (0..self.slots.len() as u32).rev().collect();
+        self.lanes.fill(0);
+        self.free_lanes = (1..self.lanes.len() as u32).rev().collect();
         let empty = |slot: &mut Slot| {
             slot.generation = slot.generation.wrapping_add(1);
             slot.task.take()
@@ -176,12 +243,11 @@ impl Executor {
     }
 
     fn build(shuffle: Option<RefCell<Rng>>) -> Executor {
-        let shared = Shared {
-            ready: Mutex::new(VecDeque::new()),
-            unpark: Mutex::new(None),
-            home: this_thread(),
-        };
-        let inner = Inner { slab: RefCell::default(), shared: Arc::new(shared), shuffle };
+        let shared =
+            Shared { ready: Mutex::default(), unpark: Mutex::new(None), home: this_thread() };
+        let slab = Slab { lanes: vec![0], ..Slab::default() };
+        let (slab, shared, lane) = (RefCell::new(slab), Arc::new(shared), Cell::new(0));
+        let inner = Inner { slab, shared, shuffle, lane };
         Executor { inner: Rc::new(inner) }
     }
 
@@ -192,19 +258,31 @@ impl Executor {
             Some(unpark);
     }
 
+    /// In the lane of the task that is being polled.
     pub fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        self.spawn_in(Some(self.inner.lane.get()), task);
+    }
+
+    /// In a lane of its own, which it shares with those that it spawns. Where order is drawn there
+    /// is one lane for all.
+    pub fn spawn_apart(&self, task: impl Future<Output = ()> + 'static) {
+        self.spawn_in(self.inner.shuffle.as_ref().map(|_| 0), task);
+    }
+
+    fn spawn_in(&self, lane: Option<u32>, task: impl Future<Output = ()> + 'static) {
         let mut slab = self.inner.slab.borrow_mut();
         if slab.dropping {
             // Dropping the task may call back into us: not under the borrow.
             drop(slab);
             return;
         }
-        let id = slab.claim();
+        let lane = lane.unwrap_or_else(|| slab.claim_lane());
+        let id = slab.claim(lane);
         let signal = Signal::new(&self.inner.shared, Some(id));
         let waker = Waker::from(signal.clone());
         let slot = slab.get(id).expect("just claimed");
         slot.task = Some(Task { future: Box::pin(task), signal, waker });
-        self.inner.shared.ready().push_back(id);
+        self.inner.shared.ready().push(id);
     }
 
     /// Polls ready tasks until none is ready or `budget` polls were made; says how many.
@@ -219,13 +297,10 @@ impl Executor {
 
     fn next_ready(&self) -> Option<TaskId> {
         let mut ready = self.inner.shared.ready();
-        if let Some(rng) = &self.inner.shuffle
-            && ready.len() > 1
-        {
-            let chosen = rng.borrow_mut().index(ready.len());
-            return ready.swap_remove_front(chosen);
+        match &self.inner.shuffle {
+            Some(rng) => ready.draw(&mut rng.borrow_mut()),
+            None => ready.pop(),
         }
-        ready.pop_front()
     }
 
     /// False if the task is gone.
@@ -235,7 +310,10 @@ impl Executor {
         let Some(mut task) = taken else { return false };
         task.signal.take();
         let mut context = Context::from_waker(&task.waker);
-        if task.future.as_mut().poll(&mut context).is_ready() {
+        self.inner.lane.set(id.lane);
+        let polled = task.future.as_mut().poll(&mut context);
+        self.inner.lane.set(0);
+        if polled.is_ready() {
             self.inner.slab.borrow_mut().release(id);
             return true;
         }
@@ -247,7 +325,7 @@ impl Executor {
     }
 
     pub fn has_ready(&self) -> bool {
-        !self.inner.shared.ready().is_empty()
+        !self.inner.shared.ready().turns.is_empty()
     }
 
     /// How many tasks are alive.
@@ -260,7 +338,7 @@ impl Executor {
         let tasks = self.inner.slab.borrow_mut().take_all();
         // Their destructors may call back into us: not under the borrow.
         drop(tasks);
-        self.inner.shared.ready().clear();
+        *self.inner.shared.ready() = Ready::default();
         self.inner.slab.borrow_mut().dropping = false;
     }
 

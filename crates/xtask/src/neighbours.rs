@@ -85,7 +85,9 @@ impl Neighbour {
     /// Started, and at it.
     fn start(kind: Kind, options: &Options) -> Result<Neighbour, String> {
         let program = std::env::current_exe().map_err(|error| error.to_string())?;
-        let mut command = Command::new(program);
+        // Of processors it has what nobody else wants: it would have its own host.
+        let mut command = Command::new("chrt");
+        command.args(["--idle", "0"]).arg(program);
         command.args(["neighbours", "be", kind.name()]).arg(&options.socket).arg(&options.bad);
         let mut child =
             command.stdout(Stdio::piped()).spawn().map_err(|error| error.to_string())?;

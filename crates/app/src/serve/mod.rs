@@ -299,7 +299,7 @@ fn serve_client(
     };
     let (server, doings) = (server.clone(), doings.clone());
     doings.nbd_client_came();
-    env.spawn(async move {
+    env.spawn_apart(async move {
         let served = server.serve_peer(stream, tls, peer).await;
         doings.nbd_client_left(&served);
         if let Err(error) = served {

@@ -8,13 +8,12 @@ use std::collections::VecDeque;
 use io::Buf;
 
 use super::window::Ticket;
-use crate::limits::BATCH_BYTES;
 
 /// Capacity kept for the next headers: a full queue of ordinary ones. Block status replies
 /// may have needed far more.
 const HEADS_KEPT: usize = 8 << 10;
 
-/// Replies that are sent at once: up to [`BATCH_BYTES`], and what the last of them has beyond.
+/// Replies that are sent at once: so many bytes, and what the last of them has beyond.
 #[derive(Default)]
 struct Pack {
     /// All replies' headers and small contents, one after the other.
@@ -26,8 +25,8 @@ struct Pack {
 }
 
 impl Pack {
-    fn is_full(&self) -> bool {
-        self.heads.len() + self.data_bytes >= BATCH_BYTES
+    fn is_full(&self, bytes: usize) -> bool {
+        self.heads.len() + self.data_bytes >= bytes
     }
 }
 
@@ -46,10 +45,16 @@ pub struct Batch {
 }
 
 impl Outbox {
-    /// Adds a reply: `write` appends what comes before its data and gives the data.
-    pub fn push(&mut self, ticket: Ticket, write: impl FnOnce(&mut Vec<u8>) -> Vec<Buf>) {
+    /// Adds a reply: `write` appends what comes before its data and gives the data. What is sent at
+    /// once has `batch` bytes.
+    pub fn push(
+        &mut self,
+        batch: usize,
+        ticket: Ticket,
+        write: impl FnOnce(&mut Vec<u8>) -> Vec<Buf>,
+    ) {
         let mut pack = match self.packs.pop_back() {
-            Some(pack) if !pack.is_full() => pack,
+            Some(pack) if !pack.is_full(batch) => pack,
             full => {
                 self.packs.extend(full);
                 Pack { heads: std::mem::take(&mut self.spare), ..Pack::default() }

@@ -20,7 +20,10 @@ use super::proto::request::{self, Command, Request, Terms, flags};
 use super::proto::{Errno, ProtocolError};
 use super::server::{ConnectionError, Shared};
 use super::window::Ticket;
-use crate::limits::{TURN_ALONE_BYTES, TURN_ALONE_REQUESTS, TURN_BYTES, TURN_REQUESTS};
+use crate::limits::{
+    BATCH_ALONE_BYTES, BATCH_BYTES, TURN_ALONE_BYTES, TURN_ALONE_REQUESTS, TURN_BYTES,
+    TURN_REQUESTS,
+};
 use crate::volume::Volume;
 
 pub struct Session<E, S, V> {
@@ -174,7 +177,8 @@ impl<E: Env, S: ByteStream, V: Volume> Session<E, S, V> {
     fn answer(&self, request: &Request, outcome: Outcome, ticket: Ticket) {
         let structured = self.terms.structured;
         let reply = |out: &mut Vec<u8>| answer::write(out, request, structured, outcome);
-        self.outbox.borrow_mut().push(ticket, reply);
+        let batch = if self.shared.is_crowded() { BATCH_BYTES } else { BATCH_ALONE_BYTES };
+        self.outbox.borrow_mut().push(batch, ticket, reply);
         self.ready.notify_all();
     }
 

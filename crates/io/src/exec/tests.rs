@@ -42,6 +42,48 @@ fn fifo_is_round_robin_and_a_shuffle_is_named_by_its_seed() {
     assert_ne!(shuffled, run_order(&Executor::with_shuffle(2)));
 }
 
+/// One that has many tasks ready keeps another waiting for one of them; what a task spawns shares
+/// its turn, and lanes of those that are over are used again.
+#[test]
+fn lanes_take_turns() {
+    let executor = Executor::new();
+    for _ in 0..3 {
+        let order = Rc::new(RefCell::new(String::new()));
+        let task = |name: char, times: usize| {
+            let order = order.clone();
+            async move {
+                for _ in 0..times {
+                    order.borrow_mut().push(name);
+                    yield_once().await;
+                }
+            }
+        };
+        let (own, many) = (executor.clone(), [task('a', 1), task('b', 2), task('c', 1)]);
+        executor.spawn_apart(async move { many.into_iter().for_each(|task| own.spawn(task)) });
+        assert_eq!(executor.run_ready(1), 1);
+        executor.spawn_apart(task('x', 4));
+        executor.spawn(task('m', 1));
+        while executor.run_ready(100) > 0 {}
+        assert_eq!(order.take(), "axmbxcxxb".to_owned());
+        assert_eq!((executor.tasks(), executor.inner.slab.borrow().lanes.len()), (0, 3));
+    }
+}
+
+#[test]
+fn a_drawn_order_knows_no_lanes() {
+    let executor = Executor::with_shuffle(3);
+    let over = Rc::new(Cell::new(0));
+    for _ in 0..20 {
+        let over = over.clone();
+        executor.spawn_apart(async move {
+            yield_once().await;
+            over.set(over.get() + 1);
+        });
+    }
+    while executor.run_ready(7) > 0 {}
+    assert_eq!((over.get(), executor.inner.slab.borrow().lanes.len()), (20, 1));
+}
+
 #[test]
 fn wakes_merge_and_a_wake_during_the_poll_counts() {
     let executor = Executor::new();

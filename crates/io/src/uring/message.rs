@@ -37,6 +37,11 @@ impl Message {
         self.first == self.vectors.len()
     }
 
+    /// Bytes that are left.
+    pub(crate) fn left(&self) -> usize {
+        self.vectors[self.first..].iter().map(|vector| vector.iov_len).sum()
+    }
+
     /// The header of what is left; valid until the message is changed or dropped.
     pub(crate) fn header(&mut self) -> *const libc::msghdr {
         let rest = &mut self.vectors[self.first..];

@@ -53,10 +53,9 @@ use timers::{Clock, Timers};
 /// few enough (some tens of microseconds) that a completed write is not kept waiting.
 const READY_BATCH: usize = 64;
 /// And this is the time for them: some polls take far longer than others, as that of a client with
-/// many requests at hand, or of a long write, whose parity is computed. The clock is read after so
-/// many polls, which costs next to nothing, and not at all where fewer tasks are ready.
+/// many requests at hand, or of a long write, whose parity is computed. The clock is read after
+/// each poll, which costs next to nothing.
 const ROUND: Nanos = Nanos::from_micros(20);
-const POLLS_UNTIMED: usize = 4;
 
 struct Inner {
     executor: Executor,
@@ -164,9 +163,8 @@ impl UringEnv {
 impl Inner {
     fn run_round(&self) {
         let end = self.recent.get() + ROUND;
-        for _ in 0..READY_BATCH / POLLS_UNTIMED {
-            let polled = self.executor.run_ready(POLLS_UNTIMED);
-            if polled < POLLS_UNTIMED || self.clock.now() >= end {
+        for _ in 0..READY_BATCH {
+            if self.executor.run_ready(1) == 0 || self.clock.now() >= end {
                 return;
             }
         }
@@ -246,6 +244,10 @@ impl Env for UringEnv {
 
     fn spawn(&self, task: impl Future<Output = ()> + 'static) {
         self.inner.executor.spawn(task);
+    }
+
+    fn spawn_apart(&self, task: impl Future<Output = ()> + 'static) {
+        self.inner.executor.spawn_apart(task);
     }
 
     fn random(&self) -> u64 {

@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
 use std::rc::Rc;
 
+use io_uring::squeue::Flags;
 use io_uring::{opcode, types};
 
 use super::handle::Handle;
@@ -16,6 +17,10 @@ use crate::buf::{Buf, BufMut};
 /// Bytes of one transfer: fits the kernel's 32-bit length and its own limit (2 GiB - 4 KiB)
 /// and is a multiple of every alignment. Callers loop anyway.
 const TRANSFER_MAX: usize = 1 << 30;
+
+/// From so many bytes on the kernel copies what is sent in a thread of its own, which takes it some
+/// ten microseconds to wake: this one would copy for longer, and keep all others waiting.
+const COPIED_APART_BYTES: usize = 128 << 10;
 
 /// The kernel's `_IO(0x12, 0)`.
 const BLOCK_URING_CMD_DISCARD: u32 = 0x1200;
@@ -128,6 +133,8 @@ impl Ring {
     ) -> (Box<Message>, io::Result<usize>) {
         let flags = (libc::MSG_NOSIGNAL | libc::MSG_WAITALL) as u32;
         let entry = opcode::SendMsg::new(fd(socket), message.header()).flags(flags).build();
+        let apart = message.left() >= COPIED_APART_BYTES;
+        let entry = if apart { entry.flags(Flags::ASYNC) } else { entry };
         // SAFETY: the header is in the box, its vectors are on the heap and point to pieces
         // the message owns; the box is given along.
         let (result, held) = unsafe { self.start(socket, entry, Held::Message(message)) }.await;

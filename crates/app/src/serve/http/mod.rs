@@ -82,7 +82,7 @@ impl Http {
         let served = Rc::new(Served::default());
         let weak = Rc::downgrade(&stream);
         self.env.spawn(limits::close_when_idle(self.env.clone(), weak, served.clone()));
-        self.env.spawn(async move {
+        self.env.spawn_apart(async move {
             let service = service_fn(|request| own.counted(request, &served, &seat));
             let served = http1::Builder::new()
                 .max_buf_size(HEAD_BYTES_MAX)
