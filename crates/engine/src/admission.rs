@@ -3,6 +3,10 @@
 //! Only so many requests are under way at once; beyond that they queue, each volume for itself,
 //! and every place that comes free goes to the volume whose turn it is. A volume with few requests
 //! under way has its places for sure and waits for nobody.
+//!
+//! Reads have places of their own, and more of them: a drive's queue knows no priorities, so a read
+//! would wait for all writes of a burst that the drives were given before it. Writes wait here
+//! instead, and the drives have as many of them as keep them busy.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -12,7 +16,27 @@ use std::task::{Context, Poll, Waker};
 
 use policy::fair::RoundRobin;
 
-use crate::limits::{PLACES_GUARANTEED, PLACES_PER_DRIVE};
+use crate::limits::{PLACES_GUARANTEED, READS_PER_DRIVE, WRITES_PER_DRIVE};
+
+/// The places of reads and of writes.
+pub struct Admissions {
+    pub reads: Admission,
+    pub writes: Admission,
+}
+
+impl Admissions {
+    pub fn new(drives: usize) -> Admissions {
+        let admissions = Admissions { reads: Admission::default(), writes: Admission::default() };
+        admissions.set_drives(drives);
+        admissions
+    }
+
+    /// Who waits gets his part of further places when the next one comes free.
+    pub fn set_drives(&self, drives: usize) {
+        self.reads.places.set(drives * READS_PER_DRIVE);
+        self.writes.places.set(drives * WRITES_PER_DRIVE);
+    }
+}
 
 #[derive(Default)]
 pub struct Admission {
@@ -22,7 +46,7 @@ pub struct Admission {
     line: RefCell<Line>,
 }
 
-/// A volume, as admission knows it.
+/// A volume, as admission knows it: its reads, or its writes.
 pub struct Lane {
     volume: u32,
     under_way: Cell<usize>,
@@ -51,17 +75,6 @@ struct Waiter {
 }
 
 impl Admission {
-    pub fn new(drives: usize) -> Admission {
-        let admission = Admission::default();
-        admission.set_drives(drives);
-        admission
-    }
-
-    /// Who waits gets his part of further places when the next one comes free.
-    pub fn set_drives(&self, drives: usize) {
-        self.places.set(drives * PLACES_PER_DRIVE);
-    }
-
     /// Waits for a place for a request of so many bytes. Its turn counts from the first poll.
     pub fn enter<'a>(&'a self, lane: &'a Rc<Lane>, bytes: u64) -> Enter<'a> {
         Enter { admission: self, lane, bytes, ticket: None }

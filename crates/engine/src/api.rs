@@ -425,6 +425,10 @@ pub struct Counters {
     pub hedged_journal_blocks: u64,
     pub hedge_wins: u64,
     pub hedges_refused: u64,
+    /// How often so many drives were behind at once that nothing went round them, and for how long
+    /// (ns).
+    pub loads: u64,
+    pub load_nanos: u64,
     /// Pages that were read and are not what was written.
     pub checksum_errors: u64,
     /// Those, and pages that drives refused, that were written again.
@@ -499,6 +503,8 @@ pub struct PoolStatus {
     pub surviving_copies: u8,
     /// Requests that may be sent twice at this moment, if late.
     pub hedge_budget: u32,
+    /// Drives are behind because of what is asked of them, now (`policy::load`).
+    pub loaded: bool,
     pub rebuild: RebuildStatus,
 }
 

@@ -13,7 +13,9 @@ use policy::health::{self, Facts, Reason, Rung, Tally};
 
 use crate::api::{DriveHealth, DriveOverride, EventKind, RequestError, Severity};
 use crate::geometry::Class;
-use crate::limits::{LADDER_TICK, PROBE_INTERVAL, PROBE_LOOKS_MAX, STOPPED, TALLY_SPAN};
+use crate::limits::{
+    LADDER_TICK, LOAD_TOLD_EVERY, PROBE_INTERVAL, PROBE_LOOKS_MAX, STOPPED, TALLY_SPAN,
+};
 use crate::monitor::Watch;
 use crate::shard::Shard;
 
@@ -66,6 +68,8 @@ impl<E: Env> Shard<E> {
     fn tick(&self, ticks: u64) {
         let monitor = &self.array.monitor;
         monitor.learn();
+        monitor.set_bears(self.least_parity());
+        self.tell_load();
         for index in self.array.indexes() {
             monitor.watch(index).borrow_mut().end_tick();
             self.tell_spikes(index);
@@ -102,6 +106,23 @@ impl<E: Env> Shard<E> {
             );
             self.events.push(Nanos(end), Severity::Info, EventKind::Spike, Some(index.0), text);
         }
+    }
+
+    /// That it was load, but not each burst for itself.
+    fn tell_load(&self) {
+        let (monitor, now) = (&self.array.monitor, self.env.now());
+        let ((loads, nanos), (told_at, told)) = (monitor.loads(), self.load_told.get());
+        let due = told.0 == 0 || now >= told_at + LOAD_TOLD_EVERY;
+        if loads == told.0 || monitor.is_loaded() || !due {
+            return;
+        }
+        self.load_told.set((now, (loads, nanos)));
+        let text = format!(
+            "many drives were behind at once, {} times, {} in all: nothing went round them then",
+            loads - told.0,
+            Nanos(nanos - told.1)
+        );
+        self.events.push(now, Severity::Info, EventKind::Load, None, text);
     }
 
     // ---- the ladder
@@ -149,11 +170,14 @@ impl<E: Env> Shard<E> {
         let sits_out = |&&other: &&DriveIndex| monitor.watch(other).borrow().sits_out();
         let out = others.iter().filter(active).filter(sits_out).count();
         let parity = self.least_parity();
+        let loaded = monitor.is_loaded();
         let watch = monitor.watch(index).borrow();
         let ladder = watch.ladder;
+        let overdue = watch.oldest().map_or(0, |oldest| now.saturating_sub(oldest));
         Facts {
-            oldest: watch.oldest().map_or(0, |oldest| now.saturating_sub(oldest)),
-            outlier: health::is_outlier(&watch.tally, &mut peers),
+            // Under load there is always one that waits for long, at whatever drive.
+            oldest: if loaded { watch.silent_for(now) } else { overdue },
+            outlier: !loaded && health::is_outlier(&watch.tally, &mut peers),
             since: now.saturating_sub(ladder.since),
             sit_out: ladder.sit_out,
             good_probes: ladder.good_probes,

@@ -11,9 +11,11 @@ use io::{Nanos, Operation};
 use layout::DriveIndex;
 use policy::hedge::{self, Budget};
 use policy::learn;
+use policy::load::{self, LoadGuard};
 
 use crate::api::{DriveHealth, DriveOverride, OperationLatencies, SpikeHandling, SpikeStatus};
-use crate::limits::{MUTE_DEADLINES, MUTE_MIN};
+use crate::limits::{HANG_AFTER, LOAD_LOOK, MUTE_DEADLINES, MUTE_MIN};
+use crate::planted::{self, Bug};
 use watch::Ticket;
 pub use watch::Watch;
 
@@ -28,6 +30,11 @@ pub struct Monitor {
     read_patience: Cell<u64>,
     write_patience: Cell<u64>,
     budget: Cell<Budget>,
+    guard: Cell<LoadGuard>,
+    /// Losses that the volume with the least redundancy bears.
+    bears: Cell<usize>,
+    /// When the drives are looked at again for the guard.
+    look_at: Cell<u64>,
     /// Operations have begun since the last tick; with none there is nothing to judge.
     stirred: Cell<bool>,
     pub stirring: io::sync::Event,
@@ -45,6 +52,9 @@ impl Monitor {
             read_patience: Cell::new(hedge::DEADLINE_INITIAL),
             write_patience: Cell::new(hedge::DEADLINE_INITIAL),
             budget: Cell::default(),
+            guard: Cell::default(),
+            bears: Cell::new(1),
+            look_at: Cell::new(0),
             stirred: Cell::new(false),
             stirring: io::sync::Event::new(),
         }
@@ -102,15 +112,55 @@ impl Monitor {
         match watch.decided {
             DriveOverride::SitOut => true,
             DriveOverride::Trusted => false,
+            DriveOverride::Automatic if watch.health != DriveHealth::Good => true,
             DriveOverride::Automatic => {
-                watch.health != DriveHealth::Good || watch.is_unresponsive(self.now())
+                let unresponsive = watch.is_unresponsive(self.now());
+                drop(watch);
+                unresponsive && (!self.is_loaded() || self.hangs(drive))
             }
         }
+    }
+
+    /// So many drives are unresponsive that it is no spike, but load: then nothing goes round them,
+    /// nor a second way, but for what does not answer at all.
+    pub fn is_loaded(&self) -> bool {
+        self.guard().is_loaded()
+    }
+
+    fn guard(&self) -> LoadGuard {
+        let (now, mut guard) = (self.now(), self.guard.get());
+        if now < self.look_at.get() {
+            return guard;
+        }
+        self.look_at.set(now + LOAD_LOOK.0);
+        let slow = |watch: &&RefCell<Watch>| watch.borrow_mut().is_unresponsive(now);
+        let unresponsive = self.watches.iter().filter(slow).count();
+        if !planted::is(Bug::LoadForEver) || !guard.is_loaded() {
+            guard.note(now, unresponsive, load::most(self.watches.len(), self.bears.get()));
+        }
+        self.guard.set(guard);
+        guard
+    }
+
+    /// How many drives every volume can do without.
+    pub fn set_bears(&self, losses: usize) {
+        self.bears.set(losses);
+    }
+
+    /// How often it was load, this time included, and for how many nanoseconds in all.
+    pub fn loads(&self) -> (u64, u64) {
+        let guard = self.guard();
+        (guard.count(), guard.nanos(self.now()))
     }
 
     /// Order of preference among drives: shunned ones last, then by stragglers.
     pub fn rank(&self, drive: DriveIndex) -> (bool, u32) {
         (self.is_shunned(drive), self.watch(drive).borrow().stragglers())
+    }
+
+    /// It has answered nothing for so long that no load explains it.
+    pub fn hangs(&self, drive: DriveIndex) -> bool {
+        self.watch(drive).borrow().silent_for(self.now()) >= HANG_AFTER.0
     }
 
     /// The drive answers nothing at all, for longer than garbage collection takes: unlike in an
@@ -139,14 +189,21 @@ impl Monitor {
 
     /// May something that has waited for `age` (ns) be done at the cost of so many requests?
     pub fn spend(&self, age: u64, cost: usize) -> bool {
+        let loaded = self.is_loaded();
         let mut budget = self.budget.get();
-        let allowed = budget.spend(age, cost as u32);
+        let allowed = match loaded {
+            true => budget.is_beyond(age),
+            false => budget.spend(age, cost as u32),
+        };
         self.budget.set(budget);
         allowed
     }
 
     /// May something that is not late yet go another way at the cost of so many requests?
     pub fn spend_early(&self, cost: usize) -> bool {
+        if self.is_loaded() {
+            return false;
+        }
         let mut budget = self.budget.get();
         let allowed = budget.spend_early(cost as u32);
         self.budget.set(budget);

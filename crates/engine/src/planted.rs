@@ -40,6 +40,8 @@ pub enum Bug {
     TrustUnrestored,
     /// Such a drive keeps what a conversion left out that began without it (world 900146).
     RestorePastConversions,
+    /// What was once load is load for ever.
+    LoadForEver,
     /// What was read is taken for what was written, whatever its sum.
     SkipSums,
     /// A substitute is recorded when it is in its drive's cache.

@@ -18,7 +18,7 @@ use format::Uuid;
 use io::Env;
 use io::gate::{Gate, Inside};
 
-use crate::admission::Admission;
+use crate::admission::Admissions;
 use crate::api::{OpenOptions, RequestError, ScrubState, ScrubStatus};
 use crate::geometry::{Class, PoolGeometry};
 use crate::limits::{LEFTOVERS_PATIENCE, RESERVE_STRIPES};
@@ -45,7 +45,7 @@ struct Inner<E: Env> {
     handles: RefCell<BTreeMap<u32, u32>>,
     /// Of every volume that was ever held, by id.
     traffic: RefCell<BTreeMap<u32, Rc<Traffic>>>,
-    admission: Admission,
+    admissions: Admissions,
     /// What the pool was opened with.
     options: OpenOptions,
     turn: io::sync::Turn,

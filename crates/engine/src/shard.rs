@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::{Rc, Weak};
 
 use format::{ClassId, StripeId, VolumeId};
-use io::Env;
 use io::sync::{Event, Turn};
+use io::{Env, Nanos};
 use smallvec::SmallVec;
 
 use crate::api::{
@@ -122,6 +122,8 @@ pub struct Shard<E: Env> {
     pub checkpoint_turn: Turn,
     pub background_turn: Turn,
     pub failure_turn: Turn,
+    /// When the load was told of, and of how many and how long (ns).
+    pub load_told: Cell<(Nanos, (u64, u64))>,
     pub counters: Cell<Counters>,
     pub read_only: bool,
     pub closing: Cell<bool>,

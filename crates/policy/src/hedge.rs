@@ -69,10 +69,15 @@ impl Budget {
         self.hundredths >= (SAVED_MAX / 2 + cost) * 100 && self.spend(0, cost)
     }
 
+    /// A request that has waited for `age` (ns) is not refused.
+    pub fn is_beyond(&self, age: u64) -> bool {
+        age >= self.beyond
+    }
+
     /// May a request that has waited for `age` (ns) be sent a second way that costs as much as
     /// `cost` requests? Rebuilding a block reads one from each of the drives it is spread over.
     pub fn spend(&mut self, age: u64, cost: u32) -> bool {
-        let allowed = self.hundredths >= cost * 100 || age >= self.beyond;
+        let allowed = self.hundredths >= cost * 100 || self.is_beyond(age);
         if allowed {
             self.hundredths = self.hundredths.saturating_sub(cost * 100);
         }

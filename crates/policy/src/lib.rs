@@ -3,7 +3,8 @@
 //! Nothing here does I/O, reads a clock or waits; time comes in as a number. `scheme/` holds one
 //! file per array scheme; [`background`] says which background work comes next, [`pace`] how much
 //! of the time it may have; [`spike`] who is in a latency spike, [`learn`] and [`recent`] what is
-//! usual, [`hedge`] when to send again, [`health`] what becomes of a drive that stays slow;
+//! usual, [`hedge`] when to send again, [`health`] what becomes of a drive that stays slow,
+//! [`load`] whether it is the load instead;
 //! [`limit`] when a volume's request may go, [`fair`] whose goes first; [`rebuild`] how lost copies
 //! come back.
 
@@ -13,6 +14,7 @@ pub mod health;
 pub mod hedge;
 pub mod learn;
 pub mod limit;
+pub mod load;
 pub mod pace;
 pub mod rebuild;
 pub mod recent;

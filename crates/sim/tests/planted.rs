@@ -43,6 +43,26 @@ fn noticed(bug: Bug, seed: u64) -> Option<Failure> {
     end.err().filter(is_about_data)
 }
 
+/// Not about data: that nothing goes round a slow drive any more.
+#[test]
+fn a_load_that_never_ends() {
+    let bug = Bug::LoadForEver;
+    let says_so = |seed| {
+        let planted = plant(bug);
+        let end = Case::of(seed).run();
+        drop(planted);
+        end.err().filter(|failure| failure.check == Check::Liveness)
+    };
+    let mut seeds = FIRST_SEED..FIRST_SEED + WORLDS_MAX;
+    let caught = seeds.find_map(|seed| Some((seed, says_so(seed)?)));
+    let (seed, failure) = caught.unwrap_or_else(|| panic!("{bug:?} lives through all worlds"));
+    println!("{bug:?}: seed {seed}, {:?}: {failure}", failure.check);
+    assert!(failure.to_string().contains("behind"), "{failure}");
+    if let Err(failure) = Case::of(seed).run() {
+        panic!("seed {seed} fails without {bug:?} as well: {failure}");
+    }
+}
+
 fn first_seed(bug: Bug) -> u64 {
     match bug {
         Bug::TrustUnrestored | Bug::RestorePastConversions => FIRST_RETURN,

@@ -414,6 +414,7 @@ fn counters(pool: &Pool) -> String {
     row("  hedged", counters.hedged_journal_blocks, None);
     row("hedges that were first", counters.hedge_wins, None);
     row("hedges refused by budget", counters.hedges_refused, None);
+    row("times many drives were behind", counters.loads, None);
     row("pauses of background work", backlog.pauses, Some(backlog.background_bytes));
     row("checkpoints", counters.checkpoints, Some(counters.checkpoint_bytes));
     columns.render(2)

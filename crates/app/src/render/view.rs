@@ -68,6 +68,7 @@ mirror! {
         space_refusals: u64,
         redirected_writes: u64, redirected_reads: u64, hedged_reads: u64, hedged_writes: u64,
         hedged_journal_blocks: u64, hedge_wins: u64, hedges_refused: u64,
+        loads: u64, load_nanos: u64,
         checksum_errors: u64, healed_pages: u64, lost_pages: u64, mended_parity: u64,
     }
 }
@@ -236,6 +237,9 @@ pub struct Pool {
     /// Late requests that may be sent a second way at this moment; absent where none is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hedge_budget: Option<u32>,
+    /// Drives are behind because of what is asked of them; absent where nobody looks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loaded: Option<bool>,
     pub read_only: bool,
     pub space: Space,
     /// Whether space runs out.
@@ -311,6 +315,7 @@ impl From<&PoolStatus> for Pool {
             redundancy_margin: status.redundancy_margin,
             surviving_copies: Some(status.surviving_copies),
             hedge_budget: status.spike_handling.hedge.then_some(status.hedge_budget),
+            loaded: status.spike_handling.detect.then_some(status.loaded),
             read_only: status.read_only,
             space: (&status.space).into(),
             capacity: Capacity::Enough,

@@ -102,7 +102,7 @@ proptest! {
     fn nobody_waits_for_nothing_and_no_place_is_lost(
         steps in prop::collection::vec(any_step(), 1..400),
     ) {
-        let admission = Admission::new(1);
+        let admission = Admissions::new(1).reads;
         let lanes: Vec<_> = (0..VOLUMES as u32).map(|id| Rc::new(Lane::new(id))).collect();
         let (waiting, under_way) = (Vec::new(), Vec::new());
         let mut world = World { admission: &admission, lanes: &lanes, waiting, under_way };
@@ -120,11 +120,11 @@ proptest! {
 
 #[test]
 fn one_at_a_time_never_waits_for_a_thousand() {
-    let admission = Admission::new(1);
+    let admission = Admissions::new(1).reads;
     let (deep, shallow) = (Rc::new(Lane::new(1)), Rc::new(Lane::new(2)));
     let mut all: Vec<_> = (0..1000).map(|_| Box::pin(admission.enter(&deep, 4096))).collect();
     let placed: Vec<_> = all.iter_mut().filter_map(poll).collect();
-    assert_eq!(placed.len(), PLACES_PER_DRIVE);
+    assert_eq!(placed.len(), READS_PER_DRIVE);
     for _ in 0..10 {
         let mut enter = Box::pin(admission.enter(&shallow, 4096));
         assert!(poll(&mut enter).is_some());
@@ -133,24 +133,24 @@ fn one_at_a_time_never_waits_for_a_thousand() {
 
 #[test]
 fn places_go_round_by_bytes_and_first_come_first_served() {
-    let admission = Admission::new(1);
+    let admission = Admissions::new(1).reads;
     let lanes = [Rc::new(Lane::new(1)), Rc::new(Lane::new(2))];
     let fill = |lane| {
         let mut enters: Vec<_> =
-            (0..PLACES_PER_DRIVE).map(|_| Box::pin(admission.enter(lane, 512))).collect();
+            (0..READS_PER_DRIVE).map(|_| Box::pin(admission.enter(lane, 512))).collect();
         enters.iter_mut().filter_map(poll).collect::<Vec<_>>()
     };
     let mut placed = fill(&lanes[0]);
     // Its own four, so that it has to wait like the other.
     placed.extend(fill(&lanes[1]));
-    assert_eq!(placed.len(), PLACES_PER_DRIVE + PLACES_GUARANTEED);
+    assert_eq!(placed.len(), READS_PER_DRIVE + PLACES_GUARANTEED);
     let mut small: Vec<_> =
         (0..40).map(|_| Box::pin(admission.enter(&lanes[0], 16 << 10))).collect();
     let mut large: Vec<_> =
         (0..40).map(|_| Box::pin(admission.enter(&lanes[1], 64 << 10))).collect();
     assert!(small.iter_mut().chain(&mut large).all(|enter| poll(enter).is_none()));
     // 4 places above the bound come back first, then 20 are given anew.
-    placed.truncate(PLACES_PER_DRIVE - 20);
+    placed.truncate(READS_PER_DRIVE - 20);
     let served = |all: &mut Vec<Pin<Box<Enter<'_>>>>| {
         let line = admission.line.borrow();
         all.iter()

@@ -219,6 +219,8 @@ impl fmt::Display for Severity {
 pub enum EventKind {
     /// A spike of a drive is over.
     Spike,
+    /// Many drives were behind at a time, which is no spike.
+    Load,
     DriveAvoided,
     DriveSuspect,
     DriveFailed,
@@ -281,6 +283,7 @@ impl EventKind {
     pub fn name(self) -> &'static str {
         match self {
             EventKind::Spike => "spike",
+            EventKind::Load => "load",
             EventKind::DriveAvoided => "drive-avoided",
             EventKind::DriveSuspect => "drive-suspect",
             EventKind::DriveFailed => "drive-failed",

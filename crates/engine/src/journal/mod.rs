@@ -339,8 +339,10 @@ impl<E: Env> Journal<E> {
                     false
                 }
             };
+            let monitor = &self.array.monitor;
+            let helps = || !monitor.is_loaded() || tried.iter().any(|&own| monitor.hangs(own));
             // Copies on their way to slow drives count no more; once for all of them.
-            if is_late && wanted <= self.copies() {
+            if is_late && wanted <= self.copies() && helps() {
                 wanted += copies.pending.get();
                 self.hedged.set(self.hedged.get() + 1);
             }

@@ -145,7 +145,7 @@ impl<E: Env> Pool<E> {
         let inner = &self.inner;
         let opened = open_shard(&inner.env, drives, inner.options, false, Some(before)).await;
         let (shard, _) = opened?;
-        inner.admission.set_drives(shard.geometry.drives);
+        inner.admissions.set_drives(shard.geometry.drives);
         *inner.shard.borrow_mut() = shard;
         Ok(())
     }

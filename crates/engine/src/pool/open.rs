@@ -11,7 +11,7 @@ use io::sync::{Event, Turn};
 use io::{Drive, Env};
 use layout::{DriveIndex, StripeShape};
 
-use crate::admission::Admission;
+use crate::admission::Admissions;
 use crate::api::{
     Counters, CreateError, CreateSpec, DriveState, EventKind, OpenError, OpenOptions,
     RecoveryReport, RequestError, Severity, SpikeHandling,
@@ -56,7 +56,7 @@ impl<E: Env> Pool<E> {
     }
 
     fn from_shard(shard: Rc<Shard<E>>, recovery: RecoveryReport, options: OpenOptions) -> Pool<E> {
-        let admission = Admission::new(shard.geometry.drives);
+        let admissions = Admissions::new(shard.geometry.drives);
         Pool {
             inner: Rc::new(Inner {
                 env: shard.env.clone(),
@@ -65,7 +65,7 @@ impl<E: Env> Pool<E> {
                 default_class: ClassId(0),
                 handles: RefCell::default(),
                 traffic: RefCell::default(),
-                admission,
+                admissions,
                 options,
                 turn: Turn::new(),
                 gate: Gate::default(),
@@ -463,6 +463,7 @@ fn build_shard<E: Env>(
         checkpoint_turn: Turn::new(),
         background_turn: Turn::new(),
         failure_turn: Turn::new(),
+        load_told: Cell::default(),
         counters: Cell::new(Counters::default()),
         read_only: options.read_only,
         closing: Cell::new(false),

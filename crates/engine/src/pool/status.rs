@@ -46,6 +46,7 @@ impl<E: Env> Pool<E> {
             redundancy_margin: most.saturating_sub(gone) as u8,
             surviving_copies: (most + 1).saturating_sub(gone) as u8,
             hedge_budget: shard.array.monitor.hedge_budget(),
+            loaded: shard.array.monitor.is_loaded(),
             rebuild: shard.rebuild_status(),
         }
     }
@@ -151,7 +152,10 @@ impl<E: Env> Pool<E> {
     pub fn counters(&self) -> Counters {
         let journal = self.shard().journal.stats();
         let counters = self.shard().counters.get();
+        let (loads, load_nanos) = self.shard().array.monitor.loads();
         Counters {
+            loads,
+            load_nanos,
             journal_blocks: counters.journal_blocks + journal.blocks,
             journal_bytes: counters.journal_bytes + journal.bytes,
             hedged_journal_blocks: counters.hedged_journal_blocks + journal.hedged,

@@ -19,7 +19,8 @@ use crate::limits::LIMIT_SLEEP_MAX;
 /// One of a volume, shared by its handles.
 pub struct Traffic {
     pub tally: Tally,
-    pub lane: Rc<Lane>,
+    pub reads: Rc<Lane>,
+    pub writes: Rc<Lane>,
     limiter: RefCell<Limiter>,
     is_limited: Cell<bool>,
     /// Requests that the limits hold back go one after the other.
@@ -33,7 +34,8 @@ impl Traffic {
     pub fn new(volume: VolumeId, is_timed: bool, limits: VolumeLimits) -> Traffic {
         let traffic = Traffic {
             tally: Tally::new(is_timed),
-            lane: Rc::new(Lane::new(volume.0)),
+            reads: Rc::new(Lane::new(volume.0)),
+            writes: Rc::new(Lane::new(volume.0)),
             limiter: RefCell::default(),
             is_limited: Cell::new(false),
             turn: Turn::new(),

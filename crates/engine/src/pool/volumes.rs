@@ -285,9 +285,14 @@ impl<E: Env> Volume<E> {
 
     /// Waits for the volume's limits and then for a place among all volumes. In this order: who
     /// is held back by his own limits takes no place from others.
-    async fn admit(&self, bytes: u64) -> Place<'_> {
+    async fn admit_read(&self, bytes: u64) -> Place<'_> {
         self.pass_limits(bytes).await;
-        self.inner.admission.enter(&self.traffic.lane, bytes).await
+        self.inner.admissions.reads.enter(&self.traffic.reads, bytes).await
+    }
+
+    async fn admit_write(&self, bytes: u64) -> Place<'_> {
+        self.pass_limits(bytes).await;
+        self.inner.admissions.writes.enter(&self.traffic.writes, bytes).await
     }
 
     async fn pass_limits(&self, bytes: u64) {
@@ -326,7 +331,7 @@ impl<E: Env> Volume<E> {
 
     pub async fn read(&self, offset: u64, len: u32) -> Result<Vec<Buf>, RequestError> {
         let (request, len) = (self.begin(), u64::from(len));
-        let _place = self.admit(len).await;
+        let _place = self.admit_read(len).await;
         let _inside = self.inner.gate.enter().await;
         let (shard, record) = (self.inner.shard(), self.record()?);
         let result = shard.in_foreground(shard.read(&record, offset, len)).await;
@@ -337,7 +342,7 @@ impl<E: Env> Volume<E> {
     /// Done when the data is on its drives, with `fua` when it is durable there.
     pub async fn write(&self, offset: u64, data: Buf, fua: bool) -> Result<(), RequestError> {
         let (request, len) = (self.begin(), data.len() as u64);
-        let _place = self.admit(len).await;
+        let _place = self.admit_write(len).await;
         let _inside = self.inner.gate.enter().await;
         let (shard, record) = (self.inner.shard(), self.record()?);
         let result = shard.in_foreground(shard.write(&record, offset, data, fua)).await;
@@ -381,7 +386,7 @@ impl<E: Env> Volume<E> {
             return self.trim(offset, len, fua).await;
         }
         let request = self.begin();
-        let _place = self.admit(len).await;
+        let _place = self.admit_write(len).await;
         let _inside = self.inner.gate.enter().await;
         let shard = self.inner.shard();
         let result = shard.write_zeroes(&self.record()?, offset, len, fua, may_trim).await;

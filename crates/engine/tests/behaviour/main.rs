@@ -15,6 +15,7 @@ mod grow;
 mod grow_live;
 mod latencies;
 mod limits;
+mod load;
 mod memory;
 mod operations;
 mod pace;

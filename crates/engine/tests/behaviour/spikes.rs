@@ -13,25 +13,29 @@ use io::{AnyDrive, DriveErrorKind, Env, Nanos};
 
 use crate::common::{MIB, Mirror, Virtual, World, check_all, make_pool, sleep};
 
-const VOLUME: u64 = 8 * MIB;
+pub const VOLUME: u64 = 8 * MIB;
 
 /// A pool some of whose drives can be made slow.
-struct Bench {
-    world: Virtual,
+pub struct Bench {
+    pub world: Virtual,
     faults: Vec<Faults>,
 }
 
 impl Bench {
-    fn new(drives: usize, seed: u64) -> Bench {
+    pub fn new(drives: usize, seed: u64) -> Bench {
         let faults = (0..drives).map(|at| Faults::new(seed + at as u64)).collect();
         Bench { world: Virtual::new(drives, 512 * MIB, seed), faults }
     }
 
-    fn env(&self) -> &VirtEnv {
+    pub fn env(&self) -> &VirtEnv {
         self.world.env()
     }
 
-    async fn pool(&self, parity: u8, spikes: SpikeHandling) -> (Pool<VirtEnv>, Volume<VirtEnv>) {
+    pub async fn pool(
+        &self,
+        parity: u8,
+        spikes: SpikeHandling,
+    ) -> (Pool<VirtEnv>, Volume<VirtEnv>) {
         let spec = CreateSpec { parity, width: Some(5), ..CreateSpec::new("tank") };
         let made = make_pool(&self.world, &spec).await;
         made.volume_create("v", VOLUME, None, None).await.expect("room");
@@ -44,7 +48,7 @@ impl Bench {
         (pool, volume)
     }
 
-    fn arm(&self, drive: usize, effect: Effect, span: Option<Nanos>) {
+    pub fn arm(&self, drive: usize, effect: Effect, span: Option<Nanos>) {
         let fault = Fault::new(effect);
         let fault = span.map_or(fault.clone(), |span| fault.lasting(span));
         self.faults[drive].arm(self.env().now(), fault).expect("a valid fault");
@@ -53,14 +57,14 @@ impl Bench {
 
 /// Longest read, write and durable write.
 #[derive(Clone, Copy, Debug, Default)]
-struct Longest {
-    read: Nanos,
-    write: Nanos,
-    durable: Nanos,
+pub struct Longest {
+    pub read: Nanos,
+    pub write: Nanos,
+    pub durable: Nanos,
 }
 
 /// Eight clients, each with a part of the volume of its own, for a while.
-async fn load(
+pub async fn load(
     env: &VirtEnv,
     volume: &Volume<VirtEnv>,
     mirror: &mut Mirror,

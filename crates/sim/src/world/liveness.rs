@@ -113,7 +113,8 @@ impl World {
         Ok(())
     }
 
-    /// What is to be converted has been, limbo is empty enough, the journal short.
+    /// What is to be converted has been, limbo is empty enough, the journal short; no drive is
+    /// behind.
     pub(super) fn check_backlog(&self, pool: &Pool<VirtEnv>) -> Result<(), Failure> {
         let status = pool.status();
         let space = status.space;
@@ -131,6 +132,9 @@ impl World {
                  may be: {}",
                 facts_of(pool)
             )));
+        }
+        if status.loaded {
+            return Err(wrong("nothing is asked, and drives are said to be behind"));
         }
         if status.memory.patch_bytes > status.memory.patch_budget_bytes {
             return Err(wrong(format!("patches are over their budget: {:?}", status.memory)));

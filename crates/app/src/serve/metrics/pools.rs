@@ -126,6 +126,12 @@ fn around(pools: &[Pool], to: &mut Writer) -> fmt::Result {
     })?;
     to.gauge("pool_hedge_budget", "Late requests that may be sent a second way now", |to| {
         known(pools, to, |pool| pool.hedge_budget.map(f64::from))
+    })?;
+    to.gauge("pool_loaded", "1 while many drives are behind and nothing goes round them", |to| {
+        known(pools, to, |pool| pool.loaded.map(|loaded| f64::from(u8::from(loaded))))
+    })?;
+    to.counter("pool_loads", "How often many drives were behind at once", |to| {
+        counter(pools, to, |pool| pool.counters.loads)
     })
 }
 

@@ -1,0 +1,124 @@
+//! Load is no spike: nothing goes round drives that are all behind, and reads go before writes.
+
+use std::cell::Cell;
+
+use engine::{Counters, EventKind, SpikeHandling};
+use futures_util::future::{join, join_all};
+use io::faulty::{Delay, Effect};
+use io::{Buf, Env, Nanos};
+
+use crate::common::{Mirror, check_all, sleep};
+use crate::spikes::{Bench, VOLUME, load};
+
+const SLOW: Nanos = Nanos::from_millis(40);
+
+/// Requests that went another way than the first.
+fn ways_round(counters: &Counters) -> u64 {
+    counters.redirected_reads
+        + counters.redirected_writes
+        + counters.hedged_reads
+        + counters.hedged_writes
+        + counters.hedged_journal_blocks
+}
+
+#[test]
+fn nothing_goes_round_drives_that_are_all_behind() {
+    let bench = Bench::new(8, 11);
+    let mut mirror = Mirror::new(VOLUME);
+    bench.world.block_on(async {
+        let (pool, volume) = bench.pool(1, SpikeHandling::default()).await;
+        load(bench.env(), &volume, &mut mirror, 1, 500).await;
+        assert!(!pool.status().loaded);
+        assert_eq!(pool.counters().loads, 0, "requests that drives keep up with are no load");
+        for drive in 0..8 {
+            bench.arm(drive, Effect::Delay(Delay::Constant(SLOW)), Some(Nanos::from_secs(1)));
+        }
+        // Until the first answers are late everything may be a spike.
+        load(bench.env(), &volume, &mut mirror, 2, 200).await;
+        assert!(pool.status().loaded);
+        let before = ways_round(&pool.counters());
+        load(bench.env(), &volume, &mut mirror, 3, 600).await;
+        assert_eq!(ways_round(&pool.counters()), before, "{:?}", pool.counters());
+        assert!(pool.status().drives.iter().all(|drive| drive.health == Default::default()));
+        // And it ends.
+        load(bench.env(), &volume, &mut mirror, 4, 600).await;
+        let (status, counters) = (pool.status(), pool.counters());
+        assert!(!status.loaded);
+        assert!(counters.loads >= 1, "{counters:?}");
+        let long = Nanos::from_millis(700)..Nanos::from_millis(1300);
+        assert!(long.contains(&Nanos(counters.load_nanos)), "{}", Nanos(counters.load_nanos));
+        sleep(bench.env(), 100).await;
+        let told = pool.events(0).into_iter().filter(|event| event.kind == EventKind::Load);
+        assert_eq!(told.count(), 1);
+        check_all(&volume, &mirror, "after the load").await;
+        drop(volume);
+        pool.close().await.expect("closes");
+    });
+}
+
+/// A hang is none of the load's doing.
+#[test]
+fn a_drive_that_hangs_under_load_is_gone_round() {
+    let bench = Bench::new(8, 12);
+    let mut mirror = Mirror::new(VOLUME);
+    bench.world.block_on(async {
+        let (pool, volume) = bench.pool(1, SpikeHandling::default()).await;
+        load(bench.env(), &volume, &mut mirror, 1, 500).await;
+        for drive in (0..8).filter(|drive| *drive != 3) {
+            bench.arm(drive, Effect::Delay(Delay::Constant(SLOW)), Some(Nanos::from_secs(3)));
+        }
+        bench.arm(3, Effect::Hang(None), Some(Nanos::from_secs(3)));
+        let longest = load(bench.env(), &volume, &mut mirror, 2, 2000).await;
+        assert!(pool.status().loaded);
+        let limit = Nanos::from_millis(700);
+        assert!(longest.read.max(longest.write).max(longest.durable) < limit, "{longest:?}");
+        check_all(&volume, &mirror, "beside the hang").await;
+        drop(volume);
+        pool.close().await.expect("closes");
+    });
+}
+
+/// Writes by the thousand have the drives; reads wait for none of those that wait.
+#[test]
+fn reads_do_not_stand_in_line_behind_a_burst_of_writes() {
+    let bench = Bench::new(8, 13);
+    bench.world.block_on(async {
+        let (pool, volume) = bench.pool(1, SpikeHandling::default()).await;
+        let env = bench.env();
+        let timed = async |offset: u64| {
+            let begin = env.now();
+            volume.read(offset, 4096).await.expect("readable");
+            env.now().saturating_sub(begin)
+        };
+        let data = Buf::zeroed(65536);
+        let fill = (0..VOLUME / 65536).map(|at| volume.write(at * 65536, data.clone(), false));
+        join_all(fill).await;
+        let mut alone = Nanos::ZERO;
+        for at in 0..50 {
+            alone = alone.max(timed(at * 65536).await);
+        }
+        let (over, begun) = (Cell::new(Nanos::ZERO), env.now());
+        let burst = async {
+            let write = |at: u64| volume.write(at * 65536 % VOLUME, data.clone(), false);
+            join_all((0..3000).map(write)).await;
+            over.set(env.now());
+        };
+        let reads = async {
+            let mut most = Nanos::ZERO;
+            // Some of its blocks are being written.
+            for at in 0.. {
+                if over.get() > Nanos::ZERO {
+                    break;
+                }
+                most = most.max(timed(at * 7 * 65536 % VOLUME).await);
+            }
+            most
+        };
+        let ((), most) = join(burst, reads).await;
+        let took = over.get().saturating_sub(begun);
+        assert!(took > Nanos(alone.0 * 10), "{took}: no burst");
+        assert!(most < Nanos(alone.0 * 3), "{most} beside {took} of writes, {alone} alone");
+        drop(volume);
+        pool.close().await.expect("closes");
+    });
+}
