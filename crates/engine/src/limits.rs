@@ -192,7 +192,7 @@ pub const SPARE_IDLE: Nanos = Nanos::from_secs(1);
 pub const READS_PER_DRIVE: usize = 32;
 /// And writes. With their copies more are with a drive, which keeps it busy; in a burst each one
 /// more is one that reads wait for (virtual time, 8 aged drives that are given too much: reads'
-/// p99 is 16 ms, and 1.8 s where reads and writes have the same 32 places a drive).
+/// p99 is 7 ms, and 1.8 s where reads and writes have the same 32 places a drive).
 pub const WRITES_PER_DRIVE: usize = 8;
 /// Requests that a volume may have under way whatever others do: what a program that waits for
 /// each answer has, with its log and its readahead. A thousand such volumes are no burst.

@@ -5,16 +5,19 @@
 //! that are behind already, and keeps the overload up after the burst has passed.
 //!
 //! ```text
-//!              more than `most` drives unresponsive
-//!    at ease ───────────────────────────────────────> loaded
-//!       ^                                               │
-//!       └───────────────────────────────────────────────┘
+//!              more than `most` drives unresponsive, for LASTING
+//!    at ease ───────────────────────────────────────────────────> loaded
+//!       ^                                                           │
+//!       └───────────────────────────────────────────────────────────┘
 //!              `most` or fewer of them, for CALM
 //! ```
 
 /// One drive of so many may be unresponsive beyond what the parity bears before it is load: flash
 /// drives collect for a few percent of the time, so that two of eight do at once now and then.
 pub const DRIVES_PER_SPIKE: usize = 8;
+/// So long (ns) too many have to be: three of eight may collect at the same time by chance, but not
+/// for longer than one collection takes.
+pub const LASTING: u64 = 20_000_000;
 /// So long (ns) there has to be no load: a few times as long as a drive collects in one go.
 pub const CALM: u64 = 100_000_000;
 
@@ -22,6 +25,8 @@ pub const CALM: u64 = 100_000_000;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoadGuard {
     since: Option<u64>,
+    /// Too many drives have been unresponsive at every look since then.
+    many_since: Option<u64>,
     /// It may be over from then on.
     until: u64,
     count: u64,
@@ -39,11 +44,15 @@ impl LoadGuard {
     /// load that is over.
     pub fn note(&mut self, now: u64, unresponsive: usize, most: usize) -> Option<(u64, u64)> {
         if unresponsive > most {
-            self.count += u64::from(self.since.is_none());
-            self.since.get_or_insert(now);
+            let many_since = *self.many_since.get_or_insert(now);
+            if self.since.is_none() && now >= many_since + LASTING {
+                self.count += 1;
+                self.since = Some(now);
+            }
             self.until = now + CALM;
             return None;
         }
+        self.many_since = None;
         let since = self.since.filter(|_| now >= self.until)?;
         self.since = None;
         self.nanos += now - since;
@@ -84,38 +93,43 @@ mod tests {
     fn it_ends_when_there_was_none_for_a_while() {
         let mut guard = LoadGuard::default();
         assert_eq!(guard.note(5, 3, 2), None);
+        assert_eq!(guard.note(LASTING, 3, 2), None);
+        assert!(!guard.is_loaded(), "not for long yet");
+        assert_eq!(guard.note(LASTING + 1, 2, 2), None);
+        assert_eq!(guard.note(LASTING + 2, 3, 2), None);
+        assert!(!guard.is_loaded(), "it was over in between");
+        let since = 2 * LASTING + 2;
+        assert_eq!(guard.note(since, 3, 2), None);
         assert!(guard.is_loaded());
         assert_eq!(guard.note(CALM, 3, 2), None);
         assert_eq!(guard.note(CALM + 5, 0, 2), None, "it may come back");
         assert!(guard.is_loaded());
-        assert_eq!((guard.count(), guard.nanos(CALM)), (1, CALM - 5));
-        assert_eq!(guard.note(2 * CALM, 2, 2), Some((5, 2 * CALM)));
+        assert_eq!((guard.count(), guard.nanos(CALM)), (1, CALM - since));
+        assert_eq!(guard.note(2 * CALM, 2, 2), Some((since, 2 * CALM)));
         assert!(!guard.is_loaded());
         assert_eq!(guard.note(3 * CALM, 2, 2), None);
-        assert_eq!((guard.count(), guard.nanos(4 * CALM)), (1, 2 * CALM - 5));
-        assert_eq!(guard.note(4 * CALM, 9, 2), None);
-        assert_eq!((guard.count(), guard.nanos(5 * CALM)), (2, 3 * CALM - 5));
+        assert_eq!((guard.count(), guard.nanos(4 * CALM)), (1, 2 * CALM - since));
     }
 
     proptest::proptest! {
-        /// Against all looks so far: it is load from the first with too many on, until none of
-        /// those of the last while had.
+        /// Against all looks so far: it is load when those since a while ago all had too many, and
+        /// until none of those of the last while had.
         #[test]
         fn agrees_with_all_looks_so_far(
-            looks in proptest::collection::vec((0..2 * CALM, 0_usize..5), 1..100),
+            looks in proptest::collection::vec((0..CALM / 2, 0_usize..5), 1..100),
             most in 0_usize..4,
         ) {
-            let (mut guard, mut now, mut too_many) = (LoadGuard::default(), 0, Vec::new());
+            let (mut guard, mut now, mut all) = (LoadGuard::default(), 0, Vec::new());
             let mut loads = 0;
             for (passed, unresponsive) in looks {
                 now += passed;
-                if unresponsive > most {
-                    too_many.push(now);
-                }
+                all.push((now, unresponsive > most));
                 let before = guard.is_loaded();
                 let over = guard.note(now, unresponsive, most);
-                // A look that comes late finds nothing new, and is the end all the same.
-                let loaded = too_many.iter().any(|&at| now < at + CALM);
+                let mut run = all.iter().rev().take_while(|(_, many)| *many);
+                let lasting = run.any(|&(at, _)| now >= at + LASTING);
+                let recent = all.iter().any(|&(at, many)| many && now < at + CALM);
+                let loaded = lasting || before && recent;
                 proptest::prop_assert_eq!(guard.is_loaded(), loaded);
                 proptest::prop_assert_eq!(over.is_some(), before && !loaded);
                 loads += u64::from(!before && loaded);
