@@ -58,7 +58,7 @@ fn nothing_goes_round_drives_that_are_all_behind() {
 
 /// A hang is none of the load's doing.
 #[test]
-fn a_drive_that_hangs_under_load_is_gone_round() {
+fn a_drive_that_hangs_under_load_is_bypassed() {
     let bench = Bench::new(8, 12);
     let mut mirror = Mirror::new(VOLUME);
     bench.world.block_on(async {
