@@ -26,6 +26,9 @@ trait Object {
     fn takes_write_zeroes(&self) -> bool;
     fn discard_granularity(&self) -> Option<u32>;
     fn is_short(&self) -> bool;
+    fn begins_at(&self) -> u64;
+    fn holds_zeroes(&self) -> bool;
+    fn identity(&self) -> Option<[u8; 16]>;
 }
 
 impl<D: Drive> Object for D {
@@ -67,6 +70,18 @@ impl<D: Drive> Object for D {
 
     fn is_short(&self) -> bool {
         Drive::is_short(self)
+    }
+
+    fn begins_at(&self) -> u64 {
+        Drive::begins_at(self)
+    }
+
+    fn holds_zeroes(&self) -> bool {
+        Drive::holds_zeroes(self)
+    }
+
+    fn identity(&self) -> Option<[u8; 16]> {
+        Drive::identity(self)
     }
 }
 
@@ -133,6 +148,18 @@ impl Drive for AnyDrive {
     fn is_short(&self) -> bool {
         self.drive.is_short()
     }
+
+    fn begins_at(&self) -> u64 {
+        self.drive.begins_at()
+    }
+
+    fn holds_zeroes(&self) -> bool {
+        self.drive.holds_zeroes()
+    }
+
+    fn identity(&self) -> Option<[u8; 16]> {
+        self.drive.identity()
+    }
 }
 
 /// Makes a drive of an enum whose variants each hold one.
@@ -177,6 +204,18 @@ macro_rules! drive_of_kinds {
 
             fn is_short(&self) -> bool {
                 match self { $($name::$kind(drive) => drive.is_short()),+ }
+            }
+
+            fn begins_at(&self) -> u64 {
+                match self { $($name::$kind(drive) => drive.begins_at()),+ }
+            }
+
+            fn holds_zeroes(&self) -> bool {
+                match self { $($name::$kind(drive) => drive.holds_zeroes()),+ }
+            }
+
+            fn identity(&self) -> Option<[u8; 16]> {
+                match self { $($name::$kind(drive) => drive.identity()),+ }
             }
         }
     };

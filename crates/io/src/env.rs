@@ -56,6 +56,11 @@ impl std::ops::Add for Nanos {
 /// thread that runs the executor.
 pub trait Env: Clone + 'static {
     type Drive: Drive;
+    /// What is left of it when drives of other kinds are taken away: whatever is put together of
+    /// wrapped drives is the same type, however often they are wrapped, and compiled once.
+    type Root: Env<Root = Self::Root>;
+
+    fn root(&self) -> Self::Root;
 
     /// Monotonic time.
     fn now(&self) -> Nanos;

@@ -249,6 +249,11 @@ impl VirtEnv {
 
 impl Env for VirtEnv {
     type Drive = VirtDrive;
+    type Root = Self;
+
+    fn root(&self) -> Self {
+        self.clone()
+    }
 
     fn now(&self) -> Nanos {
         self.world.now.get()

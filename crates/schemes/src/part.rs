@@ -13,7 +13,8 @@ use io::drive::check_range;
 use io::gate::Shut;
 use io::twin::Twin;
 use io::{
-    Buf, BufMut, Drive, DriveError, DriveErrorKind, Durability, Env, Geometry, Nanos, Operation,
+    AnyDrive, Buf, BufMut, Drive, DriveError, DriveErrorKind, Durability, Env, Geometry, Nanos,
+    Operation,
 };
 
 use self::hang::Patience;
@@ -36,8 +37,8 @@ pub struct PartCounters {
 }
 
 #[derive(Clone, Debug)]
-pub struct Part<D> {
-    slot: Rc<Slot<D>>,
+pub struct Part {
+    slot: Rc<Slot>,
     /// Of all clones: another drive may take its place.
     geometry: Rc<Cell<Geometry>>,
     extent: Extent,
@@ -55,8 +56,8 @@ const SECTOR: usize = 512;
 /// Opening a pool writes labels, intents and the stripes that a crash caught: far less than this.
 const REHEARSED_MAX: usize = (64 << 20) / SECTOR;
 
-impl<D: Drive> Part<D> {
-    pub fn new(drive: D, extent: Extent) -> Part<D> {
+impl Part {
+    pub fn new(drive: impl Drive, extent: Extent) -> Part {
         let end = extent.offset.checked_add(extent.len);
         assert!(end.is_some_and(|end| end <= drive.geometry().size), "a part lies on its drive");
         let (counters, zeroed) = (Rc::default(), drive.holds_zeroes());
@@ -66,7 +67,7 @@ impl<D: Drive> Part<D> {
         let geometry = Geometry { size: extent.len, atomic, ..whole };
         let geometry = Rc::new(Cell::new(geometry));
         Part {
-            slot: Slot::new(drive),
+            slot: Slot::new(AnyDrive::new(drive)),
             geometry,
             extent,
             counters,
@@ -84,7 +85,10 @@ impl<D: Drive> Part<D> {
         self.slot.let_go();
     }
 
-    fn drive(&self, (operation, offset, len): (Operation, u64, u64)) -> Result<D, DriveError> {
+    fn drive(
+        &self,
+        (operation, offset, len): (Operation, u64, u64),
+    ) -> Result<AnyDrive, DriveError> {
         let gone = DriveError { operation, offset, len, kind: DriveErrorKind::Removed };
         self.slot.drive().ok_or(gone)
     }
@@ -94,7 +98,7 @@ impl<D: Drive> Part<D> {
     }
 
     /// Whether these are the same, or one a clone of the other.
-    pub fn is_same(&self, other: &Part<D>) -> bool {
+    pub fn is_same(&self, other: &Part) -> bool {
         Rc::ptr_eq(&self.slot, &other.slot)
     }
 
@@ -114,14 +118,14 @@ impl<D: Drive> Part<D> {
     }
 
     /// The drive as it is now, whoever is held back and whatever has its place later.
-    pub fn beside(&self) -> Option<Part<D>> {
+    pub fn beside(&self) -> Option<Part> {
         let geometry = Rc::new(Cell::new(self.geometry.get()));
         Some(Part { slot: Slot::new(self.slot.drive()?), geometry, ..self.clone() })
     }
 
     /// The other part's drive takes the place of this one, for all clones, with an empty record.
     /// The two must hold the same, and nobody be using this one.
-    pub fn exchange(&self, other: &Part<D>) {
+    pub fn exchange(&self, other: &Part) {
         let drive = other.slot.drive().expect("a drive that was let go replaces none");
         self.slot.exchange(drive);
         self.geometry.set(other.geometry.get());
@@ -129,23 +133,23 @@ impl<D: Drive> Part<D> {
     }
 
     /// All of a drive.
-    pub fn whole(drive: D) -> Part<D> {
+    pub fn whole(drive: impl Drive) -> Part {
         let extent = Extent { offset: 0, len: drive.geometry().size };
         Part::new(drive, extent)
     }
 
     /// The same drive, on which nothing is written: what is, only this handle and its clones see.
-    pub fn rehearsal(self) -> Part<D> {
+    pub fn rehearsal(self) -> Part {
         Part { rehearsed: Some(Rc::default()), ..self }
     }
 
     /// The same drive, whose operations this watch sees.
-    pub fn watched(self, watch: Watch) -> Part<D> {
+    pub fn watched(self, watch: Watch) -> Part {
         Part { watch: Some(watch), ..self }
     }
 
     /// The same drive, which fails if it does not answer.
-    pub fn with_patience(self, patience: Patience) -> Part<D> {
+    pub fn with_patience(self, patience: Patience) -> Part {
         Part { patience: Some(patience), ..self }
     }
 
@@ -161,12 +165,12 @@ impl<D: Drive> Part<D> {
     /// The same drive, known to hold nothing but zeroes. Arrays that are made on such drives agree
     /// from the start and are not synchronized: what md calls `--assume-clean`. If it is not true,
     /// a lost drive's bytes are rebuilt wrong wherever they were never written.
-    pub fn zeroed(self) -> Part<D> {
+    pub fn zeroed(self) -> Part {
         Part { zeroed: true, ..self }
     }
 
     /// The same drive, which stays who it is ([`Drive::identity`]).
-    pub fn with_identity(self, identity: Uuid) -> Part<D> {
+    pub fn with_identity(self, identity: Uuid) -> Part {
         Part { identity: Some(identity.0), ..self }
     }
 
@@ -209,7 +213,7 @@ impl<D: Drive> Part<D> {
         &self,
         offset: u64,
         len: u64,
-        free: impl FnOnce(D, u64) -> F,
+        free: impl FnOnce(AnyDrive, u64) -> F,
     ) -> Result<(), DriveError>
     where
         F: Future<Output = Result<(), DriveError>> + 'static,
@@ -277,7 +281,7 @@ impl<D: Drive> Part<D> {
     }
 }
 
-impl<D: Drive> Drive for Part<D> {
+impl Drive for Part {
     fn geometry(&self) -> Geometry {
         self.geometry.get()
     }
@@ -346,12 +350,12 @@ impl<D: Drive> Drive for Part<D> {
     }
 
     async fn discard(&self, offset: u64, len: u64) -> Result<(), DriveError> {
-        let discarded = |drive: D, place| async move { drive.discard(place, len).await };
+        let discarded = |drive: AnyDrive, place| async move { drive.discard(place, len).await };
         self.freed(offset, len, discarded).await
     }
 
     async fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), DriveError> {
-        let zeroed = |drive: D, place| async move { drive.write_zeroes(place, len).await };
+        let zeroed = |drive: AnyDrive, place| async move { drive.write_zeroes(place, len).await };
         self.freed(offset, len, zeroed).await
     }
 
@@ -388,7 +392,12 @@ pub struct EnvOn<E, D> {
 }
 
 /// A world whose drives are parts of drives.
-pub type PartEnv<E> = EnvOn<E, Part<<E as Env>::Drive>>;
+pub type PartEnv<E> = EnvOn<<E as Env>::Root, Part>;
+
+/// The same world with parts of its drives.
+pub fn on_parts<E: Env>(env: &E) -> PartEnv<E> {
+    EnvOn::new(env.root())
+}
 
 impl<E, D> EnvOn<E, D> {
     pub fn new(env: E) -> EnvOn<E, D> {
@@ -398,6 +407,11 @@ impl<E, D> EnvOn<E, D> {
 
 impl<E: Env, D: Drive> Env for EnvOn<E, D> {
     type Drive = D;
+    type Root = E::Root;
+
+    fn root(&self) -> E::Root {
+        self.env.root()
+    }
 
     fn now(&self) -> Nanos {
         self.env.now()

@@ -5,7 +5,7 @@ use io::drive::check_range;
 use io::{Buf, Drive, DriveError, Durability, Env, Geometry, Operation};
 
 use crate::any::AnyStore;
-use crate::part::{EnvOn, Part, PartEnv};
+use crate::part::{Part, on_parts};
 use crate::scheme::{OpenOptions, Spec};
 use crate::store::{Store, StoreError};
 use crate::volumes;
@@ -59,14 +59,11 @@ impl Drive for Blank {
     }
 }
 
-/// A world with blank drives.
-type BlankEnv<E> = EnvOn<E, Blank>;
-
 /// Makes the pool on blank drives of these sizes, and looks at it.
 pub async fn plan<E: Env>(env: &E, sizes: &[u64], spec: &Spec) -> Result<Plan, StoreError> {
-    let blank = PartEnv::new(BlankEnv::new(env.clone()));
+    let blank = on_parts(env);
     let part = |size: &u64| Part::whole(Blank { size: size / 4096 * 4096 }).rehearsal();
-    let drives: Vec<Part<Blank>> = sizes.iter().map(part).collect();
+    let drives: Vec<Part> = sizes.iter().map(part).collect();
     spec.create(&blank, &drives).await?;
     let store = AnyStore::open(&blank, drives, OpenOptions::default()).await?;
     let checksum_bytes = store.kept().iter().map(|kept| kept.health().sums_memory).sum();

@@ -162,13 +162,13 @@ struct Inner<E: Env> {
     label: Superblock,
     arrays: RefCell<Vec<Superblock>>,
     scheme: Scheme,
-    drives: RefCell<Vec<Option<Part<E::Drive>>>>,
+    drives: RefCell<Vec<Option<Part>>>,
     /// As their labels have them.
     uuids: RefCell<Vec<Uuid>>,
     /// Lost when the pool was opened.
     missing: RefCell<Vec<usize>>,
     /// Drives that wait for a place: `spares::SPARES_MAX` at most.
-    spares: RefCell<Vec<Spare<E::Drive>>>,
+    spares: RefCell<Vec<Spare>>,
     options: OpenOptions,
     paused: Cell<bool>,
     progress: RefCell<Progress>,
@@ -194,7 +194,7 @@ struct Inner<E: Env> {
     stopped: Bell,
     opened_in: Nanos,
     scrubbing: Scrubbing,
-    exchange: RefCell<Option<Rc<Exchange<E::Drive>>>>,
+    exchange: RefCell<Option<Rc<Exchange>>>,
 }
 
 /// A handle on an open pool; clones name the same.
@@ -223,12 +223,12 @@ impl<E: Env> Pool<E> {
                 false => part.watched(Watch::new(env)),
             }
         };
-        let parts: Vec<Part<E::Drive>> = drives.into_iter().map(part).collect();
+        let parts: Vec<Part> = drives.into_iter().map(part).collect();
         // At once: any that hang are waited for together.
         let labels = join_all(parts.iter().map(classical::label::read)).await;
         let silent: Vec<String> =
             parts.iter().filter(|part| part.hangs()).map(Drive::name).collect();
-        let found: Vec<Found<E::Drive>> = parts.into_iter().zip(labels).collect();
+        let found: Vec<Found> = parts.into_iter().zip(labels).collect();
         let label = open::first_label(&found)?;
         let scheme = Scheme::of(&label).ok_or(StoreError::NoLabel)?;
         let (volumes, arrays) = open::volumes(env, found.clone(), label.clone(), options).await?;

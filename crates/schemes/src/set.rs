@@ -221,13 +221,13 @@ impl<D: Drive> Set<D> {
     }
 
     /// The first extents of the drives from one place to another that are there.
-    pub fn first(&self, places: Range<usize>) -> Vec<Part<D>> {
+    pub fn first(&self, places: Range<usize>) -> Vec<Part> {
         let extent = self.extent(places.clone());
         self.parts(places, extent)
     }
 
     /// The first extent of one of the drives of an array that has those in `of`.
-    pub fn first_of(&self, of: Range<usize>, place: usize) -> Option<Part<D>> {
+    pub fn first_of(&self, of: Range<usize>, place: usize) -> Option<Part> {
         let extent = self.extent(of);
         self.parts(place..place + 1, extent).pop()
     }
@@ -244,7 +244,7 @@ impl<D: Drive> Set<D> {
         of: Range<usize>,
         sided: Range<usize>,
         place: usize,
-    ) -> Option<Part<D>> {
+    ) -> Option<Part> {
         let begin = |place: usize| match sided.contains(&place) {
             true => self.label.zones.offset,
             false => self.label.meta.offset,
@@ -267,12 +267,12 @@ impl<D: Drive> Set<D> {
     }
 
     /// The second extents.
-    pub fn second(&self, places: Range<usize>) -> Vec<Part<D>> {
+    pub fn second(&self, places: Range<usize>) -> Vec<Part> {
         self.parts(places, self.label.meta)
     }
 
     /// A stretch of the second extent of one drive.
-    pub fn within_second(&self, place: usize, stretch: Extent) -> Option<Part<D>> {
+    pub fn within_second(&self, place: usize, stretch: Extent) -> Option<Part> {
         let side = self.label.meta;
         assert!(stretch.offset + stretch.len <= side.len, "a stretch lies in its extent");
         let offset = side.offset + stretch.offset;
@@ -284,7 +284,7 @@ impl<D: Drive> Set<D> {
         self.extent(of).len
     }
 
-    fn parts(&self, places: Range<usize>, extent: Extent) -> Vec<Part<D>> {
+    fn parts(&self, places: Range<usize>, extent: Extent) -> Vec<Part> {
         let there = self.drives[places].iter().flatten();
         there.map(|drive| Part::new(drive.clone(), extent)).collect()
     }
@@ -305,11 +305,7 @@ pub async fn is_named<D: Drive>(set: &RefCell<Set<D>>, place: usize, drive: &D) 
 }
 
 /// What such a drive lacks of an array of the set.
-pub async fn lacks<E: Env, D: Drive>(
-    named: bool,
-    (array, at): (&Array<E>, usize),
-    part: &Part<D>,
-) -> Lacks {
+pub async fn lacks<E: Env>(named: bool, (array, at): (&Array<E>, usize), part: &Part) -> Lacks {
     if named { array.lacks(at, part).await } else { Lacks::All }
 }
 

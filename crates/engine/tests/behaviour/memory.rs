@@ -63,6 +63,11 @@ struct ForgetfulEnv(VirtEnv);
 
 impl Env for ForgetfulEnv {
     type Drive = EndsOnly;
+    type Root = Self;
+
+    fn root(&self) -> Self {
+        self.clone()
+    }
 
     fn now(&self) -> Nanos {
         self.0.now()

@@ -10,7 +10,7 @@ use io::sync::Event;
 use io::virt::{VirtDrive, VirtEnv};
 use io::{Buf, Env, Nanos, join_all};
 use schemes::any::AnyStore;
-use schemes::part::{Part, PartEnv};
+use schemes::part::{Part, PartEnv, on_parts};
 use schemes::pool;
 use schemes::scheme::{CHUNK_DEFAULT, OpenOptions, Scheme, hybrid};
 use schemes::store::{Counters, Replace, Store, StoreError};
@@ -58,7 +58,7 @@ pub enum Told {
 struct Inner {
     env: VirtEnv,
     store: AnyStore<PartEnv<VirtEnv>>,
-    parts: Vec<Part<VirtDrive>>,
+    parts: Vec<Part>,
     /// Bytes used, and in how many parts of the store they lie, from the beginning of each.
     size: u64,
     regions: u64,
@@ -93,7 +93,7 @@ impl Served {
         let (spec, used) = lay_out(&world.env, scheme, &sizes, filling.variant).await?;
         let parts: Vec<_> =
             drives.into_iter().take(used).map(|drive| Part::whole(drive).zeroed()).collect();
-        let inside = PartEnv::new(world.env.clone());
+        let inside = on_parts(&world.env);
         match filling.online_threshold.filter(|_| scheme == Scheme::Hybrid) {
             Some(online_threshold) => {
                 let own = hybrid::Spec::proposed(&spec.name, used, spec.chunk);
@@ -125,7 +125,7 @@ impl Served {
                 parts.push(part);
             }
         }
-        let inside = PartEnv::new(env.clone());
+        let inside = on_parts(&env);
         let store = AnyStore::open(&inside, parts.clone(), options).await.expect("it opens");
         let step = fill_step(&store);
         // Of each part that shares no drives with the others.

@@ -229,6 +229,11 @@ impl Inner {
 
 impl Env for UringEnv {
     type Drive = RealDrive;
+    type Root = Self;
+
+    fn root(&self) -> Self {
+        self.clone()
+    }
 
     fn now(&self) -> Nanos {
         self.inner.clock.now()

@@ -144,6 +144,11 @@ impl HostEnv {
 
 impl Env for HostEnv {
     type Drive = VirtDrive;
+    type Root = Self;
+
+    fn root(&self) -> Self {
+        self.clone()
+    }
 
     fn now(&self) -> Nanos {
         Nanos(self.world.now().0 / 1_000 * self.speed())

@@ -6,13 +6,13 @@ use std::fmt;
 use std::ops::Range;
 use std::rc::Rc;
 
-use io::Drive;
 use io::gate::{Gate, Inside, Shut};
 use io::twin::{OnItsWay, Twin, Writers};
+use io::{AnyDrive, Drive};
 
-pub(super) struct Slot<D> {
+pub(super) struct Slot {
     /// `None`: it was let go.
-    drive: RefCell<Option<D>>,
+    drive: RefCell<Option<AnyDrive>>,
     /// Of the drive, or of the last one there was.
     name: RefCell<Rc<str>>,
     writers: Writers,
@@ -20,31 +20,31 @@ pub(super) struct Slot<D> {
     asked: Gate,
 }
 
-impl<D> fmt::Debug for Slot<D> {
+impl fmt::Debug for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name.borrow())
     }
 }
 
-impl<D: Drive> Slot<D> {
-    pub fn new(drive: D) -> Rc<Slot<D>> {
+impl Slot {
+    pub fn new(drive: AnyDrive) -> Rc<Slot> {
         let name = RefCell::new(drive.name().into());
         let (drive, asked) = (RefCell::new(Some(drive)), Gate::default());
         Rc::new(Slot { drive, name, writers: Writers::default(), asked })
     }
 
-    pub fn drive(&self) -> Option<D> {
+    pub fn drive(&self) -> Option<AnyDrive> {
         self.drive.borrow().clone()
     }
 
     pub fn begins_at(&self) -> u64 {
-        self.drive.borrow().as_ref().map_or(0, D::begins_at)
+        self.drive.borrow().as_ref().map_or(0, AnyDrive::begins_at)
     }
 
     /// Of a part of another the other's, whatever has its place by now.
     pub fn name(&self) -> String {
         let drive = self.drive.borrow();
-        drive.as_ref().map_or_else(|| self.name.borrow().to_string(), D::name)
+        drive.as_ref().map_or_else(|| self.name.borrow().to_string(), AnyDrive::name)
     }
 
     pub fn let_go(&self) {
@@ -81,7 +81,7 @@ impl<D: Drive> Slot<D> {
         self.asked.shut().await
     }
 
-    pub fn exchange(&self, drive: D) {
+    pub fn exchange(&self, drive: AnyDrive) {
         self.drive.replace(Some(drive));
     }
 }

@@ -144,11 +144,7 @@ impl<E: Env> Inner<E> {
         self.drives.borrow()[place].iter().for_each(Part::let_go);
     }
 
-    pub(super) async fn put(
-        self: &Rc<Self>,
-        place: usize,
-        part: Part<E::Drive>,
-    ) -> Result<(), StoreError> {
+    pub(super) async fn put(self: &Rc<Self>, place: usize, part: Part) -> Result<(), StoreError> {
         self.ask_before_giving_up(place, &part);
         self.volumes.store().replace(place, part.clone()).await?;
         // What was said of the one before it does not hold for it.
@@ -162,7 +158,7 @@ impl<E: Env> Inner<E> {
         Ok(())
     }
 
-    async fn note_uuid(&self, place: usize, part: &Part<E::Drive>) {
+    async fn note_uuid(&self, place: usize, part: &Part) {
         if let Some(label) = classical::label::read(part).await {
             self.uuids.borrow_mut()[place] = label.drive;
         }

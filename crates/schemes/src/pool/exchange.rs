@@ -45,10 +45,10 @@ pub struct Replacing {
 }
 
 /// An exchange that is under way.
-pub(super) struct Exchange<D> {
+pub(super) struct Exchange {
     place: usize,
-    old: Part<D>,
-    new: Part<D>,
+    old: Part,
+    new: Part,
     /// The new drive is one of the pool's spares.
     is_spare: bool,
     /// Who the new drive is, and the old one.
@@ -78,7 +78,7 @@ enum Ended {
     Again,
 }
 
-impl<D: Drive> Exchange<D> {
+impl Exchange {
     pub fn replacing(&self) -> Replacing {
         let (left, all) = self.twin.left();
         let progress = Restoring { place: self.place, left, all };
@@ -169,7 +169,7 @@ impl<E: Env> Inner<E> {
     pub(super) async fn begin_exchange(
         self: &Rc<Self>,
         place: usize,
-        new: Part<E::Drive>,
+        new: Part,
         spare: Option<Uuid>,
     ) -> Result<(), StoreError> {
         let name = self.name_of(place);
@@ -221,7 +221,7 @@ impl<E: Env> Inner<E> {
         Ok(())
     }
 
-    async fn run_exchange(self: Rc<Self>, exchange: Rc<Exchange<E::Drive>>) {
+    async fn run_exchange(self: Rc<Self>, exchange: Rc<Exchange>) {
         let ended = self.copy_until_same(&exchange).await;
         exchange.old.set_twin(None);
         let (place, by) = (exchange.place, exchange.new.name());
@@ -259,14 +259,14 @@ impl<E: Env> Inner<E> {
     }
 
     /// A spare is one again.
-    fn give_back(&self, exchange: &Exchange<E::Drive>) {
+    fn give_back(&self, exchange: &Exchange) {
         if exchange.is_spare {
             let (identity, part) = (exchange.identity, exchange.new.clone());
             self.spares.borrow_mut().push(Spare { identity, part });
         }
     }
 
-    async fn copy_until_same(&self, exchange: &Exchange<E::Drive>) -> Result<(), Ended> {
+    async fn copy_until_same(&self, exchange: &Exchange) -> Result<(), Ended> {
         self.settle(exchange).await?;
         let mut healed = false;
         loop {
@@ -288,7 +288,7 @@ impl<E: Env> Inner<E> {
     }
 
     /// Nothing notes which chunks those writes change that began before.
-    async fn settle(&self, exchange: &Exchange<E::Drive>) -> Result<(), Ended> {
+    async fn settle(&self, exchange: &Exchange) -> Result<(), Ended> {
         let mut settled = pin!(exchange.old.settle());
         loop {
             self.check_exchange(exchange)?;
@@ -299,7 +299,7 @@ impl<E: Env> Inner<E> {
         }
     }
 
-    fn check_exchange(&self, exchange: &Exchange<E::Drive>) -> Result<(), Ended> {
+    fn check_exchange(&self, exchange: &Exchange) -> Result<(), Ended> {
         if exchange.stopped.get() || self.stopping.get() {
             return Err(Ended::Stopped);
         }
@@ -310,7 +310,7 @@ impl<E: Env> Inner<E> {
     }
 
     /// Copies some chunks at the pace of background work: bytes.
-    async fn copy_some(&self, exchange: &Exchange<E::Drive>) -> Result<u64, Ended> {
+    async fn copy_some(&self, exchange: &Exchange) -> Result<u64, Ended> {
         self.check_exchange(exchange)?;
         if self.paused.get() {
             self.env.sleep_until(self.env.now() + LOOK).await;
@@ -330,7 +330,7 @@ impl<E: Env> Inner<E> {
     }
 
     /// With writes held back: the last chunks, a flush, the labels, and the drives change.
-    async fn take_over(&self, exchange: &Exchange<E::Drive>) -> Result<(), Ended> {
+    async fn take_over(&self, exchange: &Exchange) -> Result<(), Ended> {
         let Exchange { place, old, new, twin, size, .. } = exchange;
         let _turn = self.drive_turn.lock().await;
         // Before the gate is shut: who has it may be waiting there to write to the old drive.
@@ -373,7 +373,7 @@ impl<E: Env> Inner<E> {
 
     /// The others name the new drive, and then it says so itself. If it does not, it is as if
     /// nobody had.
-    async fn tell_who<G>(&self, exchange: &Exchange<E::Drive>, shut: G) -> Result<G, Ended> {
+    async fn tell_who<G>(&self, exchange: &Exchange, shut: G) -> Result<G, Ended> {
         let Exchange { place, new, identity, was, .. } = exchange;
         let store = self.volumes.store();
         let label = match store.relist(*place, *identity).await {
@@ -402,7 +402,7 @@ impl<E: Env> Inner<E> {
     }
 
     /// What the new drive says of itself was not to be. If that can't be wiped: nobody names it.
-    async fn take_back(&self, exchange: &Exchange<E::Drive>, ended: Ended) -> Ended {
+    async fn take_back(&self, exchange: &Exchange, ended: Ended) -> Ended {
         let Exchange { new, identity, size, .. } = exchange;
         let done = match exchange.is_spare {
             true => label::write_spare(&self.label, *identity, new).await,
@@ -441,7 +441,7 @@ impl<E: Env> Inner<E> {
     }
 
     /// Whoever reads all of the pool has what can't be read written again. Then it is tried again.
-    async fn heal(&self, exchange: &Exchange<E::Drive>) -> Result<(), Ended> {
+    async fn heal(&self, exchange: &Exchange) -> Result<(), Ended> {
         if label::read(&exchange.old).await.is_none() {
             return Err(Ended::OldLost);
         }
@@ -468,10 +468,7 @@ impl<E: Env> Inner<E> {
     }
 
     /// The old drive is lost, or has to be: the new one is filled from the others.
-    async fn fill_instead(
-        self: &Rc<Self>,
-        exchange: &Exchange<E::Drive>,
-    ) -> Result<(), StoreError> {
+    async fn fill_instead(self: &Rc<Self>, exchange: &Exchange) -> Result<(), StoreError> {
         let _turn = self.drive_turn.lock().await;
         let (place, store) = (exchange.place, self.volumes.store());
         self.give_back(exchange);

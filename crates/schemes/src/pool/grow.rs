@@ -14,7 +14,7 @@ use io::{Drive, Env};
 use super::{Inner, Pool, Severity};
 use crate::any::AnyStore;
 use crate::part::hang::Patience;
-use crate::part::{Part, PartEnv};
+use crate::part::{Part, PartEnv, on_parts};
 use crate::scheme::Spec;
 use crate::store::{Store, StoreError};
 use crate::watch::Watch;
@@ -57,9 +57,9 @@ impl<E: Env> Pool<E> {
             let part = Part::whole(drive).with_patience(Patience::new(&inner.env));
             part.watched(Watch::new(&inner.env))
         };
-        let parts: Vec<Part<E::Drive>> = drives.into_iter().map(part).collect();
+        let parts: Vec<Part> = drives.into_iter().map(part).collect();
         inner.check_new(&parts).await?;
-        let inside = PartEnv::new(inner.env.clone());
+        let inside = on_parts(&inner.env);
         let made = async {
             spec.create(&inside, &parts).await?;
             let label = inner.claim(&parts).await?;
@@ -115,7 +115,7 @@ impl<E: Env> Inner<E> {
         None
     }
 
-    async fn check_new(&self, parts: &[Part<E::Drive>]) -> Result<(), StoreError> {
+    async fn check_new(&self, parts: &[Part]) -> Result<(), StoreError> {
         let arrays = self.arrays.borrow().len();
         let what = || format!("a further array of pool {}", self.label.pool_name);
         if self.stopping.get() {
@@ -137,7 +137,7 @@ impl<E: Env> Inner<E> {
     }
 
     /// The labels of a pool that was made on these drives say that it is an array of this one.
-    async fn claim(&self, parts: &[Part<E::Drive>]) -> Result<Superblock, StoreError> {
+    async fn claim(&self, parts: &[Part]) -> Result<Superblock, StoreError> {
         let array = self.arrays.borrow().len() as u16;
         let mut first = None;
         for part in parts {
@@ -156,7 +156,7 @@ impl<E: Env> Inner<E> {
     async fn take_in(
         self: &std::rc::Rc<Self>,
         label: Superblock,
-        parts: Vec<Part<E::Drive>>,
+        parts: Vec<Part>,
         store: AnyStore<PartEnv<E>>,
     ) -> Result<(), StoreError> {
         let (first, count, id) = (self.drives.borrow().len(), parts.len(), label.pool);

@@ -43,14 +43,14 @@ pub(super) async fn end_in_time<E: Env, T: 'static>(
 }
 
 /// The first of these that hangs and is needed.
-pub(super) fn needed<'a, D: Drive>(parts: impl Iterator<Item = &'a Part<D>>) -> Option<String> {
+pub(super) fn needed<'a>(parts: impl Iterator<Item = &'a Part>) -> Option<String> {
     let mut parts = parts.filter(|part| part.patience().is_some_and(Patience::is_needed));
     parts.next().map(Drive::name)
 }
 
 /// While the pool is opened nobody knows what it bears: one more of these may fail, if there is
 /// redundancy and no other drive was missing from the start.
-pub(super) fn spare_at_most_one<D: Drive>(parts: &[Part<D>], one: bool) {
+pub(super) fn spare_at_most_one(parts: &[Part], one: bool) {
     let left = Rc::new(Cell::new(one));
     for patience in parts.iter().filter_map(Part::patience) {
         let left = left.clone();
@@ -60,7 +60,7 @@ pub(super) fn spare_at_most_one<D: Drive>(parts: &[Part<D>], one: bool) {
 
 impl<E: Env> Inner<E> {
     /// A drive that has this place, or is to have it, is given up only if the others have all.
-    pub(super) fn ask_before_giving_up(self: &Rc<Self>, place: usize, part: &Part<E::Drive>) {
+    pub(super) fn ask_before_giving_up(self: &Rc<Self>, place: usize, part: &Part) {
         let pool = Rc::downgrade(self);
         if let Some(patience) = part.patience() {
             patience.ask(move || pool.upgrade().is_none_or(|pool| pool.can_spare(place)));
@@ -77,7 +77,7 @@ impl<E: Env> Inner<E> {
             return true;
         }
         // What was given up counts before the store knows.
-        let given_up = |(at, part): (usize, &Option<Part<E::Drive>>)| {
+        let given_up = |(at, part): (usize, &Option<Part>)| {
             at != place && !lost.contains(&at) && part.as_ref().is_some_and(Part::hangs)
         };
         !drives.iter().enumerate().any(given_up) && store.bears(place)

@@ -7,16 +7,16 @@ use super::spares::{SPARES_MAX, Spare};
 use super::{PoolVolumes, hangs};
 use crate::any::AnyStore;
 use crate::joined::Joined;
-use crate::part::{Part, PartEnv};
+use crate::part::{Part, on_parts};
 use crate::scheme::{OpenOptions, Scheme};
 use crate::store::StoreError;
 use crate::volumes::{self, Further, Volumes};
 
 /// A drive, and what it says of itself.
-pub(super) type Found<D> = (Part<D>, Option<Superblock>);
+pub(super) type Found = (Part, Option<Superblock>);
 
 /// The newest label of a pool's first array.
-pub(super) fn first_label<D>(found: &[Found<D>]) -> Result<Superblock, StoreError> {
+pub(super) fn first_label(found: &[Found]) -> Result<Superblock, StoreError> {
     let members = || found.iter().filter_map(|(_, own)| own.as_ref()).filter(|own| !own.is_spare());
     let first = members().filter(|own| own.further.is_none()).max_by_key(|own| own.generation);
     match (first, members().next()) {
@@ -33,7 +33,7 @@ fn absent<T>(pool: &str, array: usize) -> Result<T, StoreError> {
 
 /// Drives that may be an array's: who opens it knows which to believe. The first refuses drives of
 /// other pools.
-fn of_array<D: Drive>(found: &[Found<D>], array: &Superblock) -> Vec<Part<D>> {
+fn of_array(found: &[Found], array: &Superblock) -> Vec<Part> {
     let first = array.further.is_none();
     let may_be = |own: &Option<Superblock>| match own {
         Some(own) if own.is_spare() => false,
@@ -44,19 +44,19 @@ fn of_array<D: Drive>(found: &[Found<D>], array: &Superblock) -> Vec<Part<D>> {
 }
 
 /// Whether all its drives are there, and were well when its labels were written.
-fn is_whole<D>(found: &[Found<D>], array: &Superblock) -> bool {
+fn is_whole(found: &[Found], array: &Superblock) -> bool {
     let own = || found.iter().filter_map(|(_, own)| own.as_ref());
     let is_there = |drive| own().any(|own| own.drive == drive);
     let active = array.members.iter().all(|listed| listed.state == MemberState::Active);
     active && array.members.iter().map(|listed| listed.drive).all(is_there)
 }
 
-async fn open_array<E: Env>(
-    inside: &PartEnv<E>,
-    found: &[Found<E::Drive>],
+async fn open_array<E: Env<Drive = Part>>(
+    inside: &E,
+    found: &[Found],
     array: &Superblock,
     options: OpenOptions,
-) -> Result<AnyStore<PartEnv<E>>, StoreError> {
+) -> Result<AnyStore<E>, StoreError> {
     let parts = of_array(found, array);
     let redundant = Scheme::of(array).is_some_and(|scheme| scheme != Scheme::Raid0);
     hangs::spare_at_most_one(&parts, redundant && is_whole(found, array));
@@ -64,12 +64,12 @@ async fn open_array<E: Env>(
 }
 
 /// The pool's arrays one behind the other, and the label of each.
-async fn join<E: Env>(
-    inside: &PartEnv<E>,
-    found: &[Found<E::Drive>],
+async fn join<E: Env<Drive = Part>>(
+    inside: &E,
+    found: &[Found],
     first: &Superblock,
     options: OpenOptions,
-) -> Result<(Joined<AnyStore<PartEnv<E>>>, Vec<Superblock>), StoreError> {
+) -> Result<(Joined<AnyStore<E>>, Vec<Superblock>), StoreError> {
     let store = open_array(inside, found, first, options).await?;
     let further = volumes::further(&store).await?;
     let (joined, mut arrays) = (Joined::new(store, first.members.len()), vec![first.clone()]);
@@ -91,9 +91,9 @@ async fn join<E: Env>(
 /// Only an open first array tells which others there are, and opening it without a drive tells the
 /// others that this one is lost. So a pool of several arrays that lacks drives is opened without
 /// writing to them first: one that is refused loses no drive by the attempt.
-async fn check_further<E: Env>(
-    inside: &PartEnv<E>,
-    found: &[Found<E::Drive>],
+async fn check_further<E: Env<Drive = Part>>(
+    inside: &E,
+    found: &[Found],
     first: &Superblock,
     options: OpenOptions,
 ) -> Result<(), StoreError> {
@@ -103,20 +103,20 @@ async fn check_further<E: Env>(
     if is_one || further.into_iter().chain([first]).all(|array| is_whole(found, array)) {
         return Ok(());
     }
-    let rehearse = |(part, own): &Found<E::Drive>| (part.clone().rehearsal(), own.clone());
-    let found: Vec<Found<E::Drive>> = found.iter().map(rehearse).collect();
+    let rehearse = |(part, own): &Found| (part.clone().rehearsal(), own.clone());
+    let found: Vec<Found> = found.iter().map(rehearse).collect();
     join(inside, &found, first, options).await.map(drop)
 }
 
 /// The volumes on these drives, and the label of each array.
 pub(super) async fn volumes<E: Env>(
     env: &E,
-    found: Vec<Found<E::Drive>>,
+    found: Vec<Found>,
     first: Superblock,
     options: OpenOptions,
 ) -> Result<(PoolVolumes<E>, Vec<Superblock>), StoreError> {
-    let inside = PartEnv::new(env.clone());
-    let asked: Vec<Part<E::Drive>> = found.iter().map(|(part, _)| part.clone()).collect();
+    let inside = on_parts(env);
+    let asked: Vec<Part> = found.iter().map(|(part, _)| part.clone()).collect();
     let opened = async move {
         check_further(&inside, &found, &first, options).await?;
         let (joined, arrays) = join(&inside, &found, &first, options).await?;
@@ -126,14 +126,14 @@ pub(super) async fn volumes<E: Env>(
 }
 
 /// Drives by what they are to a pool.
-pub(super) struct Sorted<D: Drive> {
-    pub places: Vec<Option<Part<D>>>,
-    pub spares: Vec<Spare<D>>,
+pub(super) struct Sorted {
+    pub places: Vec<Option<Part>>,
+    pub spares: Vec<Spare>,
     /// Of arrays that a crash kept from becoming the pool's.
     pub strangers: Vec<String>,
 }
 
-pub(super) fn sort<D: Drive>(arrays: &[Superblock], found: Vec<Found<D>>) -> Sorted<D> {
+pub(super) fn sort(arrays: &[Superblock], found: Vec<Found>) -> Sorted {
     let pool = arrays[0].pool;
     // Of all drives in their places: whose, in which array's labels, and where in that.
     let listed = || {

@@ -29,16 +29,13 @@ pub const SPARES_MAX: usize = 16;
 /// because another drive was being filled.
 pub const SPARE_RETRY: Nanos = Nanos::from_secs(10);
 
-pub(super) struct Spare<D> {
+pub(super) struct Spare {
     pub identity: Uuid,
-    pub part: Part<D>,
+    pub part: Part,
 }
 
-impl<D> Spare<D> {
-    fn info(&self, index: usize) -> DriveInfo
-    where
-        D: Drive,
-    {
+impl Spare {
+    fn info(&self, index: usize) -> DriveInfo {
         DriveInfo {
             index: index as u16,
             uuid: self.identity,
@@ -189,14 +186,14 @@ impl<E: Env> Inner<E> {
         self.with_listed(place, |label, at| has_room(label, at, size))
     }
 
-    fn take_out(&self, identity: Uuid) -> Option<Spare<E::Drive>> {
+    fn take_out(&self, identity: Uuid) -> Option<Spare> {
         let mut spares = self.spares.borrow_mut();
         let at = spares.iter().position(|spare| spare.identity == identity)?;
         Some(spares.remove(at))
     }
 
-    fn fits(&self, place: usize, part: &Part<E::Drive>) -> bool {
-        let aligns = |part: &Part<E::Drive>| part.geometry().align;
+    fn fits(&self, place: usize, part: &Part) -> bool {
+        let aligns = |part: &Part| part.geometry().align;
         let drives = self.drives.borrow();
         let most = drives.iter().flatten().map(aligns).max().unwrap_or(512);
         let geometry = part.geometry();
@@ -215,7 +212,7 @@ impl<E: Env> Inner<E> {
         let part = self.drives.borrow()[place].clone().filter(|_| self.works(place))?;
         let size = label::read(&part).await?.drive_size;
         let spares = self.spares.borrow();
-        let large = |spare: &&Spare<E::Drive>| spare.part.geometry().size >= size;
+        let large = |spare: &&Spare| spare.part.geometry().size >= size;
         let fitting = spares.iter().filter(large).filter(|spare| self.fits(place, &spare.part));
         fitting.min_by_key(|spare| spare.part.geometry().size).map(|spare| spare.identity)
     }

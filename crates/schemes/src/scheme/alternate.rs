@@ -82,7 +82,7 @@ use self::turns::Turned;
 use crate::care::AllKept;
 use crate::log::Log;
 use crate::log::record::PAGE;
-use crate::part::PartEnv;
+use crate::part::{PartEnv, on_parts};
 use crate::set::{Set, SetSpec};
 use crate::store::{Counters, Store, StoreError, check_range};
 
@@ -280,7 +280,7 @@ pub async fn create<E: Env>(env: &E, drives: &[E::Drive], spec: &Spec) -> Result
         side: 0,
     };
     let set = Set::plan(env, drives, &named)?;
-    let env = PartEnv::new(env.clone());
+    let env = on_parts(env);
     let redundancy = Redundancy::Parity(spec.parity);
     let (name, width, chunk) = (spec.name.clone(), spec.drives, spec.chunk);
     let checksums = spec.checksums;
@@ -335,7 +335,7 @@ impl<E: Env> Alternate<E> {
         if set.label.scheme != SCHEME_ALTERNATE || !divides {
             return Err(StoreError::NoLabel);
         }
-        let (world, env, pool) = (env.clone(), PartEnv::new(env.clone()), set.label.pool);
+        let (world, env, pool) = (env.clone(), on_parts(env), set.label.pool);
         let parts = (0..count).map(|side| set.first(side * width..(side + 1) * width));
         let found = recover::recover(&env, &pool, parts.collect(), options.arrays).await?;
         let Recovered { right, newest, base, size, .. } = found;

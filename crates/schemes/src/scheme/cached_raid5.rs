@@ -42,7 +42,7 @@ use self::work::{Inner, Shape};
 use crate::arrays::{Arrays, OnArrays};
 use crate::care::{self, AllKept};
 use crate::page_map::{self, PageMap};
-use crate::part::PartEnv;
+use crate::part::{PartEnv, on_parts};
 use crate::set::{Set, SetSpec};
 use crate::store::{Counters, Store, StoreError, check_range};
 
@@ -108,7 +108,7 @@ async fn open_tiers<E: Env>(
     set: &Set<E::Drive>,
     options: OpenOptions,
 ) -> Result<Tiers<E>, StoreError> {
-    let env = PartEnv::new(env.clone());
+    let env = on_parts(env);
     let tiers = [set.first(0..CACHE), set.first(CACHE..set.len())];
     let [cache, parity] = Array::open_each(&env, tiers, options).await?;
     Ok((cache, parity))
@@ -121,7 +121,7 @@ pub async fn create<E: Env>(env: &E, drives: &[E::Drive], spec: &Spec) -> Result
     let scheme = SCHEME_CACHED_RAID5;
     let plan = SetSpec { name: name.clone(), scheme, split: CACHE, chunk, side: 0 };
     let set = Set::plan(env, drives, &plan)?;
-    let parts = PartEnv::new(env.clone());
+    let parts = on_parts(env);
     for (places, redundancy, width) in [
         (0..CACHE, Redundancy::Mirror, CACHE),
         (CACHE..set.len(), Redundancy::Parity(1), parity_width),

@@ -58,7 +58,7 @@ use self::table::Table;
 use crate::arrays::{Arrays, OnArrays};
 use crate::care::{self, AllKept};
 use crate::page_map::{self, PageMap};
-use crate::part::PartEnv;
+use crate::part::{PartEnv, on_parts};
 use crate::set::{Set, SetSpec};
 use crate::store::{Counters, Store, StoreError, check_range};
 
@@ -85,13 +85,13 @@ async fn open_tiers<E: Env>(
     split: usize,
     options: OpenOptions,
 ) -> Result<Tiers<E>, StoreError> {
-    let env = PartEnv::new(env.clone());
+    let env = on_parts(env);
     let tiers = [set.first(0..split), set.first(split..set.len())];
     let [mirrors, parity] = Array::open_each(&env, tiers, options).await?;
     Ok((mirrors, parity))
 }
 
-fn shape_of<E: Env>((mirrors, parity): &Tiers<E>) -> Option<Shape> {
+fn shape_of<E: Env>((mirrors, parity): &(Array<E>, Array<E>)) -> Option<Shape> {
     let grid = parity.grid();
     Shape::of(mirrors.size(), grid.stripes(), grid.stripe_bytes(), grid.chunk)
 }
@@ -103,7 +103,7 @@ pub async fn create<E: Env>(env: &E, drives: &[E::Drive], spec: &Spec) -> Result
     let Spec { name, split, parity_width, chunk, tuning, checksums } = spec.clone();
     let plan = SetSpec { name: name.clone(), scheme: SCHEME_HYBRID, split, chunk, side: 0 };
     let set = Set::plan(env, drives, &plan)?;
-    let parts = PartEnv::new(env.clone());
+    let parts = on_parts(env);
     for (places, redundancy, width) in [
         (0..split, Redundancy::Mirror, MIRROR),
         (split..set.len(), Redundancy::Parity(1), parity_width),

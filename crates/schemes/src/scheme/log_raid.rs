@@ -40,7 +40,7 @@ use io::{Buf, Env, join_all};
 use super::OpenOptions;
 use crate::arrays::{Arrays, OnArrays};
 use crate::care::{self, AllKept};
-use crate::part::PartEnv;
+use crate::part::{PartEnv, on_parts};
 use crate::segments::SegmentLog;
 use crate::segments::bytes::{BLOCKS_MAX, Head, NO_MATE, PAGE};
 use crate::segments::medium::{Found, Medium};
@@ -183,7 +183,7 @@ pub async fn create<E: Env>(env: &E, drives: &[E::Drive], spec: &Spec) -> Result
         checksums: spec.checksums,
     };
     let parts = set.first(0..set.len());
-    let grid = classical::array::create(&PartEnv::new(env.clone()), &parts, &array).await?;
+    let grid = classical::array::create(&on_parts(env), &parts, &array).await?;
     let stripe = grid.stripe_bytes();
     let segment = spec.segment.unwrap_or_else(|| size::segment_bytes(grid.size(), stripe));
     let least = size::SEGMENT_MIN.next_multiple_of(stripe);
@@ -235,7 +235,7 @@ impl<E: Env> LogRaid<E> {
     ) -> Result<LogRaid<E>, StoreError> {
         let set = Set::open(drives).await?;
         let parts = set.first(0..set.len());
-        let array = Array::open(&PartEnv::new(env.clone()), parts, options.into()).await?;
+        let array = Array::open(&on_parts(env), parts, options.into()).await?;
         let (segment, stripe) = (set.label.zone_bytes, array.grid().stripe_bytes());
         if !segment.is_multiple_of(stripe) || segment < size::SEGMENT_MIN {
             return Err(StoreError::Damaged("the label of the set".into()));

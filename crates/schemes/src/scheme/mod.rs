@@ -34,6 +34,7 @@ use io::{Drive, Env, Nanos};
 use self::alternate::FlushLog;
 use self::steering::Staging;
 use crate::any::AnyStore;
+use crate::part::{Part, on_parts};
 use crate::store::StoreError;
 
 /// A scheme that real drives can run, by its name.
@@ -249,6 +250,11 @@ impl Spec {
 
     /// Makes the pool, without volumes. What is on the drives is gone.
     pub async fn create<E: Env>(&self, env: &E, drives: &[E::Drive]) -> Result<(), StoreError> {
+        let parts: Vec<Part> = drives.iter().cloned().map(Part::whole).collect();
+        self.create_on(&on_parts(env), &parts).await
+    }
+
+    async fn create_on<E: Env>(&self, env: &E, drives: &[E::Drive]) -> Result<(), StoreError> {
         self.check_options()?;
         match self.scheme {
             Scheme::NRaid5 => n_raid5::create(env, drives, self).await?,

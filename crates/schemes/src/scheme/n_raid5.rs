@@ -27,7 +27,7 @@ use io::Env;
 use super::{OpenOptions, Spec};
 use crate::apart::Apart;
 use crate::arrays::{Arrays, OnArrays};
-use crate::part::PartEnv;
+use crate::part::{PartEnv, on_parts};
 use crate::set::{Set, SetSpec};
 use crate::store::StoreError;
 
@@ -52,7 +52,7 @@ pub async fn create<E: Env>(env: &E, drives: &[E::Drive], spec: &Spec) -> Result
     let set = Set::plan(env, drives, &SetSpec { name, scheme, split, chunk, side: 0 })?;
     for first in (0..set.len()).step_by(split) {
         let parts = set.first(first..first + split);
-        classical::array::create(&PartEnv::new(env.clone()), &parts, &group).await?;
+        classical::array::create(&on_parts(env), &parts, &group).await?;
     }
     set.write_labels().await
 }
@@ -67,7 +67,7 @@ impl<E: Env> NRaid5<E> {
         let width = usize::from(set.label.group).max(1);
         let firsts = (0..set.len()).step_by(width);
         let groups = firsts.map(|first| set.first(first..(first + width).min(set.len())));
-        let arrays = Array::open_all(&PartEnv::new(env.clone()), groups, options.into()).await?;
+        let arrays = Array::open_all(&on_parts(env), groups, options.into()).await?;
         let drives = Arrays::new(env, set, arrays.clone());
         Ok(Apart::new(arrays, width, drives))
     }

@@ -58,10 +58,11 @@ use io::{Buf, Drive, Env};
 
 use crate::care::{self, AllKept};
 use crate::locks::Hold;
+use crate::part::PartEnv;
 use crate::popular::Popular;
 use crate::set::Set;
 use crate::store::{Counters, Store, StoreError, check_range};
-use drive::{Steered, SteeredEnv};
+use drive::Steered;
 use hot::Ticket;
 use space::Closed;
 use spare::{Plan, Spare};
@@ -125,8 +126,8 @@ const MIGRATIONS_MAX: usize = 8;
 
 struct Inner<E: Env> {
     env: E,
-    array: Array<SteeredEnv<E>>,
-    stage: Rc<Stage<E::Drive>>,
+    array: Array<PartEnv<E>>,
+    stage: Rc<Stage>,
     /// By their place in the array; `None`: not there.
     drives: RefCell<Vec<Option<Steered<E>>>>,
     set: RefCell<Set<E::Drive>>,

@@ -29,7 +29,7 @@ use io::{Buf, Env, Nanos};
 use super::{OpenOptions, Spec};
 use crate::arrays::{Arrays, OnArrays};
 use crate::care::{self, AllKept};
-use crate::part::PartEnv;
+use crate::part::{PartEnv, on_parts};
 use crate::set::{Set, SetSpec};
 use crate::store::{Counters, Store, StoreError};
 
@@ -95,7 +95,7 @@ pub async fn create<E: Env>(env: &E, drives: &[E::Drive], spec: &Spec) -> Result
         chunk,
         checksums: spec.checksums,
     };
-    classical::array::create(&PartEnv::new(env.clone()), &set.first(0..split), &array).await?;
+    classical::array::create(&on_parts(env), &set.first(0..split), &array).await?;
     set.write_labels().await
 }
 
@@ -107,7 +107,7 @@ impl<E: Env> ToleRaid<E> {
     ) -> Result<ToleRaid<E>, StoreError> {
         let set = Set::open(drives).await?;
         let parts = set.first(0..set.len());
-        let array = Array::open(&PartEnv::new(env.clone()), parts, options.into()).await?;
+        let array = Array::open(&on_parts(env), parts, options.into()).await?;
         let inner = Inner {
             env: env.clone(),
             arrays: Arrays::new(env, set, vec![array.clone()]),

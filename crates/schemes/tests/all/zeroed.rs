@@ -3,7 +3,7 @@
 use io::Buf;
 use io::virt::{Disk, Latency, VirtDrive, VirtEnv};
 use schemes::any::AnyStore;
-use schemes::part::{Part, PartEnv};
+use schemes::part::{Part, on_parts};
 use schemes::scheme::{OpenOptions, Scheme, Spec};
 use schemes::store::Store;
 
@@ -19,7 +19,7 @@ async fn made(env: &VirtEnv, scheme: Scheme, zeroed: bool) -> (u64, Vec<String>)
         if zeroed { part.zeroed() } else { part }
     };
     let drives: Vec<_> = (0..DRIVES).map(part).collect();
-    let inside = PartEnv::new(env.clone());
+    let inside = on_parts(env);
     Spec::new("tank", scheme).create(&inside, &drives).await.expect("it is made");
     let opened = AnyStore::open(&inside, drives, OpenOptions::default()).await;
     let store = opened.expect("it opens");

@@ -27,7 +27,7 @@ use std::collections::BTreeSet;
 
 use classical::{Array, ArrayError, OpenOptions, label};
 use format::Uuid;
-use io::{Drive, Env, join_all};
+use io::{Env, join_all};
 
 use self::resync::{COPIES, merged, resync, within};
 use super::cache::{CACHE_MIN, Overlay};
@@ -91,7 +91,7 @@ impl<E: Env> Recovered<E> {
 
 /// Those that are most: a replica that was lost is made anew, and an image of one of its drives may
 /// be of before.
-async fn of_one_array<D: Drive>(drives: Vec<Part<D>>) -> Vec<Part<D>> {
+async fn of_one_array(drives: Vec<Part>) -> Vec<Part> {
     let labels = join_all(drives.iter().map(label::read)).await;
     let pools: Vec<Option<Uuid>> = labels.into_iter().map(|own| own.map(|own| own.pool)).collect();
     let count = |pool: &Option<Uuid>| pools.iter().filter(|own| *own == pool).count();
@@ -104,7 +104,7 @@ async fn of_one_array<D: Drive>(drives: Vec<Part<D>>) -> Vec<Part<D>> {
 async fn find<E: Env>(
     env: &PartEnv<E>,
     pool: &Uuid,
-    drives: Vec<Part<E::Drive>>,
+    drives: Vec<Part>,
     options: OpenOptions,
 ) -> Result<Side<E>, StoreError> {
     let array = Array::open(env, of_one_array(drives).await, options).await?;
@@ -247,7 +247,7 @@ pub struct Back<E: Env> {
 pub async fn back<E: Env>(
     env: &PartEnv<E>,
     pool: &Uuid,
-    drives: Vec<Part<E::Drive>>,
+    drives: Vec<Part>,
     options: OpenOptions,
     size: u64,
 ) -> Result<Back<E>, StoreError> {
@@ -387,7 +387,7 @@ async fn replay<E: Env>(
 }
 
 /// The newest record that a replica has of what the lost ones miss.
-async fn kept_on<E: Env>(array: &Inside<E>, pool: &Uuid, page: &Page) -> Option<Kept> {
+async fn kept_on<E: Env>(array: &Array<E>, pool: &Uuid, page: &Page) -> Option<Kept> {
     let mut newest: Option<Kept> = None;
     for place in [0, 1] {
         let at = kept_place(log_bytes(page.cache), place);
@@ -472,7 +472,7 @@ fn note_lost<E: Env>(
 pub async fn recover<E: Env>(
     env: &PartEnv<E>,
     pool: &Uuid,
-    drives: Vec<Vec<Part<E::Drive>>>,
+    drives: Vec<Vec<Part>>,
     options: OpenOptions,
 ) -> Result<Recovered<E>, StoreError> {
     let mut sides = Vec::new();

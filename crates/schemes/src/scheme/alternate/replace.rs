@@ -234,7 +234,7 @@ impl<E: Env> Inner<E> {
     async fn take_back(
         &self,
         side: usize,
-        parts: Vec<Part<E::Drive>>,
+        parts: Vec<Part>,
     ) -> Result<Option<Replica<E>>, StoreError> {
         let (pool, like) = (self.set.borrow().label.pool, self.whole()[0].1.clone());
         let Some(gone) = self.kept.borrow().gone(side) else { return Ok(None) };
@@ -263,7 +263,7 @@ impl<E: Env> Inner<E> {
         &self,
         side: usize,
         label: &Superblock,
-        parts: Vec<Part<E::Drive>>,
+        parts: Vec<Part>,
     ) -> Result<Replica<E>, StoreError> {
         // Whatever becomes of it: it is not the one that was lost any more.
         self.kept.borrow_mut().forget(side);

@@ -136,7 +136,7 @@ fn join_runs(pieces: Vec<(u64, Buf)>) -> Vec<(u64, Buf)> {
 }
 
 async fn write_runs<E: Env>(
-    array: &Array<PartEnv<E>>,
+    array: &Array<E>,
     pieces: Vec<(u64, Buf)>,
     fua: bool,
 ) -> Result<(), StoreError> {

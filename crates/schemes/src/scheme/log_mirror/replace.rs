@@ -25,7 +25,7 @@ use crate::store::{Replace, Restoring, Store, StoreError};
 struct Share<'a, E: Env> {
     array: &'a Array<PartEnv<E>>,
     at: usize,
-    part: Option<Part<E::Drive>>,
+    part: Option<Part>,
 }
 
 impl<E: Env> LogMirror<E> {

@@ -17,7 +17,7 @@ use io::{Drive, Env};
 
 use super::LOG_DRIVES;
 use crate::log::Log;
-use crate::part::{Part, PartEnv};
+use crate::part::{Part, on_parts};
 use crate::set::{Set, SetSpec};
 use crate::store::StoreError;
 
@@ -61,7 +61,7 @@ impl Shape {
     }
 
     /// What a drive has of the array, if it is there.
-    pub fn array_part<D: Drive>(self, set: &Set<D>, place: usize) -> Option<Part<D>> {
+    pub fn array_part<D: Drive>(self, set: &Set<D>, place: usize) -> Option<Part> {
         let of = self.array(set.len());
         match self {
             Shape::Apart => set.first_of(of, place),
@@ -70,18 +70,18 @@ impl Shape {
     }
 
     /// What a drive has of the log, if it is there.
-    pub fn log_part<D: Drive>(self, set: &Set<D>, place: usize) -> Option<Part<D>> {
+    pub fn log_part<D: Drive>(self, set: &Set<D>, place: usize) -> Option<Part> {
         match self {
             Shape::Apart => set.first_of(self.log(set.len()), place),
             Shape::Shared => set.second(place..place + 1).pop(),
         }
     }
 
-    pub fn array_parts<D: Drive>(self, set: &Set<D>) -> Vec<Part<D>> {
+    pub fn array_parts<D: Drive>(self, set: &Set<D>) -> Vec<Part> {
         self.array(set.len()).filter_map(|place| self.array_part(set, place)).collect()
     }
 
-    pub fn log_parts<D: Drive>(self, set: &Set<D>) -> Vec<Part<D>> {
+    pub fn log_parts<D: Drive>(self, set: &Set<D>) -> Vec<Part> {
         self.log(set.len()).filter_map(|place| self.log_part(set, place)).collect()
     }
 }
@@ -108,7 +108,7 @@ impl Making {
         let (scheme, split) = (shape.scheme(), shape.array(drives.len()).len());
         let named = SetSpec { name: name.clone(), scheme, split, chunk, side };
         let set = Set::plan(env, drives, &named)?;
-        let env = PartEnv::new(env.clone());
+        let env = on_parts(env);
         let array = CreateSpec { name, redundancy, width: split, chunk, checksums };
         classical::array::create(&env, &shape.array_parts(&set), &array).await?;
         let pair = shape.log_parts(&set);

@@ -19,7 +19,7 @@ use crate::extents::Extents;
 use crate::locks::RangeLocks;
 use crate::log::record::PAGE;
 use crate::log::{Found, Log};
-use crate::part::PartEnv;
+use crate::part::{PartEnv, on_parts};
 use crate::set::Set;
 use crate::store::{Counters, Store, StoreError, check_range};
 
@@ -91,7 +91,7 @@ impl<E: Env> LogMirror<E> {
     ) -> Result<LogMirror<E>, StoreError> {
         let set = Set::open(drives).await?;
         shape.check(&set)?;
-        let parts = PartEnv::new(env.clone());
+        let parts = on_parts(env);
         let both = [shape.array_parts(&set), shape.log_parts(&set)];
         let [array, mirror] = Array::open_each(&parts, both, options.arrays).await?;
         let (log, extents) = replay(&mirror, set.label.pool, array.grid(), array.size()).await?;
@@ -122,11 +122,11 @@ impl<E: Env> LogMirror<E> {
 
 /// The Map_table, from the log.
 async fn replay<E: Env>(
-    mirror: &Array<PartEnv<E>>,
+    mirror: &Array<E>,
     pool: Uuid,
     grid: Grid,
     size: u64,
-) -> Result<(Log<Array<PartEnv<E>>>, Extents), StoreError> {
+) -> Result<(Log<Array<E>>, Extents), StoreError> {
     let mut extents = Extents::new(grid.stripe_bytes());
     let mut strange = None;
     let note = |found: Found| {

@@ -157,7 +157,7 @@ impl<D: Drive> Mirrors<D> {
     pub(super) async fn kept_on(
         &self,
         pool: &Uuid,
-        (drive, part): (usize, &Part<D>),
+        (drive, part): (usize, &Part),
         numbers: &[u32],
     ) -> Vec<Kept> {
         let mut kept = Vec::new();
@@ -171,7 +171,7 @@ impl<D: Drive> Mirrors<D> {
     async fn kept_copy(
         &self,
         pool: &Uuid,
-        (drive, part): (usize, &Part<D>),
+        (drive, part): (usize, &Part),
         number: u32,
     ) -> Option<Kept> {
         let other = *self.copies(number).first()?;

@@ -43,7 +43,7 @@ struct State {
 }
 
 pub struct Mirrors<D> {
-    drives: Vec<Member<Part<D>>>,
+    drives: Vec<Member<Part>>,
     /// Of the group in the set.
     first: usize,
     losses: Rc<Losses<D>>,
@@ -87,14 +87,14 @@ pub(super) fn owners(heads: &BTreeMap<u32, Head>) -> BTreeMap<u32, Head> {
 impl<D: Drive> Mirrors<D> {
     /// Of these drives, which begin at place `first` of the set.
     pub fn new(
-        drives: Vec<Option<Part<D>>>,
+        drives: Vec<Option<Part>>,
         first: usize,
         losses: Rc<Losses<D>>,
         shape: Shape,
         places: u32,
     ) -> Mirrors<D> {
         let state = State { free: vec![(0..places).collect(); drives.len()], ..State::default() };
-        let drives: Vec<Member<Part<D>>> = drives.into_iter().map(Member::new).collect();
+        let drives: Vec<Member<Part>> = drives.into_iter().map(Member::new).collect();
         let (state, turn, filling) = (RefCell::new(state), Cell::new(0), RefCell::default());
         let (mending, heal_turn) = Default::default();
         Mirrors { drives, first, losses, shape, places, state, filling, turn, mending, heal_turn }
@@ -138,12 +138,7 @@ impl<D: Drive> Mirrors<D> {
     /// No place of a drive that is to be new here says anything of this pool, but copies that it
     /// still has: what one that comes back has may never have been answered, and be newer than what
     /// is.
-    pub async fn blank(
-        &self,
-        pool: &Uuid,
-        part: &Part<D>,
-        kept: &[Kept],
-    ) -> Result<(), DriveError> {
+    pub async fn blank(&self, pool: &Uuid, part: &Part, kept: &[Kept]) -> Result<(), DriveError> {
         let kept: BTreeSet<u32> = kept.iter().map(|own| own.place % self.places).collect();
         let places: Vec<u32> = (0..self.places).filter(|at| !kept.contains(at)).collect();
         for some in places.chunks(HEADS_AT_ONCE) {
@@ -163,7 +158,7 @@ impl<D: Drive> Mirrors<D> {
 
     /// A new drive has the place of a lost one: nothing is on it but these copies. `filling`: it
     /// counts as lost until everything has two copies.
-    pub fn replace(&self, drive: usize, part: Part<D>, kept: &[Kept], filling: bool) {
+    pub fn replace(&self, drive: usize, part: Part, kept: &[Kept], filling: bool) {
         let own = |place: &u32| (*place / self.places) as usize == drive;
         let mut state = self.state.borrow_mut();
         let State { free, copies, orphans, .. } = &mut *state;
@@ -233,7 +228,7 @@ impl<D: Drive> Mirrors<D> {
         (place / self.places) as usize
     }
 
-    pub(super) fn address(&self, place: u32, at: u64) -> (&Member<Part<D>>, u64) {
+    pub(super) fn address(&self, place: u32, at: u64) -> (&Member<Part>, u64) {
         let begin = u64::from(place % self.places) * self.segment_bytes();
         (&self.drives[self.drive(place)], begin + at)
     }

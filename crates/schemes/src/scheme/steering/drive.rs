@@ -22,11 +22,11 @@ use super::space::{Choice, holders};
 use super::stage::{Copy, Place, Space, Stage, count};
 use super::table::Entry;
 use crate::locks::Hold;
-use crate::part::EnvOn;
+use crate::part::Part;
 
 /// Drive `index` of the array.
 pub struct Steered<E: Env> {
-    pub stage: Rc<Stage<E::Drive>>,
+    pub stage: Rc<Stage>,
     pub index: usize,
     /// Where its bytes are that are not redirected.
     pub home: Rc<Home<E>>,
@@ -52,6 +52,11 @@ enum Redirected {
 }
 
 impl<E: Env> Steered<E> {
+    /// As the array has it.
+    pub fn part(&self) -> Part {
+        Part::whole(self.clone())
+    }
+
     /// The bytes of a piece, from where D_Table says.
     async fn read_piece(
         &self,
@@ -149,7 +154,7 @@ impl<E: Env> Steered<E> {
         fits || (space.segments.has_free() && bytes <= space.division.segment)
     }
 
-    fn space(&self, holder: usize) -> Option<&Space<E::Drive>> {
+    fn space(&self, holder: usize) -> Option<&Space> {
         let there = self.stage.holders.get(holder).filter(|holder| !holder.is_lost());
         there.and_then(|holder| holder.space.as_ref())
     }
@@ -381,6 +386,3 @@ impl<E: Env> Drive for Steered<E> {
         None
     }
 }
-
-/// A world whose drives are those of an array that is steered.
-pub type SteeredEnv<E> = EnvOn<E, Steered<E>>;

@@ -21,7 +21,7 @@ use super::spare::Spare;
 use crate::part::Part;
 
 pub struct Home<E: Env> {
-    part: RefCell<Option<Part<E::Drive>>>,
+    part: RefCell<Option<Part>>,
     spare: RefCell<Option<Spare<E>>>,
     /// The new drive has all that is before it.
     front: Cell<u64>,
@@ -29,32 +29,32 @@ pub struct Home<E: Env> {
 }
 
 impl<E: Env> Home<E> {
-    pub fn on(part: Part<E::Drive>) -> Home<E> {
+    pub fn on(part: Part) -> Home<E> {
         Home::of(Some(part), None)
     }
 
-    fn of(part: Option<Part<E::Drive>>, spare: Option<Spare<E>>) -> Home<E> {
+    fn of(part: Option<Part>, spare: Option<Spare<E>>) -> Home<E> {
         let (part, spare) = (RefCell::new(part), RefCell::new(spare));
         Home { part, spare, front: Cell::new(0), lacks: Cell::new(Lacks::All) }
     }
 
     /// In the staging space; a new drive is to have it if there is one.
-    pub fn spared(spare: Spare<E>, part: Option<Part<E::Drive>>) -> Home<E> {
+    pub fn spared(spare: Spare<E>, part: Option<Part>) -> Home<E> {
         Home::of(part, Some(spare))
     }
 
-    fn both(&self) -> (Option<Spare<E>>, Option<Part<E::Drive>>) {
+    fn both(&self) -> (Option<Spare<E>>, Option<Part>) {
         (self.spare.borrow().clone(), self.part.borrow().clone())
     }
 
     /// The drive that alone has its bytes.
-    pub fn alone(&self) -> Option<Part<E::Drive>> {
+    pub fn alone(&self) -> Option<Part> {
         let (spare, part) = self.both();
         part.filter(|_| spare.is_none())
     }
 
     /// The new drive that is to have it, and how much of it has.
-    pub fn moving(&self) -> Option<(Part<E::Drive>, u64)> {
+    pub fn moving(&self) -> Option<(Part, u64)> {
         let (spare, part) = self.both();
         part.filter(|_| spare.is_some()).map(|part| (part, self.front.get()))
     }
@@ -65,7 +65,7 @@ impl<E: Env> Home<E> {
     }
 
     /// A new drive is to have it from now on.
-    pub fn move_to(&self, part: Part<E::Drive>, lacks: Lacks) {
+    pub fn move_to(&self, part: Part, lacks: Lacks) {
         assert!(self.spare.borrow().is_some(), "it is in the staging space");
         self.front.set(0);
         self.lacks.set(lacks);

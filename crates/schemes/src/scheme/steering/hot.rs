@@ -92,7 +92,7 @@ impl<E: Env> Steered<E> {
     }
 
     /// Where the next hot copy goes: other drives in turn.
-    fn hot_space(&self) -> Option<(usize, &Space<E::Drive>)> {
+    fn hot_space(&self) -> Option<(usize, &Space)> {
         let (stage, count) = (&self.stage, self.stage.holders.len());
         let turn = stage.next_turn();
         let mut order = (0..count).map(|at| (turn + at) % count);

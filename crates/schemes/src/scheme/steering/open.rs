@@ -10,7 +10,7 @@ use format::{LABEL_AREA, MemberState, SCHEME_STEERING, Superblock};
 use io::sync::{Event, Turn};
 use io::{Drive, Env};
 
-use super::drive::{Steered, SteeredEnv};
+use super::drive::Steered;
 use super::home::Home;
 use super::record::{DRIVES_MAX, HEADS, Head, Spared};
 use super::recover::Told;
@@ -18,7 +18,7 @@ use super::space::{Places, divide};
 use super::spare::{self, Spare};
 use super::stage::{Counts, Heads, Holder, Space, Stage, Target};
 use super::{Inner, Options, Spec, Staging, Steering, recover};
-use crate::part::{Part, PartEnv};
+use crate::part::{Part, on_parts};
 use crate::popular::Popular;
 use crate::set::{Set, SetSpec};
 use crate::store::StoreError;
@@ -69,7 +69,7 @@ pub async fn create<E: Env>(env: &E, drives: &[E::Drive], spec: &Spec) -> Result
     let own = SetSpec { name: name.clone(), scheme: SCHEME_STEERING, split, chunk, side };
     let set = Set::plan(env, drives, &own)?;
     let inside = CreateSpec { name, redundancy, width, chunk, checksums };
-    create_array(&PartEnv::new(env.clone()), &set.first(0..split), &inside).await?;
+    create_array(&on_parts(env), &set.first(0..split), &inside).await?;
     if spec.staging == Staging::Dedicated && divide(0, set.label.zones.len, chunk).is_none() {
         return Err(shape("the dedicated drive is too small", "take a larger one"));
     }
@@ -78,7 +78,7 @@ pub async fn create<E: Env>(env: &E, drives: &[E::Drive], spec: &Spec) -> Result
 }
 
 /// The newest label of the array inside.
-async fn inner_label<D: Drive>(firsts: &[Option<Part<D>>]) -> Option<(Superblock, Grid)> {
+async fn inner_label(firsts: &[Option<Part>]) -> Option<(Superblock, Grid)> {
     let mut newest: Option<(Superblock, Grid)> = None;
     for part in firsts.iter().flatten() {
         let Some(label) = label::read(part).await else { continue };
@@ -90,16 +90,16 @@ async fn inner_label<D: Drive>(firsts: &[Option<Part<D>>]) -> Option<(Superblock
     newest
 }
 
-fn holder<D: Drive>(
-    second: Option<Part<D>>,
-    first: Option<Part<D>>,
+fn holder(
+    second: Option<Part>,
+    first: Option<Part>,
     (dedicated, is_dedicated): (bool, bool),
     chunk: u64,
-) -> Holder<D> {
+) -> Holder {
     let side = second.as_ref().map_or(0, |part| part.geometry().size);
     let head = Rc::new(Member::new(second));
     let busy = Cell::new(false);
-    let space = |member: Rc<Member<Part<D>>>, base: u64, end: u64| {
+    let space = |member: Rc<Member<Part>>, base: u64, end: u64| {
         let division = divide(base, end.saturating_sub(base), chunk)?;
         let segments = Places::new(division.segments);
         let hot_slots = Places::new(division.hot_slots);
@@ -118,7 +118,7 @@ fn holder<D: Drive>(
 }
 
 /// Drives the array can't open with, if they are too many: nothing may be changed then.
-fn refuse_lost<D: Drive>(stage: &Stage<D>, label: &Superblock) -> Result<(), StoreError> {
+fn refuse_lost(stage: &Stage, label: &Superblock) -> Result<(), StoreError> {
     let lost = stage.lost();
     let failed = label.members.iter().map(|listed| listed.state != MemberState::Active);
     let lost: Vec<bool> = lost.iter().zip(failed).map(|(lost, failed)| *lost || failed).collect();
@@ -140,10 +140,10 @@ async fn new_stage<D: Drive>(
     grid: Grid,
     chunks_at: u64,
     options: Options,
-) -> Result<Stage<D>, StoreError> {
+) -> Result<Stage, StoreError> {
     let (count, split) = (set.len(), usize::from(set.label.group));
     let dedicated = (split < count).then_some(split);
-    let holders: Vec<Holder<D>> = (0..count)
+    let holders: Vec<Holder> = (0..count)
         .map(|at| {
             let of = if at < split { 0..split } else { split..count };
             let (second, first) = (set.second(at..at + 1).pop(), set.first_of(of, at));
@@ -208,12 +208,12 @@ async fn new_stage<D: Drive>(
 /// The drives of the array, one of them perhaps in the staging space of others. What its own, or a
 /// new one, has is old or not all of it.
 fn steer_all<E: Env>(
-    stage: &Rc<Stage<E::Drive>>,
-    firsts: Vec<Option<Part<E::Drive>>>,
+    stage: &Rc<Stage>,
+    firsts: Vec<Option<Part>>,
     told: Option<&Spare<E>>,
 ) -> Vec<Option<Steered<E>>> {
     let Spared { place, moving, .. } = stage.heads.spared.get();
-    let home = |(index, part): (usize, Option<Part<E::Drive>>)| {
+    let home = |(index, part): (usize, Option<Part>)| {
         let home = match (place == Some(index), told) {
             (false, _) => Home::on(part?),
             (true, Some(spare)) => Home::spared(spare.clone(), part.filter(|_| moving)),
@@ -229,11 +229,7 @@ fn steer_all<E: Env>(
 }
 
 /// What is in the staging space counts if it is all that the drive had: the array says.
-fn keep_spare<E: Env>(
-    stage: &Stage<E::Drive>,
-    lost: &[usize],
-    told: Option<Spare<E>>,
-) -> Option<Spare<E>> {
+fn keep_spare<E: Env>(stage: &Stage, lost: &[usize], told: Option<Spare<E>>) -> Option<Spare<E>> {
     let place = stage.heads.spared.get().place?;
     let kept = told.filter(|_| !lost.contains(&place));
     if kept.is_none() {
@@ -254,8 +250,7 @@ pub async fn open<E: Env>(
     if set.label.scheme != SCHEME_STEERING || count - split > 1 {
         return Err(StoreError::NoLabel);
     }
-    let firsts: Vec<Option<Part<E::Drive>>> =
-        (0..split).map(|at| set.first_of(0..split, at)).collect();
+    let firsts: Vec<Option<Part>> = (0..split).map(|at| set.first_of(0..split, at)).collect();
     let Some((label, grid)) = inner_label(&firsts).await.filter(|(_, grid)| grid.drives == split)
     else {
         return Err(ArrayError::NoLabel.into());
@@ -268,9 +263,9 @@ pub async fn open<E: Env>(
     let usable = || drives.iter().flatten().filter(|drive| !stage.is_dead(drive.index));
     let present: Vec<Steered<E>> = usable().cloned().collect();
     let known = recover::recover(&stage, &present).await;
-    let present: Vec<Steered<E>> = usable().cloned().collect();
+    let present: Vec<Part> = usable().map(Steered::part).collect();
     let own_options = OpenOptions { away: stage.heads.spared.get().place, ..inner_options };
-    let array = Array::open(&SteeredEnv::new(env.clone()), present, own_options).await?;
+    let array = Array::open(&on_parts(env), present, own_options).await?;
     let (drives, spare) = (RefCell::new(drives), keep_spare(&stage, &array.lost(), told));
     for lost in array.lost() {
         stage.targets[lost].dead.set(true);

@@ -15,7 +15,7 @@ use std::rc::Rc;
 use classical::Array;
 use io::{Drive, Durability, Env, join_all};
 
-use super::drive::{Steered, SteeredEnv};
+use super::drive::Steered;
 use super::record::{self, Head, Header, PAGE, Spared};
 use super::space::Places;
 use super::stage::{Copy, Holder, Stage};
@@ -33,9 +33,9 @@ pub struct Told {
     pub stale: Vec<usize>,
 }
 
-pub async fn read_heads<D: Drive>(
+pub async fn read_heads(
     pool: &format::Uuid,
-    holders: &[Holder<D>],
+    holders: &[Holder],
     drives: usize,
 ) -> Result<Told, StoreError> {
     let mut found: Option<Head> = None;
@@ -65,7 +65,7 @@ pub async fn read_heads<D: Drive>(
 /// All records of present epochs on one holder that are whole; `None`: it can't be read. With
 /// reserved space a page that can't be read is as good as one that was never written, since every
 /// record that was flushed has enough copies.
-async fn scan<D: Drive>(stage: &Stage<D>, holder: usize) -> Option<Vec<Header>> {
+async fn scan(stage: &Stage, holder: usize) -> Option<Vec<Header>> {
     let Some(space) = &stage.holders[holder].space else { return Some(Vec::new()) };
     let division = space.division;
     let (begin, end) =
@@ -98,7 +98,7 @@ async fn scan<D: Drive>(stage: &Stage<D>, holder: usize) -> Option<Vec<Header>> 
     Some(records)
 }
 
-async fn is_whole<D: Drive>(stage: &Stage<D>, header: &Header) -> bool {
+async fn is_whole(stage: &Stage, header: &Header) -> bool {
     let Some(space) = &stage.holders[header.holder].space else { return false };
     let len = header.span() - PAGE;
     let data = space.member.read(header.r_offset + PAGE, len).await;
@@ -106,7 +106,7 @@ async fn is_whole<D: Drive>(stage: &Stage<D>, header: &Header) -> bool {
 }
 
 /// Drives with writes on the dedicated one, which is not there: of each, what is on it is old.
-fn write_off<D: Drive>(stage: &Stage<D>) {
+fn write_off(stage: &Stage) {
     for (target, own) in stage.targets.iter().enumerate() {
         own.dead.set(own.dead.get() || stage.is_claimed(target));
     }
@@ -114,7 +114,7 @@ fn write_off<D: Drive>(stage: &Stage<D>) {
 
 /// Fills D_Table from the records, and writes back what is meant for drives that are there. False:
 /// a dedicated drive could not be read, and nobody knows what it has.
-pub async fn recover<E: Env>(stage: &Rc<Stage<E::Drive>>, drives: &[Steered<E>]) -> bool {
+pub async fn recover<E: Env>(stage: &Rc<Stage>, drives: &[Steered<E>]) -> bool {
     let mut known = stage.dedicated.is_none_or(|at| !stage.holders[at].is_lost());
     // By target and sequence: the copies that can be read.
     let mut found: BTreeMap<(usize, u64), (Header, Vec<Copy>)> = BTreeMap::new();
@@ -153,8 +153,8 @@ impl<E: Env> Steered<E> {
 /// After the array was opened without them: nothing is staged for drives that it does not use. What
 /// was is noted as missing on them, if that is `known`.
 pub async fn forget_absent<E: Env>(
-    stage: &Rc<Stage<E::Drive>>,
-    array: &Array<SteeredEnv<E>>,
+    stage: &Rc<Stage>,
+    array: &Array<E>,
     known: bool,
 ) -> Result<(), StoreError> {
     for (target, own) in stage.targets.iter().enumerate() {
@@ -178,9 +178,9 @@ pub async fn forget_absent<E: Env>(
 }
 
 /// The first head of a new array, on all drives.
-pub async fn write_first<D: Drive>(
+pub async fn write_first(
     pool: &format::Uuid,
-    parts: &[crate::part::Part<D>],
+    parts: &[crate::part::Part],
     drives: usize,
 ) -> Result<(), StoreError> {
     let head = Head { sequence: 1, words: vec![2; drives], spared: Spared::default(), taken: 0 };

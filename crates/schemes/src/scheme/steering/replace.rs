@@ -29,7 +29,7 @@ use crate::store::{Replace, Restoring, Store, StoreError, refuse_drive as refuse
 
 /// Heads that it has of before, if it was in the array once, would say that it is out of date; and
 /// no new one may come before the next opening, as long as it is busy.
-async fn forget_heads<D: Drive>(side: &Part<D>) -> Result<(), StoreError> {
+async fn forget_heads(side: &Part) -> Result<(), StoreError> {
     let blank = Buf::zeroed(HEADS as usize);
     let done = side.write(0, blank, Durability::Durable).await;
     done.map_err(|_| StoreError::NotWritten { name: side.name() })
@@ -91,12 +91,7 @@ impl<E: Env> Steering<E> {
     }
 
     /// What the staging space has of a lost drive is for a new one from now on.
-    async fn move_to(
-        &self,
-        place: usize,
-        part: Part<E::Drive>,
-        named: bool,
-    ) -> Result<(), StoreError> {
+    async fn move_to(&self, place: usize, part: Part, named: bool) -> Result<(), StoreError> {
         let Inner { stage, drives, .. } = &*self.inner;
         let drive = drives.borrow()[place].clone();
         let Some(drive) = drive else { return Ok(()) };
@@ -112,7 +107,7 @@ impl<E: Env> Steering<E> {
     async fn fill(
         &self,
         place: usize,
-        (name, part): (String, Part<E::Drive>),
+        (name, part): (String, Part),
         named: bool,
     ) -> Result<(), StoreError> {
         let Inner { array, stage, drives, .. } = &*self.inner;
@@ -144,8 +139,7 @@ impl<E: Env> Steering<E> {
         // its own place, not staged: the drive is what the array looks at if the staging is gone.
         let blank = array.blank(&part).await;
         let steered = Steered { stage: stage.clone(), index: place, home: Rc::new(Home::on(part)) };
-        if let Err(error) =
-            blank.and_then(|()| array.replace_lacking(place, steered.clone(), lacks))
+        if let Err(error) = blank.and_then(|()| array.replace_lacking(place, steered.part(), lacks))
         {
             self.end_filling(place);
             own.dead.set(true);

@@ -26,7 +26,7 @@ use super::space::{Closed, Division};
 use super::stage::{Stage, count};
 use super::{Inner, Steering};
 use crate::locks::Hold;
-use crate::part::{Part, PartEnv};
+use crate::part::{Part, PartEnv, on_parts};
 use crate::set::Set;
 use crate::store::StoreError;
 
@@ -96,7 +96,7 @@ impl<E: Env> Inside<E> {
     }
 
     /// A new drive has the place of one that is lost: what it should have of this comes first.
-    pub fn replace(&self, drive: usize, part: Part<E::Drive>) {
+    pub fn replace(&self, drive: usize, part: Part) {
         let Some(member) = self.member(drive) else { return };
         self.array.lose(member);
         // If it can't be, it stays lost here, and what is here is less redundant.
@@ -114,7 +114,7 @@ impl<E: Env> Inside<E> {
     }
 }
 
-impl<D: Drive> Stage<D> {
+impl Stage {
     /// Where the bytes of a lost drive can be: in its own group, if wide enough, or another.
     pub fn spare_plan(&self, place: usize, group: usize) -> Option<Plan> {
         let holder = (0..self.targets.len()).find_map(|at| self.holders[at].space.as_ref())?;
@@ -152,7 +152,7 @@ impl<D: Drive> Stage<D> {
 /// What the heads tell is there, opened. `None`: it can't be.
 pub async fn open_told<E: Env>(
     env: &E,
-    stage: &Stage<E::Drive>,
+    stage: &Stage,
     set: &Set<E::Drive>,
     options: classical::OpenOptions,
 ) -> Option<Spare<E>> {
@@ -169,7 +169,7 @@ pub async fn open_told<E: Env>(
             parts.push(part);
         }
     }
-    let array = Array::open(&PartEnv::new(env.clone()), parts, options).await.ok()?;
+    let array = Array::open(&on_parts(env), parts, options).await.ok()?;
     let fits = array.size() >= stage.home_bytes && array.grid().drives == plan.places.len();
     fits.then(|| Rc::new(Inside { array, plan, place, stuck: Cell::new(false), _closed: closed }))
 }
@@ -179,8 +179,8 @@ async fn make<E: Env>(
     inner: &Inner<E>,
     (place, plan, closed): (usize, Plan, Vec<Closed>),
 ) -> Option<(Spare<E>, Uuid)> {
-    let (env, stage) = (PartEnv::new(inner.env.clone()), &inner.stage);
-    let parts: Vec<Part<E::Drive>> = {
+    let (env, stage) = (on_parts(&inner.env), &inner.stage);
+    let parts: Vec<Part> = {
         let set = inner.set.borrow();
         plan.places.iter().filter_map(|&at| set.within_second(at, plan.extent)).collect()
     };
@@ -260,8 +260,8 @@ impl<E: Env> Steering<E> {
         let sealed = stage.seal_all().await;
         // The staging space may have been this drive before: records of its log are out of date.
         let array = &self.inner.array;
-        let blank = sealed && array.blank(&steered).await.is_ok();
-        if !blank || array.replace_away(place, steered).is_err() {
+        let blank = sealed && array.blank(&steered.part()).await.is_ok();
+        if !blank || array.replace_away(place, steered.part()).is_err() {
             self.drop_spare().await;
             spare_failed.set(true);
             return true;

@@ -9,7 +9,7 @@ use classical::Grid;
 use classical::member::Member;
 use format::Uuid;
 use io::sync::Turn;
-use io::{Buf, Drive, Durability, join_all};
+use io::{Buf, Durability, join_all};
 
 use super::record::{self, Head, PAGE, Spared};
 use super::space::{Division, Lease, Places, is_enough};
@@ -51,11 +51,11 @@ pub fn count(counter: &Cell<u64>) {
 }
 
 /// A drive as far as it holds what is meant for others.
-pub struct Holder<D: Drive> {
+pub struct Holder {
     /// Heads, and with reserved space the staging space after them.
-    pub head: Rc<Member<Part<D>>>,
+    pub head: Rc<Member<Part>>,
     /// The member that the staging space is on, if there is one.
-    pub space: Option<Space<D>>,
+    pub space: Option<Space>,
     pub busy: Cell<bool>,
     /// It is read only where no other copy is.
     pub sits_out: Cell<bool>,
@@ -64,8 +64,8 @@ pub struct Holder<D: Drive> {
     pub replaced: Cell<bool>,
 }
 
-pub struct Space<D: Drive> {
-    pub member: Rc<Member<Part<D>>>,
+pub struct Space {
+    pub member: Rc<Member<Part>>,
     pub division: Division,
     pub segments: Places,
     pub hot_slots: Places,
@@ -137,7 +137,7 @@ pub struct Heads {
     pub turn: Turn,
 }
 
-pub struct Stage<D: Drive> {
+pub struct Stage {
     pub pool: Uuid,
     pub grid: Grid,
     /// Byte of each drive where its chunks begin.
@@ -155,7 +155,7 @@ pub struct Stage<D: Drive> {
     pub filling: Cell<Option<usize>>,
     /// All writes of data to the group of that drive are redirected.
     pub outsourcing: Cell<bool>,
-    pub holders: Vec<Holder<D>>,
+    pub holders: Vec<Holder>,
     pub targets: Vec<Target>,
     pub heads: Heads,
     pub sequence: Cell<u64>,
@@ -169,7 +169,7 @@ pub struct Stage<D: Drive> {
     pub counts: Counts,
 }
 
-impl<D: Drive> Stage<D> {
+impl Stage {
     /// Bytes of a record before its data: what D_Table knows of it.
     pub fn header_len(&self) -> u64 {
         if self.table_in_nvram { 0 } else { PAGE }
@@ -352,9 +352,9 @@ impl<D: Drive> Stage<D> {
     }
 }
 
-impl<D: Drive> Holder<D> {
+impl Holder {
     /// The staging space, if copies there may be read.
-    pub fn readable(&self) -> Option<&Space<D>> {
+    pub fn readable(&self) -> Option<&Space> {
         self.space.as_ref().filter(|_| !self.replaced.get())
     }
 
