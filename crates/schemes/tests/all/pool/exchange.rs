@@ -123,6 +123,11 @@ impl Book {
         Book { rng: Rng::new(seed), blocks: vec![0; (8 * MIB / BLOCK) as usize], open: None }
     }
 
+    /// With what was written so far, but other writes to come.
+    pub fn fork(&self, seed: u64) -> Book {
+        Book { rng: Rng::new(seed), blocks: self.blocks.clone(), open: self.open }
+    }
+
     fn bytes(seed: u64) -> Buf {
         let mut bytes = vec![0; BLOCK as usize];
         if seed > 0 {
@@ -204,21 +209,37 @@ pub fn exchange_until(shelf: &Shelf, new: usize, book: &mut Book, cut: Cut) -> u
 }
 
 /// A pool with something in it, and a drive for it.
-pub fn written(scheme: Scheme, drives: u64, seed: u64) -> (Shelf, usize, Book) {
-    let mut shelf = shelf(scheme, drives);
-    let new = shelf.add(DRIVE + MIB * (seed % 2));
-    let mut book = Book::new(seed);
-    shelf.env.block_on(async {
-        let pool = shelf.open().await.expect("it opens");
-        if scheme != Scheme::Raid0 {
-            pool.spare_add(shelf.drive(new)).await.expect("it fits");
-        }
-        for _ in 0..20 {
-            book.write(&pool).await;
-        }
-        pool.close().await.expect("closes");
-    });
-    (shelf, new, book)
+pub struct Written {
+    shelf: Shelf,
+    new: usize,
+    book: Book,
+}
+
+impl Written {
+    /// The drive for it is as large as the others, and larger.
+    pub fn both(scheme: Scheme, drives: u64) -> [Written; 2] {
+        [0, 1].map(|more| {
+            let mut shelf = shelf(scheme, drives);
+            let new = shelf.add(DRIVE + MIB * more);
+            let mut book = Book::new(more);
+            shelf.env.block_on(async {
+                let pool = shelf.open().await.expect("it opens");
+                if scheme != Scheme::Raid0 {
+                    pool.spare_add(shelf.drive(new)).await.expect("it fits");
+                }
+                for _ in 0..20 {
+                    book.write(&pool).await;
+                }
+                pool.close().await.expect("closes");
+            });
+            Written { shelf, new, book }
+        })
+    }
+
+    /// What is written from here on is drawn from the seed.
+    pub fn fork(&self, seed: u64) -> (Shelf, usize, Book) {
+        (self.shelf.fork(), self.new, self.book.fork(seed))
+    }
 }
 
 /// One of each way to keep labels.
@@ -241,7 +262,8 @@ pub const SOME: [(Scheme, u64); 10] = [
 fn a_crash_leaves_one_of_the_two_the_member() {
     for (scheme, drives) in SOME {
         let name = scheme.name();
-        let (shelf, new, mut book) = written(scheme, drives, 0);
+        let pools = Written::both(scheme, drives);
+        let (shelf, new, mut book) = pools[0].fork(0);
         let all = exchange_until(&shelf, new, &mut book, Cut(u64::MAX, 0));
         // The last ones are those of labels.
         let somewhere = (0..all).step_by(1 + all as usize / 4).map(|at| Cut(at, 0));
@@ -249,7 +271,7 @@ fn a_crash_leaves_one_of_the_two_the_member() {
         let cuts = somewhere.chain(last.flat_map(|at| [0, 5].map(|more| Cut(at, more))));
         let (mut olds, mut news) = (0, 0);
         for cut in cuts {
-            let (shelf, new, mut book) = written(scheme, drives, cut.0);
+            let (shelf, new, mut book) = pools[cut.0 as usize % 2].fork(cut.0);
             exchange_until(&shelf, new, &mut book, cut);
             shelf.crash();
             let name = format!("{name}, {cut:?} of {all}");

@@ -8,8 +8,8 @@ use schemes::pool::DriveState;
 use schemes::scheme::{OpenOptions, Scheme};
 
 use super::exchange::{
-    BREATH, Book, Cut, PLACE, SOME, all, exchange_until, is_copied, scrub_is_clean, shelf,
-    until_over, written,
+    BREATH, Book, Cut, PLACE, SOME, Written, all, exchange_until, is_copied, scrub_is_clean, shelf,
+    until_over,
 };
 use super::shelf::{DRIVE, MIB, Shelf, check, state, told, write};
 
@@ -31,12 +31,13 @@ fn a_crash_and_one_of_the_two_is_away_for_a_while() {
     use Scheme::{Alternate, Hybrid, MirrorLog, Raid0, Raid1, Raid5};
     let few = [Raid0, Raid1, Raid5, Hybrid, MirrorLog, Alternate];
     for (scheme, drives) in SOME.into_iter().filter(|(scheme, _)| few.contains(scheme)) {
-        let (shelf, new, mut book) = written(scheme, drives, 0);
+        let pools = Written::both(scheme, drives);
+        let (shelf, new, mut book) = pools[0].fork(0);
         let all = exchange_until(&shelf, new, &mut book, Cut(u64::MAX, 0));
         let cuts = (all.saturating_sub(9)..=all).map(|at| Cut(at, at % 3));
         let mut opened = 0;
         for (cut, away) in cuts.flat_map(|cut| [true, false].map(|old| (cut, old))) {
-            let (shelf, new, mut book) = written(scheme, drives, cut.0);
+            let (shelf, new, mut book) = pools[cut.0 as usize % 2].fork(cut.0);
             exchange_until(&shelf, new, &mut book, cut);
             shelf.crash();
             let away = if away { PLACE } else { new };

@@ -127,18 +127,19 @@ fn every_array_bears_its_own_losses() {
 #[test]
 fn a_crash_leaves_a_pool_that_has_grown_or_not() {
     for (scheme, drives) in SOME {
+        let (made, more) = with_more(scheme, drives, DRIVE);
+        let mut book = Book::new(0);
+        made.env.block_on(async {
+            let pool = made.open().await.expect("it opens");
+            for _ in 0..4 {
+                book.write(&pool).await;
+            }
+            pool.close().await.expect("closes");
+        });
         let (mut grown, mut not, mut cut) = (0, 0, 0);
         loop {
             let name = format!("{}, {cut} writes", scheme.name());
-            let (shelf, more) = with_more(scheme, drives, DRIVE);
-            let mut book = Book::new(cut);
-            shelf.env.block_on(async {
-                let pool = shelf.open().await.expect("it opens");
-                for _ in 0..4 {
-                    book.write(&pool).await;
-                }
-                pool.close().await.expect("closes");
-            });
+            let (shelf, mut book) = (made.fork(), book.fork(cut));
             let (env, before) = (shelf.env.clone(), shelf.env.writes_issued());
             let done = env.run_until(
                 async {

@@ -52,6 +52,15 @@ impl Shelf {
         shelf
     }
 
+    /// Drives with the same bytes on a machine of their own, that has just started; this one is off
+    /// from now on. Many crashes of one pool need it made and filled only once.
+    pub fn fork(&self) -> Shelf {
+        self.env.crash();
+        let faults = (0..self.disks.len() as u64).map(Faults::new).collect();
+        let disks = self.disks.iter().map(Disk::fork).collect();
+        Shelf { env: VirtEnv::fifo(1), disks, faults, options: self.options }
+    }
+
     /// One more drive, of which nobody knows: its number.
     pub fn add(&mut self, size: u64) -> usize {
         let at = self.disks.len();

@@ -231,6 +231,19 @@ fn a_member_is_removed() {
     }
 }
 
+/// A pool with something in it and a spare of that size, the last of its drives.
+fn with_spare(scheme: Scheme, drives: u64, size: u64) -> Shelf {
+    let mut shelf = shelf(scheme, drives);
+    let spare = shelf.add(size);
+    shelf.env.block_on(async {
+        let pool = shelf.open().await.expect("it opens");
+        pool.spare_add(shelf.drive(spare)).await.expect("it fits");
+        fill(&pool).await;
+        pool.close().await.expect("closes");
+    });
+    shelf
+}
+
 /// Power fails at any of the writes by which a spare takes a place: afterwards it is a spare, or
 /// the member, and the pool becomes whole by itself.
 #[test]
@@ -248,15 +261,9 @@ fn a_crash_leaves_a_spare_or_a_member() {
         let name = scheme.name();
         // Of one of them most, to the last.
         let step = if scheme == Scheme::Raid6 { 2 } else { 40 };
+        let filled = [0, 1].map(|more| with_spare(scheme, drives, DRIVE + (1 << 20) * more));
         for limit in (0..12).chain((12..300).step_by(step)) {
-            let mut shelf = shelf(scheme, drives);
-            let spare = shelf.add(DRIVE + (1 << 20) * (limit % 2));
-            shelf.env.block_on(async {
-                let pool = shelf.open().await.expect("it opens");
-                pool.spare_add(shelf.drive(spare)).await.expect("it fits");
-                fill(&pool).await;
-                pool.close().await.expect("closes");
-            });
+            let (shelf, spare) = (filled[limit % 2].fork(), drives as usize);
             shelf.disks[1].set_failed(true);
             let env = shelf.env.clone();
             let taking = async {
@@ -273,7 +280,7 @@ fn a_crash_leaves_a_spare_or_a_member() {
                 if began.get().is_none() && written() > first {
                     began.set(Some(env.writes_issued()));
                 }
-                began.get().is_some_and(|at| env.writes_issued() >= at + limit)
+                began.get().is_some_and(|at| env.writes_issued() >= at + limit as u64)
             });
             shelf.crash();
             shelf.env.block_on(async {
