@@ -398,6 +398,8 @@ pub struct Counters {
     pub replicated_writes: u64,
     pub patch_writes: u64,
     pub stripe_writes: u64,
+    /// Reads computed from the rest of a stripe, whatever for: what they went round had failed, was
+    /// late or slow.
     pub reconstructed_reads: u64,
     pub conversions: u64,
     pub compacted_stripes: u64,
@@ -501,8 +503,12 @@ pub struct PoolStatus {
     pub redundancy_margin: u8,
     /// In how many ways the least protected data can be had: as a copy, or from parity.
     pub surviving_copies: u8,
-    /// Requests that may be sent twice at this moment, if late.
+    /// Drive operations that second ways of late reads and writes may cost at this moment.
     pub hedge_budget: u32,
+    pub write_hedge_budget: u32,
+    /// Drive operations of second ways that were not first.
+    pub hedge_lost: u64,
+    pub write_hedge_lost: u64,
     /// Drives are behind because of what is asked of them, now (`policy::load`).
     pub loaded: bool,
     pub rebuild: RebuildStatus,

@@ -198,7 +198,7 @@ impl<D: Drive> Array<D> {
     ) -> Result<T, DriveError> {
         let member = self.member(index);
         member.outstanding.set(member.outstanding.get() + 1);
-        let ticket = self.monitor.begin(index);
+        let ticket = self.monitor.begin(index, operation);
         let era = member.era.get();
         let mut answer = pin!(answer);
         let mut gone: Option<EventWait> = None;

@@ -159,13 +159,18 @@ impl<E: Env> Shard<E> {
         send: &impl Fn(Taken) -> Attempt,
     ) -> Result<usize, RequestError> {
         let monitor = &self.array.monitor;
-        let mut patience = Patience::new(&self.env, monitor, monitor.write_patience());
+        let mut patience = Patience::of_write(&self.env, monitor);
         let taken = self.wait_for_space(|| take(&Avoid::new())).await?;
         attempts.begin(send(taken));
         loop {
             let running = &mut attempts.running;
             match patience.first(running).await {
-                Outcome::Over(at, Sent::All) => return Ok(at),
+                Outcome::Over(at, Sent::All) => {
+                    if at > 0 {
+                        patience.won();
+                    }
+                    return Ok(at);
+                }
                 Outcome::Over(at, sent) => {
                     self.record_failures().await?;
                     attempts.failures += 1;

@@ -18,9 +18,10 @@ use std::task::Poll;
 use io::sync::{Event, EventWait};
 use io::{Env, Nanos};
 use layout::DriveIndex;
+use policy::hedge::Spent;
 use smallvec::SmallVec;
 
-use crate::monitor::Monitor;
+use crate::monitor::{Hedged, Monitor};
 
 /// One way of carrying out a request: owns what it needs, so that it can be left to itself.
 pub type Way<T> = Pin<Box<dyn Future<Output = T>>>;
@@ -40,23 +41,61 @@ pub enum Outcome<T> {
 pub struct Patience<'a, E: Env> {
     env: &'a E,
     monitor: &'a Monitor,
+    hedged: Hedged,
+    /// Drive operations that its second ways have cost the budget.
+    spent: Spent,
+    second_was_first: bool,
+    /// It was late for the first time, and is asked for again when it is for twice as long.
+    was_late: bool,
     begin: u64,
-    /// Time (ns) from one look to the next; doubled each time the answer is "not yet".
+    /// Time (ns) from one look to the next; from the second on it is doubled each time.
     span: Option<u64>,
     timer: Option<Pin<Box<dyn Future<Output = ()>>>>,
 }
 
 impl<'a, E: Env> Patience<'a, E> {
+    /// A read whose best way is this drive.
+    pub fn of_read(env: &'a E, monitor: &'a Monitor, best: DriveIndex) -> Patience<'a, E> {
+        Patience::new(env, monitor, Hedged::Reads, monitor.read_deadline(best))
+    }
+
+    pub fn of_write(env: &'a E, monitor: &'a Monitor) -> Patience<'a, E> {
+        Patience::new(env, monitor, Hedged::Writes, monitor.write_deadline())
+    }
+
     /// `span`: nanoseconds until the request is late; `None`: it never is.
-    pub fn new(env: &'a E, monitor: &'a Monitor, span: Option<u64>) -> Patience<'a, E> {
-        monitor.earn();
-        Patience { env, monitor, begin: env.recent().0, span, timer: None }
+    fn new(env: &'a E, monitor: &'a Monitor, hedged: Hedged, span: Option<u64>) -> Patience<'a, E> {
+        monitor.earn(hedged);
+        Patience {
+            env,
+            monitor,
+            hedged,
+            spent: Spent::default(),
+            second_was_first: false,
+            was_late: false,
+            begin: env.recent().0,
+            span,
+            timer: None,
+        }
     }
 
     /// Late, and may it be sent another way? Asked once for each [`Outcome::Late`].
-    /// `cost`: of the other way, in requests.
-    pub fn may_hedge(&self, cost: usize) -> bool {
-        self.monitor.spend(self.env.recent().0 - self.begin, cost)
+    /// `cost`: of the other way, in drive operations.
+    pub fn may_hedge(&mut self, cost: usize) -> bool {
+        let age = self.env.recent().0 - self.begin;
+        let is_early = !self.was_late && self.hedged == Hedged::Reads;
+        self.was_late = true;
+        let spent = match is_early {
+            true => self.monitor.spend_early(cost),
+            false => self.monitor.spend(self.hedged, age, cost),
+        };
+        self.spent += spent.unwrap_or_default();
+        spent.is_some()
+    }
+
+    /// A second way was first.
+    pub fn won(&mut self) {
+        self.second_was_first = true;
     }
 
     /// The drive has not answered something for at least as long as this request is on its way.
@@ -85,12 +124,21 @@ impl<'a, E: Env> Patience<'a, E> {
             });
             if timer.as_mut().poll(context).is_ready() {
                 self.timer = None;
-                self.span = Some(span * 2);
+                let looked = self.was_late || self.hedged == Hedged::Writes;
+                self.span = Some(if looked { span * 2 } else { span });
                 return Poll::Ready(Outcome::Late);
             }
             Poll::Pending
         })
         .await
+    }
+}
+
+impl<E: Env> Drop for Patience<'_, E> {
+    fn drop(&mut self) {
+        if self.spent != Spent::default() {
+            self.monitor.settle(self.hedged, self.spent, self.second_was_first);
+        }
     }
 }
 

@@ -141,6 +141,8 @@ pub const SPIKES_UNTOLD_MAX: usize = 64;
 /// read from it is rebuilt at any cost. Data-centre SSDs collect garbage for 4 ms at a time.
 pub const MUTE_MIN: Nanos = Nanos::from_millis(5);
 pub const MUTE_DEADLINES: u64 = 4;
+/// A drive with no more operations under way than these is not busy: SSDs carry out several.
+pub const LITTLE_TO_DO: u32 = 1;
 /// How often the drives are looked at for load: as good as at once beside what a drive collects in
 /// one go, and nothing beside the requests of that time.
 pub const LOAD_LOOK: Nanos = Nanos::from_millis(1);

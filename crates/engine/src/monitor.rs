@@ -9,7 +9,7 @@ use std::cell::{Cell, RefCell};
 
 use io::{Nanos, Operation};
 use layout::DriveIndex;
-use policy::hedge::{self, Budget};
+use policy::hedge::{self, Budget, Spent};
 use policy::learn;
 use policy::load::{self, LoadGuard};
 
@@ -22,14 +22,23 @@ pub use watch::Watch;
 /// Tells the time at next to no cost ([`io::Env::recent`]).
 pub type Clock = Box<dyn Fn() -> Nanos>;
 
+/// What is sent a second way: reads and writes have deadlines and budgets of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hedged {
+    Reads,
+    Writes,
+}
+
 pub struct Monitor {
     handling: SpikeHandling,
     clock: Clock,
     watches: Vec<RefCell<Watch>>,
-    /// How long (ns) a read or a write may take before it is late.
-    read_patience: Cell<u64>,
-    write_patience: Cell<u64>,
-    budget: Cell<Budget>,
+    /// How long (ns) a read or a write may take before it is late; of reads, what most and what
+    /// half of them keep within, once that is known.
+    read_deadline: Cell<Option<(u64, u64)>>,
+    write_deadline: Cell<u64>,
+    read_budget: Cell<Budget>,
+    write_budget: Cell<Budget>,
     guard: Cell<LoadGuard>,
     /// Losses that the volume with the least redundancy bears.
     bears: Cell<usize>,
@@ -49,9 +58,10 @@ impl Monitor {
             watches: rotational.iter().map(watch).collect(),
             handling,
             clock,
-            read_patience: Cell::new(hedge::DEADLINE_INITIAL),
-            write_patience: Cell::new(hedge::DEADLINE_INITIAL),
-            budget: Cell::default(),
+            read_deadline: Cell::new(None),
+            write_deadline: Cell::new(hedge::DEADLINE_INITIAL),
+            read_budget: Cell::default(),
+            write_budget: Cell::default(),
             guard: Cell::default(),
             bears: Cell::new(1),
             look_at: Cell::new(0),
@@ -62,8 +72,8 @@ impl Monitor {
 
     /// What was learned of these drives, and said, while another had them. Nothing is under way.
     pub fn inherit(&self, before: &Monitor) {
-        self.read_patience.set(before.read_patience.get());
-        self.write_patience.set(before.write_patience.get());
+        self.read_deadline.set(before.read_deadline.get());
+        self.write_deadline.set(before.write_deadline.get());
         for (own, before) in self.watches.iter().zip(&before.watches) {
             if own.borrow().oldest().is_none() && before.borrow().oldest().is_none() {
                 own.swap(before);
@@ -85,14 +95,14 @@ impl Monitor {
 
     // ---- what the array reports
 
-    pub fn begin(&self, drive: DriveIndex) -> Option<Ticket> {
+    pub fn begin(&self, drive: DriveIndex, operation: Operation) -> Option<Ticket> {
         if !self.handling.detect {
             return None;
         }
         if !self.stirred.replace(true) {
             self.stirring.notify_all();
         }
-        Some(self.watch(drive).borrow_mut().begin(self.now()))
+        Some(self.watch(drive).borrow_mut().begin(self.now(), operation))
     }
 
     pub fn end(&self, drive: DriveIndex, ticket: Option<Ticket>, operation: Operation) {
@@ -166,53 +176,82 @@ impl Monitor {
     /// The drive answers nothing at all, for longer than garbage collection takes: unlike in an
     /// overload, where some drive is always behind but all go on answering.
     pub fn is_mute(&self, drive: DriveIndex) -> bool {
-        let mute = MUTE_MIN.0.max(MUTE_DEADLINES * self.read_patience.get());
+        let usual = self.read_deadline.get().map_or(hedge::DEADLINE_INITIAL, |(most, _)| most);
+        let mute = MUTE_MIN.0.max(MUTE_DEADLINES * usual);
         self.watch(drive).borrow().silent_for(self.now()) >= mute
     }
 
     // ---- how long to wait
 
-    pub fn read_patience(&self) -> Option<u64> {
-        self.handling.hedge.then(|| self.read_patience.get())
+    /// After how long (ns) a read of this drive is late; `None`: never. None is before half of all
+    /// are done, whatever is usual for drives of its class.
+    pub fn read_deadline(&self, drive: DriveIndex) -> Option<u64> {
+        let class = self.watch(drive).borrow().learning.hedge_most;
+        let learned = |(most, half): (u64, u64)| most.min(class.max(half));
+        let learned = self.read_deadline.get().map_or(hedge::DEADLINE_INITIAL, learned);
+        self.handling.hedge.then_some(learned)
     }
 
-    pub fn write_patience(&self) -> Option<u64> {
-        self.handling.hedge.then(|| self.write_patience.get())
+    pub fn write_deadline(&self) -> Option<u64> {
+        self.handling.hedge.then(|| self.write_deadline.get())
     }
 
-    /// A request was sent; now and then one may be sent twice.
-    pub fn earn(&self) {
-        let mut budget = self.budget.get();
-        budget.earn();
-        self.budget.set(budget);
-    }
-
-    /// May something that has waited for `age` (ns) be done at the cost of so many requests?
-    pub fn spend(&self, age: u64, cost: usize) -> bool {
-        let loaded = self.is_loaded();
-        let mut budget = self.budget.get();
-        let allowed = match loaded {
-            true => budget.is_beyond(age),
-            false => budget.spend(age, cost as u32),
-        };
-        self.budget.set(budget);
-        allowed
-    }
-
-    /// May something that is not late yet go another way at the cost of so many requests?
-    pub fn spend_early(&self, cost: usize) -> bool {
-        if self.is_loaded() {
-            return false;
+    fn budget(&self, hedged: Hedged) -> &Cell<Budget> {
+        match hedged {
+            Hedged::Reads => &self.read_budget,
+            Hedged::Writes => &self.write_budget,
         }
-        let mut budget = self.budget.get();
-        let allowed = budget.spend_early(cost as u32);
-        self.budget.set(budget);
-        allowed
     }
 
-    /// Requests that may be sent twice at this moment.
-    pub fn hedge_budget(&self) -> u32 {
-        self.budget.get().left()
+    /// A request was sent; now and then one may be sent twice. What reads' second ways may cost is
+    /// a share of all requests: writes keep drives busy as well.
+    pub fn earn(&self, hedged: Hedged) {
+        self.change(Hedged::Reads, Budget::earn);
+        if hedged == Hedged::Writes {
+            self.change(Hedged::Writes, Budget::earn);
+        }
+    }
+
+    /// May something that has waited for `age` (ns) be done at the cost of so many operations?
+    pub fn spend(&self, hedged: Hedged, age: u64, cost: usize) -> Option<Spent> {
+        let loaded = self.is_loaded();
+        self.change(hedged, |budget| match loaded {
+            true => budget.is_beyond(age).then(Spent::default),
+            false => budget.spend(age, cost as u32),
+        })
+    }
+
+    /// May a read that is not late yet, or has just become so, go another way at this cost?
+    pub fn spend_early(&self, cost: usize) -> Option<Spent> {
+        if self.is_loaded() {
+            return None;
+        }
+        self.change(Hedged::Reads, |budget| budget.spend_early(cost as u32))
+    }
+
+    /// A request that was sent a second way at this cost is over.
+    pub fn settle(&self, hedged: Hedged, spent: Spent, second_was_first: bool) {
+        self.change(hedged, |budget| match second_was_first && !planted::is(Bug::KeepBudget) {
+            true => budget.give_back(spent),
+            // What was won and kept back is not lost either: it is gone.
+            false if second_was_first => {}
+            false => budget.lose(spent),
+        });
+    }
+
+    fn change<T>(&self, hedged: Hedged, with: impl FnOnce(&mut Budget) -> T) -> T {
+        let cell = self.budget(hedged);
+        let mut budget = cell.get();
+        let answer = with(&mut budget);
+        cell.set(budget);
+        answer
+    }
+
+    /// Drive operations that second ways may cost at this moment, and those that they did for
+    /// nothing.
+    pub fn hedge_budget(&self, hedged: Hedged) -> (u32, u64) {
+        let budget = self.budget(hedged).get();
+        (budget.left(), budget.lost())
     }
 
     // ---- what is learned, every tick
@@ -226,15 +265,18 @@ impl Monitor {
     /// Takes what is usual from all drives' recent answers.
     pub fn learn(&self) {
         let now = self.now();
-        let quantiles: Vec<[Option<u64>; 3]> =
+        let quantiles: Vec<[Option<u64>; 4]> =
             self.watches.iter().map(|watch| watch.borrow().quantiles()).collect();
         let of =
             |kind: usize| -> Vec<u64> { quantiles.iter().filter_map(|all| all[kind]).collect() };
         let (mut reads, mut writes) = (of(0), of(1));
-        self.read_patience.set(hedge::deadline(&mut reads));
-        self.write_patience.set(hedge::deadline(&mut writes));
+        let half = learn::median(&mut of(3));
+        self.read_deadline.set(half.map(|half| (hedge::deadline(&mut reads), half)));
+        self.write_deadline.set(hedge::deadline(&mut writes));
         let beyond = hedge::beyond(&mut reads).max(hedge::beyond(&mut writes));
-        self.budget.set(self.budget.get().with_beyond(beyond));
+        for hedged in [Hedged::Reads, Hedged::Writes] {
+            self.change(hedged, |budget| *budget = budget.with_beyond(beyond));
+        }
         for (at, watch) in self.watches.iter().enumerate() {
             let peers = quantiles.iter().enumerate().filter(|&(other, _)| other != at);
             let mut peers: Vec<u64> = peers.filter_map(|(_, all)| all[2]).collect();

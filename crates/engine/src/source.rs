@@ -11,6 +11,8 @@ use crate::api::RequestError;
 use crate::array::Array;
 use crate::geometry::{BlockAddress, Class};
 use crate::hedge::{Outcome, Patience, Way, Ways};
+use crate::limits::LITTLE_TO_DO;
+use crate::monitor::Hedged;
 use crate::shard::Shard;
 
 /// Where the bytes of a piece can be had: the same bytes on every address, or only by
@@ -47,7 +49,7 @@ impl<E: Env> Shard<E> {
     ) -> Result<Buf, RequestError> {
         let mut rest = self.ways(source).into_iter();
         let monitor = &self.array.monitor;
-        let mut patience = Patience::new(&self.env, monitor, monitor.read_patience());
+        let mut patience = Patience::of_read(&self.env, monitor, source.copies[0].drive);
         let mut running: Ways<Way<Result<Buf, Failed>>> = SmallVec::new();
         let best = rest.next().expect("every block has at least one address");
         running.push(self.start(source, best, first, len));
@@ -56,7 +58,10 @@ impl<E: Env> Shard<E> {
             match patience.first(&mut running).await {
                 Outcome::Over(at, Ok(pages)) if self.is_right(source, first, &pages) => {
                     drop(running.remove(at));
-                    self.count(|counters| counters.hedge_wins += u64::from(at > 0));
+                    if at > 0 {
+                        self.count(|counters| counters.hedge_wins += 1);
+                        patience.won();
+                    }
                     self.leave_reads(running);
                     if is_bad {
                         self.mend_later(source, first, len);
@@ -72,7 +77,6 @@ impl<E: Env> Shard<E> {
                     };
                     match rest.next() {
                         Some(next) => {
-                            self.count_rebuild(next);
                             running.push(self.start(source, next, first, len));
                         }
                         None if running.is_empty() => {
@@ -86,7 +90,7 @@ impl<E: Env> Shard<E> {
                 Outcome::Late if rest.len() == 0 => patience.give_up(),
                 Outcome::Late
                     if monitor.is_mute(source.copies[0].drive)
-                        || patience.may_hedge(cost(source, rest.as_slice()[0])) =>
+                        || patience.may_hedge(self.cost(source, rest.as_slice()[0])) =>
                 {
                     self.count(|counters| counters.hedged_reads += 1);
                     let next = rest.next().expect("just counted");
@@ -128,7 +132,14 @@ impl<E: Env> Shard<E> {
         self.is_rebuilt_quickly(source)
             && (sits_out
                 || monitor.is_mute(source.copies[0].drive)
-                || monitor.spend_early(cost(source, Kind::Rebuild)))
+                || self.may_bypass(self.cost(source, Kind::Rebuild)))
+    }
+
+    /// A way that is taken from the start is never given back: there is no first one beside it.
+    fn may_bypass(&self, cost: usize) -> bool {
+        let monitor = &self.array.monitor;
+        let spent = monitor.spend_early(cost);
+        spent.inspect(|&spent| monitor.settle(Hedged::Reads, spent, false)).is_some()
     }
 
     fn is_rebuilt_quickly(&self, source: &Source) -> bool {
@@ -175,6 +186,17 @@ impl<E: Env> Shard<E> {
         others.map(|at| (at, space.address(class, *stripe, at))).collect()
     }
 
+    /// What a way costs those who wait for the drives it reads from: an operation for each that is
+    /// busy, and one at least. A drive with little to do answers before anybody misses it.
+    fn cost(&self, source: &Source, kind: Kind) -> usize {
+        let Kind::Rebuild = kind else { return 1 };
+        let is_busy = |at: &BlockAddress| self.array.member(at.drive).outstanding() > LITTLE_TO_DO;
+        let others = self.members(source);
+        let busy = others.iter().filter(|(_, at)| is_busy(at)).count();
+        // The busiest are left out, as far as there are more than it takes.
+        busy.saturating_sub(others.len() - source.class.data()).max(1)
+    }
+
     fn start(
         &self,
         source: &Source,
@@ -189,6 +211,7 @@ impl<E: Env> Shard<E> {
                 pages.map_err(Failed::Drive)
             }),
             Kind::Rebuild => {
+                self.count(|counters| counters.reconstructed_reads += 1);
                 let (class, position) = (source.class.clone(), source.position);
                 let mut members = self.members(source);
                 members.sort_by_key(|(_, at)| array.rank(at.drive));
@@ -197,20 +220,6 @@ impl<E: Env> Shard<E> {
                 )
             }
         }
-    }
-
-    fn count_rebuild(&self, kind: Kind) {
-        if matches!(kind, Kind::Rebuild) {
-            self.count(|counters| counters.reconstructed_reads += 1);
-        }
-    }
-}
-
-/// Reads that a way costs.
-fn cost(source: &Source, kind: Kind) -> usize {
-    match kind {
-        Kind::Copy(_) => 1,
-        Kind::Rebuild => source.class.data(),
     }
 }
 

@@ -24,12 +24,21 @@ pub struct Learning {
     pub most: u64,
     /// t is so many times what is usual.
     pub factor: u64,
+    /// A read of such a drive is late after so long (ns), whatever is usual.
+    pub hedge_most: u64,
 }
 
 /// SSDs: spikes of 3.8 ms (data centre) to 30 ms (consumer) stand out from answers of 0.1 to 1 ms
-/// (FusionRAID §2.3); below 0.3 ms a slow answer costs less than going round it.
-pub const SSD: Learning =
-    Learning { noise: 100_000, initial: 2_000_000, least: 300_000, most: 20_000_000, factor: 2 };
+/// (FusionRAID §2.3); below 0.3 ms a slow answer costs less than going round it. A read that has
+/// waited for 0.6 ms is behind a program or an erase: no queue worth having is so long.
+pub const SSD: Learning = Learning {
+    noise: 100_000,
+    initial: 2_000_000,
+    least: 300_000,
+    most: 20_000_000,
+    factor: 2,
+    hedge_most: 600_000,
+};
 /// Disks: a full stroke and a turn are 25 ms, a queue of 32 behind them half a second.
 pub const HDD: Learning = Learning {
     noise: 1_000_000,
@@ -37,6 +46,7 @@ pub const HDD: Learning = Learning {
     least: 30_000_000,
     most: 1_000_000_000,
     factor: 2,
+    hedge_most: crate::hedge::DEADLINE_MAX,
 };
 
 /// From when on an answer of a drive is slow, which makes it an outlier in the long run. `own`,

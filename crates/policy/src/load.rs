@@ -17,7 +17,7 @@
 pub const DRIVES_PER_SPIKE: usize = 8;
 /// So long (ns) too many have to be: three of eight may collect at the same time by chance, but not
 /// for longer than one collection takes.
-pub const LASTING: u64 = 20_000_000;
+pub const LASTING: u64 = 6_000_000;
 /// So long (ns) there has to be no load: a few times as long as a drive collects in one go.
 pub const CALM: u64 = 100_000_000;
 

@@ -17,6 +17,8 @@ use sim::world::day;
 const FIRST_SEED: u64 = 20_000;
 /// Of worlds in which lost drives are replaced.
 const FIRST_RETURN: u64 = 950_000;
+/// Near a world in which second ways are first more often than the budget earns: they are rare.
+const FIRST_HEDGED: u64 = 20_200;
 /// Of worlds in which a drive rots.
 const FIRST_ROT: u64 = 750_000;
 /// Of worlds in which the others take over what lost drives held.
@@ -50,10 +52,18 @@ fn a_load_that_never_ends() {
     assert!(failure.to_string().contains("behind"), "{failure}");
 }
 
+/// Nor this: late requests are waited for, however useful second ways are.
+#[test]
+fn a_budget_that_is_not_given_back() {
+    let failure = is_caught(Bug::KeepBudget, |failure| failure.check == Check::Liveness);
+    assert!(failure.to_string().contains("budget"), "{failure}");
+}
+
 fn first_seed(bug: Bug) -> u64 {
     match bug {
         Bug::TrustUnrestored | Bug::RestorePastConversions => FIRST_RETURN,
         Bug::SkipSums => FIRST_ROT,
+        Bug::KeepBudget => FIRST_HEDGED,
         Bug::SubstituteBeforeDurable | Bug::KeepSubstitutes => FIRST_REBUILD,
         Bug::ForgetTwinWrites | Bug::TakeOverUnflushed | Bug::PromiseBeforeLabels => FIRST_EXCHANGE,
         _ => FIRST_SEED,

@@ -234,9 +234,12 @@ pub struct Pool {
     /// where that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub surviving_copies: Option<u8>,
-    /// Late requests that may be sent a second way at this moment; absent where none is.
+    /// Drive operations that second ways of late reads, and of late writes, may cost at this
+    /// moment; absent where there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hedge_budget: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_hedge_budget: Option<u32>,
     /// Drives are behind because of what is asked of them; absent where nobody looks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loaded: Option<bool>,
@@ -315,6 +318,7 @@ impl From<&PoolStatus> for Pool {
             redundancy_margin: status.redundancy_margin,
             surviving_copies: Some(status.surviving_copies),
             hedge_budget: status.spike_handling.hedge.then_some(status.hedge_budget),
+            write_hedge_budget: status.spike_handling.hedge.then_some(status.write_hedge_budget),
             loaded: status.spike_handling.detect.then_some(status.loaded),
             read_only: status.read_only,
             space: (&status.space).into(),

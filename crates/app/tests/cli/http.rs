@@ -232,7 +232,10 @@ fn metrics_count_what_clients_did() {
     assert_eq!(value("steadyraid_pool_state{pool=\"demo\",state=\"failed\"}"), 0.0);
     assert_eq!(value("steadyraid_pool_redundancy_margin{pool=\"demo\"}"), 1.0);
     assert_eq!(value("steadyraid_pool_surviving_copies{pool=\"demo\"}"), 2.0);
-    assert_eq!(value("steadyraid_pool_hedge_budget{pool=\"demo\"}"), 128.0);
+    for kind in ["read", "write"] {
+        let labels = format!("{{pool=\"demo\",kind=\"{kind}\"}}");
+        assert_eq!(value(&format!("steadyraid_pool_hedge_budget{labels}")), 128.0);
+    }
     let operations = |kind: &str| format!("steadyraid_volume_operations_total{}", labels(kind));
     assert_eq!((value(&operations("write")), value(&operations("read"))), (10.0, 5.0));
     assert_eq!(value(&format!("steadyraid_volume_bytes_total{}", labels("write"))), 40960.0);

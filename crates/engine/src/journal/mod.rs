@@ -316,7 +316,7 @@ impl<E: Env> Journal<E> {
         let copies = Rc::new(Copies::default());
         let mut tried: Vec<DriveIndex> = Vec::new();
         let mut wanted = self.copies();
-        let patience = self.array.monitor.write_patience();
+        let patience = self.array.monitor.write_deadline();
         loop {
             let missing = wanted.saturating_sub(copies.written.get() + copies.pending.get());
             for (index, offset) in self.choose_rings(sequence, bytes.len() as u64, &tried, missing)

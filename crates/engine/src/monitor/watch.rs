@@ -3,6 +3,7 @@
 use io::latency::OperationHistograms;
 use io::{Nanos, Operation};
 use policy::health::Tally;
+use policy::hedge;
 use policy::learn::{self, Learning, SAMPLES_MIN};
 use policy::recent::Recent;
 use policy::spike::{Slot, SpikeConfig, SpikeDetector, Spikes};
@@ -14,7 +15,9 @@ use crate::limits::SPIKES_UNTOLD_MAX;
 
 /// An operation that is being watched.
 pub struct Ticket {
-    slot: Slot,
+    /// Of the spike detector, if it counts: drives flush for as long as they like and answer reads
+    /// promptly beside it.
+    slot: Option<Slot>,
     key: usize,
 }
 
@@ -89,8 +92,9 @@ impl Watch {
         }
     }
 
-    pub fn begin(&mut self, now: u64) -> Ticket {
-        let slot = self.detector.dispatch(now);
+    pub fn begin(&mut self, now: u64, operation: Operation) -> Ticket {
+        let counts = matches!(operation, Operation::Read | Operation::Write);
+        let slot = counts.then(|| self.detector.dispatch(now));
         self.note_spike(now);
         Ticket { slot, key: self.outstanding.push(now) }
     }
@@ -98,7 +102,9 @@ impl Watch {
     pub fn end(&mut self, now: u64, ticket: Ticket, operation: Operation) {
         let took = now.saturating_sub(self.outstanding.remove(ticket.key));
         self.answered = now;
-        self.detector.complete(now, ticket.slot);
+        if let Some(slot) = ticket.slot {
+            self.detector.complete(now, slot);
+        }
         self.note_spike(now);
         self.histograms.record(operation, Nanos(took));
         match operation {
@@ -162,14 +168,16 @@ impl Watch {
         self.slow_in_tick = false;
     }
 
-    /// What reads and writes keep within (99 in 100 of each), and what is usual for both
-    /// (`learn::USUAL_PERMILLE`), of those there are enough of.
-    pub fn quantiles(&self) -> [Option<u64>; 3] {
+    /// What most reads and writes keep within (`policy::hedge`), what is usual for both
+    /// (`learn::USUAL_PERMILLE`), and half of the reads, of those there are enough of.
+    pub fn quantiles(&self) -> [Option<u64>; 4] {
         let enough = |recent: &Recent, permille| {
             (recent.count() >= SAMPLES_MIN).then(|| recent.quantile(permille))
         };
         let usual = enough(&self.both, learn::USUAL_PERMILLE);
-        [enough(&self.reads, 990), enough(&self.writes, 990), usual]
+        let reads = enough(&self.reads, hedge::READS_PERMILLE);
+        let half = enough(&self.reads, 500);
+        [reads, enough(&self.writes, hedge::WRITES_PERMILLE), usual, half]
     }
 
     /// From when on an answer of a drive like this one is slow; t as well, if t is learned.
@@ -219,7 +227,7 @@ mod tests {
     use super::*;
 
     fn read(watch: &mut Watch, now: &mut u64, took: u64) {
-        let ticket = watch.begin(*now);
+        let ticket = watch.begin(*now, Operation::Read);
         *now += took;
         watch.end(*now, ticket, Operation::Read);
     }
@@ -231,10 +239,11 @@ mod tests {
         let (mut now, mut watch) = (0, Watch::new(&SpikeHandling::default(), false, 0));
         (0..500).for_each(|_| read(&mut watch, &mut now, 10_000_000));
         watch.forget_reads();
-        assert_eq!(watch.quantiles(), [None; 3]);
+        assert_eq!(watch.quantiles(), [None; 4]);
         (0..SAMPLES_MIN).for_each(|_| read(&mut watch, &mut now, 100_000));
-        let [reads, writes, usual] = watch.quantiles();
+        let [reads, writes, usual, half] = watch.quantiles();
         assert_eq!((reads, writes), (usual, None));
+        assert!(half <= usual, "{half:?}");
         assert!(usual.is_some_and(|usual| usual < 120_000), "{usual:?}");
         assert_eq!((watch.tally.operations, watch.tally.slow), (u64::from(SAMPLES_MIN), 0));
     }
@@ -247,7 +256,7 @@ mod tests {
         let handling = SpikeHandling::default();
         let mut watch = Watch::new(&handling, false, 0);
         let late = 1_000_000_000;
-        let tickets: Vec<Ticket> = (0..8).map(|_| watch.begin(0)).collect();
+        let tickets: Vec<Ticket> = (0..8).map(|_| watch.begin(0, Operation::Read)).collect();
         for ticket in tickets {
             watch.end(late, ticket, Operation::Read);
         }
@@ -256,7 +265,7 @@ mod tests {
         assert_eq!((status.spikes, status.spike_nanos, status.unresponsive), (0, 0, false));
         assert_eq!((status.stragglers, status.stragglers_total), (0, 8), "late they were");
         // With one that is still not there we see it being slow.
-        let mut tickets: Vec<Ticket> = (0..8).map(|_| watch.begin(late)).collect();
+        let mut tickets: Vec<Ticket> = (0..8).map(|_| watch.begin(late, Operation::Read)).collect();
         let last = tickets.pop().expect("eight");
         for ticket in tickets {
             watch.end(2 * late, ticket, Operation::Read);
@@ -267,11 +276,32 @@ mod tests {
         assert_eq!(watch.take_untold(), [(2 * late, 2 * late + slot)]);
         assert_eq!(watch.status(3 * late).spikes, 1);
         // It takes us some time to take many answers: counted, but nothing to tell.
-        let tickets: Vec<Ticket> = (0..8).map(|_| watch.begin(3 * late)).collect();
+        let tickets: Vec<Ticket> = (0..8).map(|_| watch.begin(3 * late, Operation::Read)).collect();
         for (at, ticket) in tickets.into_iter().enumerate() {
             watch.end(4 * late + at as u64 * slot / 8, ticket, Operation::Read);
         }
         assert!(watch.take_untold().is_empty());
         assert_eq!(watch.status(5 * late).spikes, 2);
+    }
+
+    /// A drive flushed its cache, was told what is free beside it, and answered each read at once:
+    /// two stragglers of two were a spike.
+    #[test]
+    fn a_long_flush_is_no_spike() {
+        let (mut now, mut watch) = (0, Watch::new(&SpikeHandling::default(), false, 0));
+        (0..SAMPLES_MIN).for_each(|_| read(&mut watch, &mut now, 100_000));
+        let begun = [Operation::Flush, Operation::Discard, Operation::Flush].map(|operation| {
+            let ticket = watch.begin(now, operation);
+            (operation, ticket)
+        });
+        for _ in 0..100 {
+            read(&mut watch, &mut now, 1_000_000);
+            assert!(!watch.is_unresponsive(now));
+        }
+        for (operation, ticket) in begun {
+            watch.end(now, ticket, operation);
+        }
+        let status = watch.status(now);
+        assert_eq!((status.stragglers_total, status.spikes), (0, 0), "{status:?}");
     }
 }

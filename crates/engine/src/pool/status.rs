@@ -7,6 +7,7 @@ use crate::api::{
     BacklogStatus, Counters, DriveOverride, DriveState, DriveStatus, DriveVerbError, EventKind,
     MemoryStatus, PoolStatus, Severity, SpaceStatus, StripePlaces,
 };
+use crate::monitor::Hedged;
 use crate::pool::Pool;
 
 impl<E: Env> Pool<E> {
@@ -19,6 +20,9 @@ impl<E: Env> Pool<E> {
             shard.array.indexes().map(|i| self.drive_status(i)).collect();
         let gone = shard.array.lost();
         let most = state.space.classes().map(|class| class.parity()).min().unwrap_or(1);
+        let monitor = &shard.array.monitor;
+        let (hedge_budget, hedge_lost) = monitor.hedge_budget(Hedged::Reads);
+        let (write_hedge_budget, write_hedge_lost) = monitor.hedge_budget(Hedged::Writes);
         PoolStatus {
             name: label.pool_name.clone(),
             uuid: label.pool,
@@ -45,8 +49,11 @@ impl<E: Env> Pool<E> {
             backlog: self.backlog(),
             redundancy_margin: most.saturating_sub(gone) as u8,
             surviving_copies: (most + 1).saturating_sub(gone) as u8,
-            hedge_budget: shard.array.monitor.hedge_budget(),
-            loaded: shard.array.monitor.is_loaded(),
+            hedge_budget,
+            write_hedge_budget,
+            hedge_lost,
+            write_hedge_lost,
+            loaded: monitor.is_loaded(),
             rebuild: shard.rebuild_status(),
         }
     }

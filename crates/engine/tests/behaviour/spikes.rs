@@ -18,7 +18,7 @@ pub const VOLUME: u64 = 8 * MIB;
 /// A pool some of whose drives can be made slow.
 pub struct Bench {
     pub world: Virtual,
-    faults: Vec<Faults>,
+    pub faults: Vec<Faults>,
 }
 
 impl Bench {

@@ -267,6 +267,10 @@ pub fn counters(opened: &Opened) -> Vec<(&'static str, u64)> {
             ("redirected_reads", counters.redirected_reads),
             ("hedged_reads", counters.hedged_reads),
             ("hedged_writes", counters.hedged_writes),
+            ("hedge_wins", counters.hedge_wins),
+            ("hedges_refused", counters.hedges_refused),
+            ("reconstructed_reads", counters.reconstructed_reads),
+            ("loads", counters.loads),
             ("conversions", counters.conversions),
             ("compacted_stripes", counters.compacted_stripes),
         ];

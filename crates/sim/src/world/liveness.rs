@@ -8,6 +8,7 @@
 use engine::{ConversionPolicy, DriveState, Pool};
 use io::virt::VirtEnv;
 use io::{Env, Nanos, join_all};
+use policy::hedge::SAVED_MAX;
 
 use super::World;
 use super::patience::Patience;
@@ -135,6 +136,15 @@ impl World {
         }
         if status.loaded {
             return Err(wrong("nothing is asked, and drives are said to be behind"));
+        }
+        let hedged = [
+            (status.hedge_budget, status.hedge_lost),
+            (status.write_hedge_budget, status.write_hedge_lost),
+        ];
+        for (left, lost) in hedged {
+            if u64::from(left) + lost + 1 < u64::from(SAVED_MAX) {
+                return Err(wrong(format!("of the hedging budget {left} are left, {lost} lost")));
+            }
         }
         if status.memory.patch_bytes > status.memory.patch_budget_bytes {
             return Err(wrong(format!("patches are over their budget: {:?}", status.memory)));

@@ -42,6 +42,7 @@ impl From<&Status> for Pool {
             redundancy_margin: status.margin as u8,
             surviving_copies: surviving_copies(status),
             hedge_budget: None,
+            write_hedge_budget: None,
             loaded: None,
             read_only: false,
             space: space(&status.space),

@@ -38,6 +38,7 @@ impl Pool {
             redundancy_margin: 0,
             surviving_copies: None,
             hedge_budget: None,
+            write_hedge_budget: None,
             loaded: None,
             read_only: false,
             space: Space::default(),

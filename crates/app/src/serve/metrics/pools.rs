@@ -124,8 +124,14 @@ fn around(pools: &[Pool], to: &mut Writer) -> fmt::Result {
     to.counter("pool_hedges_refused", "Second ways that the budget did not allow", |to| {
         counter(pools, to, |pool| pool.counters.hedges_refused)
     })?;
-    to.gauge("pool_hedge_budget", "Late requests that may be sent a second way now", |to| {
-        known(pools, to, |pool| pool.hedge_budget.map(f64::from))
+    let help = "Drive operations that second ways of late requests may cost now";
+    to.gauge("pool_hedge_budget", help, |to| {
+        pools.iter().try_for_each(|pool| {
+            let budgets = [("read", pool.hedge_budget), ("write", pool.write_hedge_budget)];
+            budgets.into_iter().try_for_each(|(kind, left)| {
+                to.known(&with(of_pool(pool), "kind", kind), left.map(f64::from))
+            })
+        })
     })?;
     to.gauge("pool_loaded", "1 while many drives are behind and nothing goes round them", |to| {
         known(pools, to, |pool| pool.loaded.map(|loaded| f64::from(u8::from(loaded))))
