@@ -55,13 +55,23 @@ pub fn run(options: &Options) {
 }
 
 async fn speed(env: &UringEnv, options: &Options) {
-    println!("{:<34} {:>4} {:>12} {:>10} {:>10}", "operation", "QD", "op/s", "p50 us", "p99 us");
+    println!(
+        "{:<34} {:>4} {:>12} {:>10} {:>10} {:>10} {:>10}",
+        "operation", "QD", "op/s", "p50 us", "p99 us", "slice p99", "longest us"
+    );
     let (_pool, volume) = filled(env, options, SpikeHandling::default(), true).await;
     for (name, kind, bytes, scale) in OPERATIONS {
         for depth in DEPTHS {
+            env.forget_slices();
             let done = measure(env, &volume, kind, bytes, depth, options.requests / scale, 0).await;
             let (p50, p99) = (done.micros(0.5), done.micros(0.99));
-            println!("{name:<34} {depth:>4} {:>12.0} {p50:>10.2} {p99:>10.2}", done.per_second());
+            let slices = env.slices();
+            let [slice, longest] = [slices.p99_nanos, slices.max_nanos].map(|at| at as f64 / 1e3);
+            let rate = done.per_second();
+            println!(
+                "{name:<34} {depth:>4} {rate:>12.0} {p50:>10.2} {p99:>10.2} {slice:>10.1} \
+                 {longest:>10.0}"
+            );
         }
     }
 }

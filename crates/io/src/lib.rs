@@ -31,6 +31,7 @@ pub mod rate;
 pub mod rng;
 pub mod shortage;
 pub mod signal;
+pub mod slice;
 pub mod sync;
 pub mod tally;
 pub mod together;

@@ -10,6 +10,7 @@ use crate::buf::Buf;
 use crate::drive::{
     Drive, DriveError, DriveErrorKind, Durability, Geometry, Operation, check_range,
 };
+use crate::slice;
 
 /// Unit in which we know what was written, and in which discard gives memory back.
 const CHUNK: usize = 256 << 10;
@@ -80,11 +81,13 @@ impl Drive for MemDrive {
 
     async fn read(&self, offset: u64, len: usize) -> Result<Buf, DriveError> {
         self.check(Operation::Read, offset, len as u64)?;
+        slice::breathe(len).await;
         Ok(Buf::from_slice(&self.inner.bytes.borrow()[offset as usize..][..len]))
     }
 
     async fn write(&self, offset: u64, data: Buf, _: Durability) -> Result<(), DriveError> {
         self.check(Operation::Write, offset, data.len() as u64)?;
+        slice::breathe(data.len()).await;
         self.inner.bytes.borrow_mut()[offset as usize..][..data.len()].copy_from_slice(&data);
         self.inner.written.borrow_mut()[chunks_of(offset, data.len())].fill(true);
         Ok(())

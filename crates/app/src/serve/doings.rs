@@ -13,6 +13,7 @@ use super::exports::Catalogue;
 use super::http::guard::Refusal;
 use super::log::Log;
 use super::watchdog::{self, Stuck};
+use crate::render::view::Latencies;
 use crate::wall_clock;
 
 /// Why NBD clients are not let in, or put out.
@@ -51,6 +52,7 @@ pub struct Doings {
     pub http_refused: Counts,
     pub reloads: Counts,
     pub stuck: Stuck,
+    env: UringEnv,
 }
 
 impl Doings {
@@ -67,7 +69,13 @@ impl Doings {
             http_refused: Counts::of(&HTTP_REASONS),
             reloads: Counts::of(&RELOADS),
             stuck,
+            env: env.clone(),
         }
+    }
+
+    /// How long tasks had the thread at a time.
+    pub fn slices(&self) -> Latencies {
+        (&self.env.slices()).into()
     }
 
     #[cfg(test)]

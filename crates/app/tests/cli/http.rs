@@ -241,6 +241,7 @@ fn metrics_count_what_clients_did() {
     assert_eq!(value(&format!("steadyraid_volume_bytes_total{}", labels("write"))), 40960.0);
     assert_eq!(value("steadyraid_volume_queue_depth{pool=\"demo\",volume=\"vm\"}"), 0.0);
     assert_eq!(value("steadyraid_nbd_clients{}"), 1.0);
+    assert!(value("steadyraid_slice_seconds_count{}") > 15.0, "each request is more than one");
     assert_eq!(value("steadyraid_http_refused_total{reason=\"token\"}"), 1.0);
     assert!(value("process_resident_memory_bytes{}") > 1e6);
     assert!(text.contains("# TYPE steadyraid_volume_operations counter\n"));

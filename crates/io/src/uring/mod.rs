@@ -33,7 +33,9 @@ use std::time::Duration;
 
 use crate::env::{Env, Nanos};
 use crate::exec::{Executor, Root};
+use crate::latency::{Latencies, LatencyHistogram};
 use crate::rng::Rng;
+use crate::slice;
 
 pub use drive::{DriveWatch, Found, UringDrive};
 pub use handle::Blocked;
@@ -70,6 +72,7 @@ struct Inner {
     spin: Cell<Nanos>,
     /// Wakers of one look at the completions; kept to reuse its memory.
     woken: RefCell<Vec<Waker>>,
+    slices: RefCell<LatencyHistogram>,
     running: Cell<bool>,
     blocking: Blocking,
 }
@@ -99,6 +102,7 @@ impl UringEnv {
             rng: RefCell::new(Rng::new(u64::from_le_bytes(entropy()?))),
             spin: Cell::new(Nanos::ZERO),
             woken: RefCell::default(),
+            slices: RefCell::default(),
             running: Cell::new(false),
             blocking: Blocking::default(),
             ring,
@@ -137,6 +141,16 @@ impl UringEnv {
         self.inner.executor.drop_tasks();
     }
 
+    /// How long tasks had the thread at a time, since they began to be counted.
+    pub fn slices(&self) -> Latencies {
+        self.inner.slices.borrow().summary()
+    }
+
+    /// Counts them anew from here on.
+    pub fn forget_slices(&self) {
+        self.inner.slices.take();
+    }
+
     /// Whether this thread goes round.
     pub fn pulse(&self) -> Pulse {
         self.inner.pulse.clone()
@@ -163,11 +177,20 @@ impl UringEnv {
 impl Inner {
     fn run_round(&self) {
         let end = self.recent.get() + ROUND;
+        let mut begun = self.clock.now();
         for _ in 0..READY_BATCH {
-            if self.executor.run_ready(1) == 0 || self.clock.now() >= end {
-                return;
+            slice::begin(Some(self.clock.instant(begun)));
+            if self.executor.run_ready(1) == 0 {
+                break;
+            }
+            let now = self.clock.now();
+            self.slices.borrow_mut().record(now.saturating_sub(begun));
+            begun = now;
+            if now >= end {
+                break;
             }
         }
+        slice::begin(None);
     }
 
     /// Hands over what the tasks started and looks for what is done; sleeps if there is

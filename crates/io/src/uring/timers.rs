@@ -6,7 +6,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::env::Nanos;
 
@@ -18,6 +18,10 @@ impl Clock {
     #[expect(clippy::disallowed_methods, reason = "this is where real time comes from")]
     pub(super) fn start() -> Clock {
         Clock(Instant::now())
+    }
+
+    pub(super) fn instant(self, at: Nanos) -> Instant {
+        self.0 + Duration::from_nanos(at.0)
     }
 
     pub(super) fn now(self) -> Nanos {

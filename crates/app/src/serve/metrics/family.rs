@@ -53,16 +53,16 @@ impl Family<'_> {
     pub fn latencies(&mut self, labels: &Labels, of: &OperationLatencies) -> fmt::Result {
         let kinds = [("read", &of.reads), ("write", &of.writes), ("flush", &of.flushes)];
         for (kind, latencies) in kinds.into_iter().filter(|(_, latencies)| latencies.count > 0) {
-            let labels = with(labels.clone(), "operation", kind);
-            let sum = seconds(latencies.mean_nanos) * latencies.count as f64;
-            self.0.encode_family(&labels)?.encode_histogram::<NoLabelSet>(
-                sum,
-                latencies.count,
-                &buckets(latencies),
-                None,
-            )?;
+            self.spans(&with(labels.clone(), "operation", kind), latencies)?;
         }
         Ok(())
+    }
+
+    /// A histogram of spans of time.
+    pub fn spans(&mut self, labels: &Labels, of: &Latencies) -> fmt::Result {
+        let sum = seconds(of.mean_nanos) * of.count as f64;
+        let mut family = self.0.encode_family(labels)?;
+        family.encode_histogram::<NoLabelSet>(sum, of.count, &buckets(of), None)
     }
 }
 

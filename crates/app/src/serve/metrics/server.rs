@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::family::{Family, Writer};
-use crate::render::view::DroppedMessages;
+use crate::render::view::{DroppedMessages, Latencies};
 use crate::serve::doings::{Doings, Process};
 
 type Counted = Vec<(&'static str, u64)>;
@@ -18,6 +18,7 @@ pub struct Facts {
     http_refused: Counted,
     reloads: Counted,
     stuck: u64,
+    slices: Latencies,
     dropped: Vec<DroppedMessages>,
     nbd_connections: Vec<(&'static str, export::Counted)>,
 }
@@ -32,6 +33,7 @@ impl Facts {
             http_refused: doings.http_refused.all(),
             reloads: doings.reloads.all(),
             stuck: doings.stuck.times(),
+            slices: doings.slices(),
             dropped: doings.log.dropped(),
             nbd_connections: doings.nbd_connections(),
         }
@@ -76,6 +78,8 @@ pub fn write(facts: &Facts, to: &mut Writer) -> fmt::Result {
     })?;
     let help = "Times that the thread which serves was stuck for over a second";
     to.counter("stuck", help, |to| to.counter(&none, facts.stuck as f64))?;
+    let help = "How long one task at a time had the thread which serves";
+    to.histogram("slice_seconds", help, |to| to.spans(&none, &facts.slices))?;
     let help = "Messages of the log, and alerts, that were not written, by target and why";
     to.counter("log_dropped", help, |to| {
         facts.dropped.iter().try_for_each(|dropped| {
