@@ -45,8 +45,9 @@ pub struct Patience<'a, E: Env> {
     /// Drive operations that its second ways have cost the budget.
     spent: Spent,
     second_was_first: bool,
-    /// It was late for the first time, and is asked for again when it is for twice as long.
-    was_late: bool,
+    /// The early look is over, after which it is asked for again when it is late for twice as long.
+    /// Of writes there is none.
+    looked_early: bool,
     begin: u64,
     /// Time (ns) from one look to the next; from the second on it is doubled each time.
     span: Option<u64>,
@@ -72,7 +73,7 @@ impl<'a, E: Env> Patience<'a, E> {
             hedged,
             spent: Spent::default(),
             second_was_first: false,
-            was_late: false,
+            looked_early: hedged == Hedged::Writes,
             begin: env.recent().0,
             span,
             timer: None,
@@ -83,11 +84,9 @@ impl<'a, E: Env> Patience<'a, E> {
     /// `cost`: of the other way, in drive operations.
     pub fn may_hedge(&mut self, cost: usize) -> bool {
         let age = self.env.recent().0 - self.begin;
-        let is_early = !self.was_late && self.hedged == Hedged::Reads;
-        self.was_late = true;
-        let spent = match is_early {
-            true => self.monitor.spend_early(cost),
-            false => self.monitor.spend(self.hedged, age, cost),
+        let spent = match std::mem::replace(&mut self.looked_early, true) {
+            false => self.monitor.spend_early(cost),
+            true => self.monitor.spend(self.hedged, age, cost),
         };
         self.spent += spent.unwrap_or_default();
         spent.is_some()
@@ -124,8 +123,7 @@ impl<'a, E: Env> Patience<'a, E> {
             });
             if timer.as_mut().poll(context).is_ready() {
                 self.timer = None;
-                let looked = self.was_late || self.hedged == Hedged::Writes;
-                self.span = Some(if looked { span * 2 } else { span });
+                self.span = Some(if self.looked_early { span * 2 } else { span });
                 return Poll::Ready(Outcome::Late);
             }
             Poll::Pending
