@@ -1,5 +1,6 @@
 //! Reading: from the drive that has the bytes, or from all others of the stripe.
 
+use io::wait::{Wait, told};
 use io::{Buf, BufMut, Env, join_all};
 
 use crate::array::{Array, ArrayError, Inner};
@@ -30,7 +31,7 @@ impl<E: Env> Inner<E> {
         piece: Piece,
     ) -> Result<Buf, ArrayError> {
         if self.is_owed(stripe) {
-            let _lock = self.lock(stripe).await;
+            let _lock = told(&self.env, Wait::Lock, self.lock(stripe)).await;
             self.settle(stripe).await?;
         }
         if self.grid.redundancy == Redundancy::Mirror {
@@ -42,7 +43,7 @@ impl<E: Env> Inner<E> {
             return Ok(bytes);
         }
         // The rest of the stripe must not change between one read and the other.
-        let _lock = self.lock(stripe).await;
+        let _lock = told(&self.env, Wait::Lock, self.lock(stripe)).await;
         self.fetch(stripe, piece.position, range).await
     }
 
@@ -64,7 +65,7 @@ impl<E: Env> Inner<E> {
                 Ok(bytes) => return Ok(bytes),
                 Err(Unread::Absent) => {}
                 Err(_) => {
-                    let _lock = self.lock(stripe).await;
+                    let _lock = told(&self.env, Wait::Lock, self.lock(stripe)).await;
                     return self.fetch(stripe, copy, range).await;
                 }
             }

@@ -12,6 +12,7 @@
 use std::rc::Rc;
 
 use futures_util::future::join;
+use io::wait::{Wait, told};
 use io::{Buf, BufMut, Drive, Durability, Env, join_all};
 use layout::StripeShape;
 
@@ -109,14 +110,15 @@ impl<E: Env> Inner<E> {
             New { piece, exact: piece, bytes, old: None, hole }
         });
         let new: Vec<New> = new.collect();
-        let _lock = self.lock(stripe).await;
+        let _lock = told(&self.env, Wait::Lock, self.lock(stripe)).await;
         let bytes: u64 = new.iter().map(|new| new.piece.len()).sum();
         let whole = bytes == self.grid.stripe_bytes();
         if !whole {
             self.settle(stripe).await?;
         }
         let new = self.round_up(stripe, new).await?;
-        let done = match self.begin_intent(stripe).await {
+        let intent = told(&self.env, Wait::Journal, self.begin_intent(stripe));
+        let done = match intent.await {
             Ok(()) => self.write_stripe(stripe, &new, fua).await,
             Err(error) => Err(error),
         };
@@ -223,7 +225,8 @@ impl<E: Env> Inner<E> {
             self.tell_before(stripe, new).await?;
         }
         let pages: u64 = new.iter().map(|new| new.piece.len() / PAGE).sum();
-        let room = self.reserve_log(pages as usize * copies).await?;
+        let reserved = self.reserve_log(pages as usize * copies);
+        let room = told(&self.env, Wait::Journal, reserved).await?;
         let mut logged = Logged::default();
         for New { piece, bytes, .. } in new {
             let news = self.sums_of(bytes);
@@ -272,7 +275,8 @@ impl<E: Env> Inner<E> {
         fua: bool,
     ) -> Result<(), ArrayError> {
         let end = if fua || logged.urgent { logged.end() } else { 0 };
-        let (_, committed) = join(writes, self.commit(end)).await;
+        let commit = told(&self.env, Wait::Journal, self.commit(end));
+        let (_, committed) = join(writes, commit).await;
         self.written(logged, how);
         committed?;
         self.record_losses().await
@@ -313,10 +317,14 @@ impl<E: Env> Inner<E> {
         let closed = self.write_hole == WriteHole::Closed;
         let how = if fua || closed { Durability::Durable } else { Durability::Cached };
         let sums = self.new_sums(stripe, shape, new, (&plan, &parities));
-        let room = self.reserve_log(sums.len()).await?;
+        let reserved = self.reserve_log(sums.len());
+        let room = told(&self.env, Wait::Journal, reserved).await?;
         let change = Change { pieces: &pieces, partial: &partial, sums: &sums };
         let slots = match closed {
-            true => self.take_slots(stripe, shape, (&plan, lost), &change).await,
+            true => {
+                let taken = self.take_slots(stripe, shape, (&plan, lost), &change);
+                told(&self.env, Wait::Journal, taken).await
+            }
             false => Slots::default(),
         };
         let done = async {

@@ -19,7 +19,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use format::{Place, Record, StripeId};
-use io::Env;
+use io::{Env, Wait};
 use layout::DriveIndex;
 use smallvec::SmallVec;
 
@@ -160,11 +160,11 @@ impl<E: Env> Shard<E> {
     ) -> Result<usize, RequestError> {
         let monitor = &self.array.monitor;
         let mut patience = Patience::of_write(&self.env, monitor);
-        let taken = self.wait_for_space(|| take(&Avoid::new())).await?;
+        let taken = self.told(Wait::Space, self.wait_for_space(|| take(&Avoid::new()))).await?;
         attempts.begin(send(taken));
         loop {
             let running = &mut attempts.running;
-            match patience.first(running).await {
+            match self.told(Wait::Drives, patience.first(running)).await {
                 Outcome::Over(at, Sent::All) => {
                     if at > 0 {
                         patience.won();
@@ -194,7 +194,9 @@ impl<E: Env> Shard<E> {
                     } else if is_last {
                         let failed = attempts.failed.drain(..);
                         failed.for_each(|sequence| self.journal.data_done(sequence));
-                        let taken = self.wait_for_space(|| take(&Avoid::new())).await?;
+                        let taken = self
+                            .told(Wait::Space, self.wait_for_space(|| take(&Avoid::new())))
+                            .await?;
                         attempts.begin(send(taken));
                     }
                 }
@@ -227,7 +229,8 @@ impl<E: Env> Shard<E> {
         if attempt.number < begun {
             let again = attempt.records.iter().map(|record| self.journal.append_with_data(record));
             won.failed.extend(std::mem::replace(&mut won.sequences, again.collect()));
-            if fua && !self.journal.commit(newest(&won.sequences)).await {
+            let commit = async { self.journal.commit(newest(&won.sequences)).await };
+            if fua && !self.told(Wait::Journal, commit).await {
                 won.late.into_iter().for_each(|attempt| self.leave_attempt(attempt));
                 return Err(self.fail("the journal can't be written to any drive"));
             }

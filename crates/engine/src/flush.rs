@@ -14,7 +14,7 @@
 //! space that is used again.
 
 use format::Record;
-use io::Env;
+use io::{Env, Wait};
 use layout::DriveIndex;
 use smallvec::SmallVec;
 
@@ -75,7 +75,8 @@ impl<E: Env> Shard<E> {
         self.check_usable()?;
         let sealed = self.journal.seal();
         let settled = self.journal.settled().min(sealed);
-        let (committed, hung) = join(self.journal.commit(sealed), self.flush_but(spared)).await;
+        let commit = self.told(Wait::Journal, self.journal.commit(sealed));
+        let (committed, hung) = join(commit, self.flush_but(spared)).await;
         if !committed {
             return Err(self.fail("the journal can't be written to any drive"));
         }

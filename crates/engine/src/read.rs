@@ -1,7 +1,7 @@
 //! Reads: look up, read each piece, answer. No locks (`reads` keeps places from being reused).
 
 use format::{Flbn, Place, SectorRange};
-use io::{Buf, Env, PAGE, join_all};
+use io::{Buf, Env, PAGE, Wait, join_all};
 use smallvec::SmallVec;
 
 use crate::api::RequestError;
@@ -65,7 +65,7 @@ impl<E: Env> Shard<E> {
         let first = from / PAGE as u64 * PAGE as u64;
         let len = (from + bytes as u64 - first).next_multiple_of(PAGE as u64) as usize;
         let lead = (from - first) as usize;
-        let pages = self.read_source(&source, first, len).await?;
+        let pages = self.told(Wait::Drives, self.read_source(&source, first, len)).await?;
         Ok(pages.slice(lead..lead + bytes))
     }
 

@@ -9,6 +9,7 @@ use std::rc::{Rc, Weak};
 
 use format::{ClassId, StripeId, VolumeId};
 use io::sync::{Event, Turn};
+use io::wait::{Wait, told};
 use io::{Env, Nanos};
 use smallvec::SmallVec;
 
@@ -205,6 +206,11 @@ impl<E: Env> Shard<E> {
             self.space_freed.wait().await;
             self.waiting.set(self.waiting.get() - 1);
         }
+    }
+
+    /// What a client's request waits for, told to the environment.
+    pub fn told<T>(&self, wait: Wait, future: impl Future<Output = T>) -> impl Future<Output = T> {
+        told(&self.env, wait, future)
     }
 
     /// What only memory knows and is of use to who comes after (`pool::grow`).

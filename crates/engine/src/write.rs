@@ -9,6 +9,7 @@ use std::rc::Rc;
 
 use format::{Flbn, Place, Record, SectorRange, StripeId, VolumeId};
 use futures_util::future::join;
+use io::wait::{Wait, told};
 use io::{Buf, BufMut, Drive, Durability, Env, Nanos, PAGE, join_all};
 use policy::scheme::fusion::{Part, Shape, split_write};
 use smallvec::{SmallVec, smallvec};
@@ -66,7 +67,7 @@ impl<E: Env> Shard<E> {
             data: class.data() as u16,
             block_sectors: self.geometry.block_sectors(),
         };
-        self.throttle(&class).await;
+        self.told(Wait::Space, self.throttle(&class)).await;
         let first = offset / SECTOR;
         let parts = split_write(shape, first, data.len() as u64 / SECTOR);
         if let [part] = parts[..] {
@@ -128,8 +129,9 @@ impl<E: Env> Shard<E> {
         let data = whole_pages(data, range.start);
         let (crc, sums) = self.state.borrow().sums.measure(&data);
         let piece = [Piece { volume: volume.id, block: *block, range: *range, data, crc, sums }];
-        self.journal.reserve().await;
-        let _lock = self.locks.lock(volume.id, *block, *range).await;
+        self.told(Wait::Journal, self.journal.reserve()).await;
+        let lock = self.locks.lock(volume.id, *block, *range);
+        let _lock = self.told(Wait::Lock, lock).await;
         let _admission = self.admit(volume.id, class, *block, *range)?;
         let take = |avoid: &Avoid| {
             let slot = self.take_slot_for(class, &piece[0], avoid)?;
@@ -218,9 +220,11 @@ impl<E: Env> Shard<E> {
     }
 
     fn commit_beside(&self, sequence: u64, fua: bool) -> Option<Way<bool>> {
-        let journal = self.journal.clone();
+        let (env, journal) = (self.env.clone(), self.journal.clone());
         let wanted = fua && !planted::is(Bug::AckFuaEarly);
-        wanted.then(|| -> Way<bool> { Box::pin(async move { journal.commit(sequence).await }) })
+        wanted.then(|| -> Way<bool> {
+            Box::pin(async move { told(&env, Wait::Journal, journal.commit(sequence)).await })
+        })
     }
 
     // ---- full stripes
@@ -244,10 +248,11 @@ impl<E: Env> Shard<E> {
         blocks.resize_with(class.data(), || Buf::zeroed(block_size));
         blocks.extend(parity_of(class, &blocks, block_size));
         let (crcs, sums) = self.measure_blocks(&blocks, class.data());
-        self.journal.reserve().await;
+        self.told(Wait::Journal, self.journal.reserve()).await;
         let mut locks = Vec::with_capacity(usize::from(count));
         for at in 0..u64::from(count) {
-            locks.push(self.locks.lock(volume.id, first + at, whole).await);
+            let lock = self.locks.lock(volume.id, first + at, whole);
+            locks.push(self.told(Wait::Lock, lock).await);
         }
         let mut admissions = Vec::with_capacity(usize::from(count));
         for at in 0..u64::from(count) {

@@ -22,4 +22,5 @@ pub mod systems;
 pub mod tail;
 pub mod thresholds;
 pub mod trace;
+pub mod why;
 pub mod workload;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::future::Future;
 
 use crate::drive::Drive;
+use crate::wait::Wait;
 
 /// Nanoseconds, as a point on the environment's monotonic clock or as a span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -80,6 +81,9 @@ pub trait Env: Clone + 'static {
     fn spawn_apart(&self, task: impl Future<Output = ()> + 'static) {
         self.spawn(task);
     }
+
+    /// The request that the task serves has waited for this until now ([`crate::wait::told`]).
+    fn waited(&self, _wait: Wait, _since: Nanos) {}
 
     /// The next number of the environment's random sequence.
     fn random(&self) -> u64;

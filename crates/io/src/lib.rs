@@ -38,6 +38,7 @@ pub mod together;
 pub mod twin;
 pub mod uring;
 pub mod virt;
+pub mod wait;
 
 pub use any::AnyDrive;
 pub use buf::{Buf, BufMut, PAGE};
@@ -49,3 +50,4 @@ pub use model::{Command, Completion, Model, ModelCounters, Tag};
 pub use modelled::{Lateness, Modelled};
 pub use shortage::{Short, Shortage};
 pub use together::join_all;
+pub use wait::Wait;

@@ -9,10 +9,13 @@
 //!                                   └──────> next_event(): when to call advance again
 //! ```
 
+mod phases;
 pub(crate) mod timeline;
 
 use crate::drive::{Durability, Geometry, Operation};
 use crate::env::Nanos;
+
+pub use phases::{Phase, Phases};
 
 /// What a drive is asked to do. Ranges are inside the drive, aligned and not empty: checked
 /// before.
@@ -52,6 +55,15 @@ pub struct Completion {
     pub tag: Tag,
     /// When it happened: not later than the `now` of the call that reports it.
     pub at: Nanos,
+    /// Where its time went, as far as the model tells.
+    pub phases: Phases,
+}
+
+impl Completion {
+    /// Of a model that does not tell where the time went.
+    pub fn new(tag: Tag, at: Nanos) -> Completion {
+        Completion { tag, at, phases: Phases::default() }
+    }
 }
 
 /// What a modelled drive has done since it was made.

@@ -9,6 +9,7 @@ mod attached;
 mod cache;
 mod disk;
 mod drive;
+mod origin;
 mod platter;
 mod port;
 
@@ -21,12 +22,16 @@ use std::task::{Context, Poll, Waker};
 
 use crate::env::{Env, Nanos};
 use crate::exec::Executor;
+use crate::model::Phases;
 use crate::rng::{Rng, mix};
+use crate::wait::Wait;
 
 pub use attached::{Attached, Latency, Timing};
 pub use cache::CutMode;
 pub use disk::{Counters, Disk};
 pub use drive::VirtDrive;
+use origin::Doing;
+pub use origin::{Listener, OnBehalf, Origin};
 pub use port::ModelPort;
 
 /// So many polls without time moving on means that tasks wake each other for ever.
@@ -56,6 +61,7 @@ struct World {
     trace: Cell<u64>,
     writes_issued: Cell<u64>,
     write_limit: Cell<Option<u64>>,
+    doing: Doing,
 }
 
 /// Deadline, and the order of setting.
@@ -95,6 +101,7 @@ impl VirtEnv {
             trace: Cell::new(0),
             writes_issued: Cell::new(0),
             write_limit: Cell::new(None),
+            doing: Doing::default(),
         };
         VirtEnv { world: Rc::new(world) }
     }
@@ -165,6 +172,7 @@ impl VirtEnv {
         // Events that never happen may call back when dropped: not under the borrow.
         drop((timers, parked));
         self.world.write_limit.set(None);
+        self.world.doing.forget();
     }
 
     /// A running hash of every operation submitted to and completed by a drive: two runs with
@@ -191,6 +199,11 @@ impl VirtEnv {
 
     pub fn tasks(&self) -> usize {
         self.world.executor.tasks()
+    }
+
+    /// Who wants to know where the time of an operation goes that is submitted now.
+    fn meter(&self) -> Option<Rc<Cell<Phases>>> {
+        self.world.doing.meter()
     }
 
     fn count_write(&self) {
@@ -268,7 +281,14 @@ impl Env for VirtEnv {
     }
 
     fn spawn(&self, task: impl Future<Output = ()> + 'static) {
-        self.world.executor.spawn(task);
+        match self.origin() {
+            0 => self.world.executor.spawn(task),
+            origin => self.world.executor.spawn(self.on_behalf(origin, task)),
+        }
+    }
+
+    fn waited(&self, wait: Wait, since: Nanos) {
+        self.world.doing.waited(wait, since);
     }
 
     fn random(&self) -> u64 {

@@ -14,7 +14,7 @@ use io::gate::Shut;
 use io::twin::Twin;
 use io::{
     AnyDrive, Buf, BufMut, Drive, DriveError, DriveErrorKind, Durability, Env, Geometry, Nanos,
-    Operation,
+    Operation, Wait,
 };
 
 use self::hang::Patience;
@@ -427,6 +427,10 @@ impl<E: Env, D: Drive> Env for EnvOn<E, D> {
 
     fn spawn(&self, task: impl Future<Output = ()> + 'static) {
         self.env.spawn(task);
+    }
+
+    fn waited(&self, wait: Wait, since: Nanos) {
+        self.env.waited(wait, since);
     }
 
     fn random(&self) -> u64 {

@@ -32,6 +32,7 @@ use std::rc::Rc;
 use classical::sums::passes;
 use format::Uuid;
 use io::sync::{Event, Turn};
+use io::wait::{Wait, told};
 use io::{Buf, BufMut, Env, join_all};
 
 use self::bytes::{Held, PAGE, Summary};
@@ -145,7 +146,8 @@ impl<E: Env, M: Medium> SegmentLog<E, M> {
         let end = offset + data.len() as u64;
         let (first, last) = (offset / PAGE, end.div_ceil(PAGE));
         // One writer of a block at a time: the later record is the newer.
-        let _held = self.inner.locks.lock(first * PAGE..last * PAGE, Hold::InPlace).await;
+        let lock = self.inner.locks.lock(first * PAGE..last * PAGE, Hold::InPlace);
+        let _held = told(&self.inner.env, Wait::Lock, lock).await;
         let whole = self.inner.filled_up(first, last, offset, data).await?;
         let blocks = first as u32..last as u32;
         let waiting: Vec<Waiting> = blocks
@@ -163,7 +165,8 @@ impl<E: Env, M: Medium> SegmentLog<E, M> {
         }
         let mut flush = false;
         for ticket in tickets {
-            flush |= ticket.done().await? == Ticket::TO_FLUSH;
+            let written = told(&self.inner.env, Wait::Journal, ticket.done()).await?;
+            flush |= written == Ticket::TO_FLUSH;
         }
         if flush { self.flush().await } else { Ok(()) }
     }

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use format::{INCOMPAT_LIMITS, Record, Superblock, VolumeId, valid_new_name};
 use io::tally::{Tally, UnderWay};
+use io::wait::{Wait, told};
 use io::{Buf, Env, Operation};
 use layout::StripeShape;
 
@@ -287,12 +288,14 @@ impl<E: Env> Volume<E> {
     /// is held back by his own limits takes no place from others.
     async fn admit_read(&self, bytes: u64) -> Place<'_> {
         self.pass_limits(bytes).await;
-        self.inner.admissions.reads.enter(&self.traffic.reads, bytes).await
+        let enter = self.inner.admissions.reads.enter(&self.traffic.reads, bytes);
+        told(&self.inner.env, Wait::Admission, enter).await
     }
 
     async fn admit_write(&self, bytes: u64) -> Place<'_> {
         self.pass_limits(bytes).await;
-        self.inner.admissions.writes.enter(&self.traffic.writes, bytes).await
+        let enter = self.inner.admissions.writes.enter(&self.traffic.writes, bytes);
+        told(&self.inner.env, Wait::Admission, enter).await
     }
 
     async fn pass_limits(&self, bytes: u64) {
@@ -300,7 +303,8 @@ impl<E: Env> Volume<E> {
             // Who waits while drives are added waits no longer.
             let shard = self.inner.shard();
             // Boxed: rare, and the futures of all other requests stay small.
-            Box::pin(self.traffic.pass_limits(&shard.env, bytes, &shard.closing)).await;
+            let passed = self.traffic.pass_limits(&shard.env, bytes, &shard.closing);
+            Box::pin(told(&shard.env, Wait::Limits, passed)).await;
         }
     }
 

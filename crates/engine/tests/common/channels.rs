@@ -30,7 +30,7 @@ impl Model for Channels {
     fn submit(&mut self, now: Nanos, tag: Tag, _command: Command) {
         let first = self.free_at.iter_mut().min().expect("a drive has channels");
         *first = now.max(*first) + self.time;
-        self.queue.push_back(Completion { tag, at: *first });
+        self.queue.push_back(Completion::new(tag, *first));
         self.counters.submitted += 1;
     }
 

@@ -101,7 +101,7 @@ impl Cached {
 
     fn complete(&mut self, tag: Tag, at: Nanos, done: &mut Vec<Completion>) {
         self.completed += 1;
-        done.push(Completion { tag, at });
+        done.push(Completion::new(tag, at));
     }
 }
 
@@ -132,7 +132,7 @@ impl Model for Cached {
         let mut of_disk = Vec::new();
         while let Some(at) = self.next_event().filter(|at| *at <= now) {
             self.disk.advance(at, &mut of_disk);
-            for Completion { tag, at } in of_disk.drain(..) {
+            for Completion { tag, at, .. } in of_disk.drain(..) {
                 match self.tasks.remove(&tag).expect("the disk was asked for it") {
                     Task::Asked(tag) => self.complete(tag, at, done),
                     Task::Held(_, len) => self.held -= len,

@@ -362,6 +362,13 @@ impl Player {
     }
 
     async fn perform(&self, request: Request, counted: bool) {
+        let Some(book) = &self.watch.book else { return self.answer(request, counted).await };
+        let (origin, begin) = (book.begin(), self.env.now());
+        self.env.on_behalf(origin, self.answer(request, counted)).await;
+        book.end(origin, begin, self.env.now(), counted.then_some(request));
+    }
+
+    async fn answer(&self, request: Request, counted: bool) {
         let begin = self.env.now();
         let Request { read, offset, len, .. } = request;
         let mut done = Ok(());

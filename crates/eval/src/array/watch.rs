@@ -8,6 +8,8 @@ use hdrhistogram::Histogram;
 use io::virt::{ModelPort, VirtEnv};
 use io::{Buf, Drive, DriveError, Durability, Env, Geometry, Nanos, Operation};
 
+use crate::why::Book;
+
 /// Longest latency that is told apart.
 const LATENCY_MAX: Nanos = Nanos::from_secs(600);
 
@@ -30,11 +32,14 @@ pub struct Watch {
     ended: Rc<RefCell<Vec<Ended>>>,
     /// Latencies of each drive, if anybody wants them.
     each: Rc<RefCell<Vec<Histogram<u64>>>>,
+    /// If anybody wants to know why requests are slow.
+    pub book: Option<Book>,
 }
 
 impl Watch {
     pub fn new(env: &VirtEnv) -> Watch {
-        Watch { env: env.clone(), ended: Rc::default(), each: Rc::default() }
+        let (ended, each, book) = (Rc::default(), Rc::default(), Book::if_asked(env));
+        Watch { env: env.clone(), ended, each, book }
     }
 
     /// From now on the latencies of so many drives are kept.
@@ -96,11 +101,25 @@ impl<D: Drive> Watched<D> {
     ) -> Result<T, DriveError> {
         let begin = self.watch.env.now();
         let collecting = self.is_collecting();
-        let result = inner.await;
+        let result = match &self.watch.book {
+            None => inner.await,
+            Some(book) => self.told(book, inner).await,
+        };
         let end = self.watch.env.now();
         let collecting = collecting || self.is_collecting();
         let drive = self.index;
         self.watch.note(Ended { drive, operation, offset, begin, end, collecting });
+        result
+    }
+}
+
+impl<D: Drive> Watched<D> {
+    /// Writes into the book whose operation it was, and where its time went.
+    async fn told<T>(&self, book: &Book, inner: impl Future<Output = T>) -> T {
+        let env = &self.watch.env;
+        let asked = book.ask(env.origin(), env.now());
+        let (result, phases) = env.metered(inner).await;
+        book.answered(asked, env.now(), phases);
         result
     }
 }

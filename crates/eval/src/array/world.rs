@@ -219,6 +219,9 @@ pub fn sum(each: &[ModelCounters]) -> ModelCounters {
 impl Drop for World {
     /// Tasks hold the world they live in.
     fn drop(&mut self) {
+        if let Some(book) = &self.watch.book {
+            book.close();
+        }
         self.env.crash();
     }
 }

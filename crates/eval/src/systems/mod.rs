@@ -26,6 +26,7 @@ use crate::array::tally::Tally;
 use crate::array::traces::MIX;
 use crate::array::world::Shelf;
 use crate::array::{Opened, System};
+use crate::why;
 use crate::workload::verbs;
 
 pub use report::{Outcome, Table};
@@ -80,9 +81,15 @@ pub struct Options {
     pub nvram_mib: Option<u64>,
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// The counters of each system
+    /// Why the slowest requests were slow, and the counters of each system
     #[arg(long)]
     pub why: bool,
+    /// Which requests are explained: those above this quantile
+    #[arg(long, default_value_t = 0.99, requires = "why", value_parser = why::quantile)]
+    pub why_above: f64,
+    /// Writes what each of them waited for: a file SYSTEM.csv for each system, in this folder
+    #[arg(long, requires = "why")]
+    pub why_folder: Option<PathBuf>,
     /// Writes all figures as JSON
     #[arg(long)]
     pub json: Option<PathBuf>,
@@ -95,11 +102,20 @@ pub fn run(options: &Options) -> Result<(), String> {
     println!("{}", Table::heading());
     let mut table = Table::default();
     for &system in &options.systems {
-        match options.measure(&stand, system, recorded.as_ref()) {
+        let quantile = options.why.then_some(options.why_above);
+        let measure = || options.measure(&stand, system, recorded.as_ref());
+        let (measured, reports) = why::explained(quantile, measure);
+        match measured {
             Ok(outcome) => {
                 println!("{}", table.add(outcome));
                 if options.why {
                     print!("{}", table.why());
+                }
+                for report in reports {
+                    print!("{}", report.text());
+                    if let Some(folder) = &options.why_folder {
+                        report.write(folder, &system.to_string())?;
+                    }
                 }
             }
             Err(error) => println!("{system:<15} not possible: {error}"),

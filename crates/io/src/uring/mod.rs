@@ -36,6 +36,7 @@ use crate::exec::{Executor, Root};
 use crate::latency::{Latencies, LatencyHistogram};
 use crate::rng::Rng;
 use crate::slice;
+use crate::wait::{Wait, Waits};
 
 pub use drive::{DriveWatch, Found, UringDrive};
 pub use handle::Blocked;
@@ -73,6 +74,7 @@ struct Inner {
     /// Wakers of one look at the completions; kept to reuse its memory.
     woken: RefCell<Vec<Waker>>,
     slices: RefCell<LatencyHistogram>,
+    waits: RefCell<Waits>,
     running: Cell<bool>,
     blocking: Blocking,
 }
@@ -103,6 +105,7 @@ impl UringEnv {
             spin: Cell::new(Nanos::ZERO),
             woken: RefCell::default(),
             slices: RefCell::default(),
+            waits: RefCell::default(),
             running: Cell::new(false),
             blocking: Blocking::default(),
             ring,
@@ -149,6 +152,11 @@ impl UringEnv {
     /// Counts them anew from here on.
     pub fn forget_slices(&self) {
         self.inner.slices.take();
+    }
+
+    /// How long requests waited, for each cause, since the environment was made.
+    pub fn waits(&self) -> [(Wait, Latencies); Wait::ALL.len()] {
+        self.inner.waits.borrow().summary()
     }
 
     /// Whether this thread goes round.
@@ -276,6 +284,11 @@ impl Env for UringEnv {
 
     fn spawn_apart(&self, task: impl Future<Output = ()> + 'static) {
         self.inner.executor.spawn_apart(task);
+    }
+
+    fn waited(&self, wait: Wait, since: Nanos) {
+        let nanos = self.recent().saturating_sub(since);
+        self.inner.waits.borrow_mut().record(wait, nanos);
     }
 
     fn random(&self) -> u64 {

@@ -156,7 +156,16 @@ impl Attached {
             (Timing::Latency(latency), _) => {
                 self.env.after(self.delay(latency, request, durability), event);
             }
-            (Timing::Model(port), Some(command)) => port.submit(command, event),
+            (Timing::Model(port), Some(command)) => match self.env.meter() {
+                None => port.submit(command, event),
+                Some(meter) => {
+                    let own = port.clone();
+                    port.submit(command, move || {
+                        meter.set(own.phases());
+                        event();
+                    });
+                }
+            },
             (Timing::Model(_), None) => self.env.after(Nanos::ZERO, event),
         }
         match receiver.await {

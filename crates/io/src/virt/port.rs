@@ -13,7 +13,7 @@ use std::rc::{Rc, Weak};
 use super::{Timer, TimerKey, VirtEnv};
 use crate::env::{Env, Nanos};
 use crate::model::timeline::Timeline;
-use crate::model::{Command, Model, Tag};
+use crate::model::{Command, Model, Phases, Tag};
 
 /// How long a drive takes to say that it has lost an operation.
 pub(super) const REFUSAL: Nanos = Nanos::from_micros(10);
@@ -32,6 +32,8 @@ struct Inner {
     /// What the model has in flight; the environment knows what is to happen then. Bounded by
     /// the operations in flight, which the engine bounds.
     in_flight: RefCell<BTreeSet<Tag>>,
+    /// Of the operation whose event happens now.
+    phases: Cell<Phases>,
 }
 
 impl ModelPort {
@@ -42,6 +44,7 @@ impl ModelPort {
             timeline: Timeline::new(model),
             armed: Cell::new(None),
             in_flight: RefCell::default(),
+            phases: Cell::default(),
         };
         let port = ModelPort { inner: Rc::new(inner) };
         port.collect();
@@ -68,12 +71,18 @@ impl ModelPort {
         self.arm();
     }
 
+    /// Where the time of the operation went whose event happens now.
+    pub(super) fn phases(&self) -> Phases {
+        self.inner.phases.get()
+    }
+
     /// The power went. What is in flight still happens to those who wait, and tells them that
     /// the drive is gone.
     pub(super) fn power_cycle(&self) {
         let Inner { env, timeline, in_flight, .. } = &*self.inner;
         timeline.reuse(timeline.advance(env.now()));
         timeline.power_cycle();
+        self.inner.phases.take();
         for tag in in_flight.take() {
             if let Some(event) = env.unpark(tag.0) {
                 env.after(REFUSAL, event);
@@ -90,6 +99,7 @@ impl ModelPort {
             in_flight.borrow_mut().remove(&completion.tag);
             // Its machine may have crashed.
             if let Some(event) = env.unpark(completion.tag.0) {
+                self.inner.phases.set(completion.phases);
                 event();
             }
         }

@@ -63,7 +63,7 @@ impl Model for Toy {
         assert!(self.next_event().is_none_or(|next| next > now), "not collected before");
         self.tell(now);
         self.free_at = self.free_at.max(now) + TIME;
-        self.queue.push_back(Completion { tag, at: self.free_at });
+        self.queue.push_back(Completion::new(tag, self.free_at));
         let seen = &mut *self.seen.borrow_mut();
         seen.commands.push((now, command));
         seen.counters.submitted += 1;

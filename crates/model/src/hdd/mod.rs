@@ -253,7 +253,7 @@ impl Hdd {
 
     fn complete(&mut self, tag: Tag, at: Nanos, done: &mut Vec<Completion>) {
         self.counters.completed += 1;
-        done.push(Completion { tag, at });
+        done.push(Completion::new(tag, at));
     }
 }
 

@@ -11,6 +11,7 @@
 use std::collections::VecDeque;
 
 use io::Nanos;
+use io::model::{Phase, Phases};
 
 use super::config::{Config, Timing};
 use super::events::{Event, Events};
@@ -52,7 +53,25 @@ impl Work {
     fn is_read(&self) -> bool {
         matches!(self, Work::HostRead { .. } | Work::CopyRead { .. })
     }
+
+    /// Of [`BUSY_WITH`], what the die is busy with.
+    fn kind(&self) -> usize {
+        match self {
+            Work::Erase { .. } => 0,
+            Work::HostProgram { .. } | Work::BufferProgram { .. } | Work::LogProgram => 1,
+            Work::CopyRead { .. } => 2,
+            Work::CopyProgram { .. } => 3,
+            Work::HostRead { .. } => 4,
+        }
+    }
 }
+
+/// What those wait for that wait for a busy die.
+const BUSY_WITH: [Phase; 5] =
+    [Phase::Erase, Phase::Program, Phase::CollectionRead, Phase::CollectionProgram, Phase::Read];
+
+/// How long (ns) a die has been busy with each of [`BUSY_WITH`].
+type Busy = [u64; BUSY_WITH.len()];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operation {
@@ -71,9 +90,35 @@ pub enum Class {
     Background = 2,
 }
 
+/// An operation that waits for its die.
+#[derive(Clone, Copy, Debug)]
+struct Queued {
+    operation: Operation,
+    since: Nanos,
+    /// How long the die had been busy by then.
+    busy: Busy,
+}
+
+impl Queued {
+    /// What it waited for, if it starts `now`. While the die did nothing a collection held it.
+    fn waited(&self, now: Nanos, busy: &Busy) -> Phases {
+        let mut phases = Phases::default();
+        for (kind, phase) in BUSY_WITH.into_iter().enumerate() {
+            phases.add(phase, Nanos(busy[kind] - self.busy[kind]));
+        }
+        let rest = now.saturating_sub(self.since).saturating_sub(phases.total());
+        phases.add(Phase::Held, rest);
+        phases
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Running {
     operation: Operation,
+    /// What it waited for.
+    waited: Phases,
+    /// The die has been busy with it since then.
+    since: Nanos,
     /// The cells change from here to `end`; only then can it be suspended.
     cells_from: Nanos,
     end: Nanos,
@@ -86,7 +131,7 @@ const SUSPENSIONS_MAX: u32 = 8;
 #[derive(Clone, Debug, Default)]
 struct Die {
     /// By [`Class`]. Bounded by the commands and copies in flight.
-    queues: [VecDeque<Operation>; 3],
+    queues: [VecDeque<Queued>; 3],
     running: Option<Running>,
     suspended: Option<Running>,
     /// Changes with every start and suspension; events of older ones are void.
@@ -95,10 +140,26 @@ struct Die {
     urgent: bool,
     /// Collections that let nothing else happen here.
     locks: u32,
+    /// With what has ended or was suspended.
+    busy: Busy,
 }
 
 impl Die {
-    fn pick(&mut self) -> Option<Operation> {
+    fn busy_by(&self, now: Nanos) -> Busy {
+        let mut busy = self.busy;
+        if let Some(running) = &self.running {
+            busy[running.operation.work.kind()] += now.saturating_sub(running.since).0;
+        }
+        busy
+    }
+
+    /// Nothing runs any more, from `now` on.
+    fn stop(&mut self, now: Nanos) -> Option<Running> {
+        self.busy = self.busy_by(now);
+        self.running.take()
+    }
+
+    fn pick(&mut self) -> Option<Queued> {
         let [first, normal, background] = &mut self.queues;
         if self.suspended.is_some() {
             // Reads are all that may come between.
@@ -146,7 +207,8 @@ impl Flash {
         events: &mut Events,
     ) {
         let state = &mut self.dies[die as usize];
-        state.queues[class as usize].push_back(operation);
+        let queued = Queued { operation, since: now, busy: state.busy_by(now) };
+        state.queues[class as usize].push_back(queued);
         match state.running {
             None => self.start(now, die, Nanos::ZERO, events),
             Some(running) if class == Class::First && state.locks == 0 => {
@@ -181,21 +243,21 @@ impl Flash {
         events.at(end, Event::DieDone { die, turn });
     }
 
-    /// What has ended, if anything has; the next operation of the die begins.
+    /// What has ended, if anything has, and what it waited for; the next operation begins.
     pub fn done(
         &mut self,
         now: Nanos,
         die: u32,
         turn: u32,
         events: &mut Events,
-    ) -> Option<Operation> {
+    ) -> Option<(Operation, Phases)> {
         let state = &mut self.dies[die as usize];
         if state.turn != turn {
             return None;
         }
-        let running = state.running.take()?;
+        let running = state.stop(now)?;
         self.start(now, die, Nanos::ZERO, events);
-        Some(running.operation)
+        Some((running.operation, running.waited))
     }
 
     /// Everything under way is gone.
@@ -217,11 +279,13 @@ impl Flash {
             self.resume(now, die, suspended, events);
             return;
         }
-        let Some(operation) = state.pick() else { return };
+        let Some(queued) = state.pick() else { return };
         state.turn += 1;
         let turn = state.turn;
         let now = now + delay;
-        let mut running = Running { operation, cells_from: now, end: now, suspensions: 0 };
+        let (operation, waited) = (queued.operation, queued.waited(now, &state.busy));
+        let mut running =
+            Running { operation, waited, since: now, cells_from: now, end: now, suspensions: 0 };
         if operation.work.is_read() {
             self.bytes_read += u64::from(operation.bytes);
             events.at(now + self.timing.read, Event::Sensed { die, turn });
@@ -261,7 +325,7 @@ impl Flash {
         }
         let state = &mut self.dies[die as usize];
         assert!(state.suspended.is_none(), "die {die} suspends one operation at a time");
-        state.running = None;
+        state.stop(from + cost);
         state.turn += 1;
         let left = running.end.saturating_sub(from);
         state.suspended = Some(Running {
@@ -277,7 +341,7 @@ impl Flash {
         let state = &mut self.dies[die as usize];
         state.turn += 1;
         let end = now + suspended.end;
-        state.running = Some(Running { cells_from: now, end, ..suspended });
+        state.running = Some(Running { since: now, cells_from: now, end, ..suspended });
         events.at(end, Event::DieDone { die, turn: state.turn });
     }
 }

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use io::Nanos;
-use io::model::{Command, Completion, Tag};
+use io::model::{Command, Completion, Phase, Phases, Tag};
 
 use super::Ssd;
 use super::config;
@@ -23,6 +23,31 @@ pub struct Slot {
     pub parts: u32,
     /// The next unit that enters the buffer.
     pub cursor: u32,
+    phases: Phases,
+    /// Where its time went is known up to here.
+    told: Nanos,
+}
+
+impl Slot {
+    /// Where its time went is known.
+    pub fn is_told(&self, now: Nanos) -> bool {
+        self.told == now
+    }
+
+    /// Since it was last told its time went into this.
+    pub fn spend(&mut self, phase: Phase, now: Nanos) {
+        self.phases.add(phase, now.saturating_sub(self.told));
+        self.told = now;
+    }
+
+    /// The same, but for what it waited for first.
+    pub fn spend_after(&mut self, waited: &Phases, phase: Phase, now: Nanos) {
+        for waited_for in Phase::ALL {
+            self.phases.add(waited_for, waited.get(waited_for));
+        }
+        self.told = self.told + waited.total();
+        self.spend(phase, now);
+    }
 }
 
 /// Why the host waits.
@@ -39,8 +64,8 @@ pub struct Interface {
     slots: Vec<Slot>,
     free: Vec<u32>,
     taken: u32,
-    /// In front of the drive; as many as the host submits.
-    waiting: VecDeque<(Tag, Command)>,
+    /// In front of the drive, and since when; as many as the host submits.
+    waiting: VecDeque<(Tag, Command, Nanos)>,
     firmware_free: Nanos,
     /// To the drive, from the drive; the same one twice if the link isn't duplex.
     link_free: [Nanos; 2],
@@ -101,6 +126,11 @@ impl Interface {
         *link
     }
 
+    /// When a transfer that is wanted `now` begins.
+    fn link_from(&self, now: Nanos, from_drive: bool) -> Nanos {
+        self.link_free[usize::from(from_drive && self.config.link_duplex)].max(now)
+    }
+
     /// When a write whose bytes come from the link is taken.
     fn receive(&mut self, now: Nanos, bytes: u64) -> Nanos {
         let arrival = self.transfer(now, false, bytes);
@@ -110,8 +140,9 @@ impl Interface {
         arrival.max(self.write_free)
     }
 
-    fn store(&mut self, tag: Tag, command: Command) -> u32 {
-        let slot = Slot { tag, command, parts: 0, cursor: 0 };
+    fn store(&mut self, tag: Tag, command: Command, since: Nanos) -> u32 {
+        let phases = Phases::default();
+        let slot = Slot { tag, command, parts: 0, cursor: 0, phases, told: since };
         self.taken += 1;
         if let Some(index) = self.free.pop() {
             self.slots[index as usize] = slot;
@@ -128,22 +159,27 @@ impl Ssd {
         self.host.silent = false;
         self.host.submissions = self.host.submissions.wrapping_add(1);
         if self.host.taken < self.config.host.queue_depth {
-            self.admit(now, tag, command);
+            self.admit(now, tag, command, now);
         } else {
-            self.host.waiting.push_back((tag, command));
+            self.host.waiting.push_back((tag, command, now));
         }
     }
 
-    fn admit(&mut self, now: Nanos, tag: Tag, command: Command) {
-        let slot = self.host.store(tag, command);
+    fn admit(&mut self, now: Nanos, tag: Tag, command: Command, since: Nanos) {
+        let slot = self.host.store(tag, command, since);
         let host = &mut self.host;
+        host.slot(slot).spend(Phase::Queue, now);
         host.firmware_free = host.firmware_free.max(now) + self.config.host.command;
         self.events.at(host.firmware_free, Event::Fetched(slot));
     }
 
     pub(super) fn fetched(&mut self, now: Nanos, slot: u32) {
         if let Command::Write { len, .. } = self.host.slot(slot).command {
+            let from = self.host.link_from(now, false).max(self.host.write_free);
             let arrival = self.host.receive(now, len);
+            let state = self.host.slot(slot);
+            state.spend(Phase::Service, now);
+            state.spend(Phase::Link, from.min(arrival));
             self.events.at(arrival, Event::Arrived(slot));
         } else {
             self.ready(now, slot);
@@ -151,6 +187,7 @@ impl Ssd {
     }
 
     pub(super) fn ready(&mut self, now: Nanos, slot: u32) {
+        self.host.slot(slot).spend(Phase::Service, now);
         if self.host.held() {
             self.host.parked.push_back(slot);
         } else {
@@ -171,6 +208,10 @@ impl Ssd {
     pub(super) fn respond(&mut self, now: Nanos, slot: u32) {
         let finished = match self.host.slot(slot).command {
             Command::Read { len, .. } => {
+                let from = self.host.link_from(now, true);
+                let state = self.host.slot(slot);
+                state.spend(Phase::Service, now);
+                state.spend(Phase::Link, from);
                 self.host.transfer(now, true, len) + self.config.host.read_overhead
             }
             _ => now + self.config.host.write_overhead,
@@ -179,13 +220,15 @@ impl Ssd {
     }
 
     pub(super) fn finished(&mut self, now: Nanos, slot: u32) {
-        let tag = self.host.slot(slot).tag;
-        self.done.push(Completion { tag, at: now });
+        let state = self.host.slot(slot);
+        state.spend(Phase::Service, now);
+        let Slot { tag, phases, .. } = *state;
+        self.done.push(Completion { tag, at: now, phases });
         self.counters.completed += 1;
         self.host.free.push(slot);
         self.host.taken -= 1;
-        if let Some((tag, command)) = self.host.waiting.pop_front() {
-            self.admit(now, tag, command);
+        if let Some((tag, command, since)) = self.host.waiting.pop_front() {
+            self.admit(now, tag, command, since);
         }
         if self.host.taken == 0 {
             self.start_silence(now);
@@ -217,6 +260,7 @@ impl Ssd {
         while !self.host.held()
             && let Some(slot) = self.host.parked.pop_front()
         {
+            self.host.slot(slot).spend(Phase::Held, now);
             self.execute(now, slot);
         }
         self.let_stalled_enter(now);

@@ -119,6 +119,8 @@ struct Run {
     now: Nanos,
     unit: u64,
     sequential: u64,
+    /// When each command was submitted, by its tag.
+    submitted: Vec<Nanos>,
 }
 
 impl Run {
@@ -128,7 +130,8 @@ impl Run {
         let ssd = Ssd::new(config, seed).expect("checked before");
         let written = vec![filled; ssd.shape.logical_units as usize];
         let oracle = Oracle { written, pending: Vec::new() };
-        Run { ssd, oracle, rng: Rng::new(seed), now: Nanos::ZERO, unit, sequential: 0 }
+        let (rng, submitted) = (Rng::new(seed), Vec::new());
+        Run { ssd, oracle, rng, now: Nanos::ZERO, unit, sequential: 0, submitted }
     }
 
     fn range(&mut self) -> (u64, u64) {
@@ -178,6 +181,7 @@ impl Run {
     fn submit(&mut self) {
         let tag = Tag(self.oracle.pending.len() as u64);
         if let Some(command) = self.command() {
+            self.submitted.push(self.now);
             self.ssd.submit(self.now, tag, command);
         }
     }
@@ -189,6 +193,8 @@ impl Run {
         self.ssd.advance(self.now, &mut done);
         for completion in done {
             assert!(before <= completion.at && completion.at <= self.now);
+            let took = completion.at.saturating_sub(self.submitted[completion.tag.0 as usize]);
+            assert_eq!(completion.phases.total(), took, "{completion:?}");
             self.oracle.complete(completion.tag.0);
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use io::model::Command;
+use io::model::{Command, Phase};
 use io::rng::Rng;
 use io::{Durability, Nanos};
 
@@ -190,6 +190,7 @@ impl Ssd {
         let state = self.host.slot(slot);
         state.parts -= 1;
         if state.parts == 0 {
+            state.spend(Phase::Program, now);
             self.respond(now, slot);
         }
         let pool = self.shape.pool_of_block(place / self.shape.units_per_block);
@@ -216,6 +217,8 @@ impl Ssd {
             let protected = buffer.config.power_loss_protected;
             if entered {
                 self.waiting.stalled.pop_front();
+                self.spend_stalled(now, slot);
+                let buffer = self.buffer.as_mut().expect("stalled for it");
                 if durability == Durability::Cached || protected {
                     self.respond(now, slot);
                 } else {
@@ -229,6 +232,16 @@ impl Ssd {
                 return;
             }
         }
+    }
+
+    /// The write has room in the buffer now, if it had to wait for that.
+    fn spend_stalled(&mut self, now: Nanos, slot: u32) {
+        if self.host.slot(slot).is_told(now) {
+            return;
+        }
+        let collecting = (0..self.shape.pools).any(|pool| self.works_now(pool));
+        let full = if collecting { Phase::BufferCollecting } else { Phase::BufferFull };
+        self.host.slot(slot).spend(full, now);
     }
 
     /// Starts a burst at the threshold, and the timer.
@@ -275,6 +288,7 @@ impl Ssd {
     pub(super) fn settle(&mut self, now: Nanos) {
         self.destage(now);
         while let Some(slot) = self.buffer.as_mut().and_then(WriteBuffer::durable_waiter) {
+            self.host.slot(slot).spend(Phase::Drain, now);
             self.respond(now, slot);
         }
         let durable = self.buffer.as_ref().map_or(0, WriteBuffer::durable);

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use io::wait::{Wait, told};
 use io::{Buf, Env, join_all};
 
 use super::bytes::{BLOCKS_MAX, Held, PAGE};
@@ -33,7 +34,7 @@ impl<E: Env, M: Medium> Inner<E, M> {
                 return Err(self.no_space());
             }
             self.bump(|count| count.waits += 1);
-            self.make_room().await?;
+            told(&self.env, Wait::Space, self.make_room()).await?;
         }
     }
 

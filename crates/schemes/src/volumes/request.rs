@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use io::sync::Permit;
+use io::wait::{Wait, told};
 use io::{Buf, BufMut, Env, Operation, join_all};
 
 use super::grains::Owner;
@@ -314,7 +315,7 @@ impl<E: Env, S: Store> Inner<E, S> {
             *users += 1;
             turn.clone()
         };
-        let permit = turn.lock().await;
+        let permit = told(&self.env, Wait::Lock, turn.lock()).await;
         FirstWrite { inner: self.clone(), owner, _permit: permit }
     }
 
@@ -336,7 +337,7 @@ impl<E: Env, S: Store> Inner<E, S> {
             let dirty = self.grains.borrow().is_dirty();
             match dirty {
                 true => self.commit().await?,
-                false => freed.await,
+                false => told(&self.env, Wait::Space, freed).await,
             }
         }
     }

@@ -14,6 +14,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use futures_util::future::try_join_all;
+use io::wait::{Wait, told};
 use io::{Buf, BufMut, Env, join_all};
 
 use super::plan::{Mode, Part, To, pages, route};
@@ -133,7 +134,8 @@ impl<E: Env> Inner<E> {
         let len = wide.end - wide.start;
         let entry = Entry { kind: DATA, address: wide.start, len, data };
         let space = Space::Leave(self.kept_free());
-        let Some(appended) = self.log.append(entry, fua, space).await? else {
+        let append = told(&self.env, Wait::Journal, self.log.append(entry, fua, space));
+        let Some(appended) = append.await? else {
             return Ok(false);
         };
         self.extents.borrow_mut().put(wide, appended.place);
