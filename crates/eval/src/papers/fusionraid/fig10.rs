@@ -112,13 +112,13 @@ fn cell(scale: Scale, label: &'static str, (mix, times, fill): ([usize; 4], f64,
     let given = parameters(&bed, system, span, own);
     // Requests that wait cost time, too.
     let cost = scale.pick(8.0, 10.0) * if times == 1.0 { 1.0 } else { 5.0 };
-    Cell::new(name(label, mix, times, fill), cost, given, move || {
+    Cell::seeded(name(label, mix, times, fill), cost, given, move |seed| {
         bed.measure(system, span, bed.seed, |size| {
             let part = (size / 4) >> 20 << 20;
             let placed = |(at, trace): (u64, usize)| {
                 let mut workload = traced::preset(TRACES[trace]);
                 workload.arrivals.scale(times);
-                let load = traced::placed(workload, (part * at, part), SEED + at);
+                let load = traced::placed(workload, (part * at, part), seed.of(SEED + at));
                 (TRACES[trace].to_owned(), load)
             };
             (0..).zip(mix).map(placed).collect()
