@@ -126,11 +126,30 @@ pub fn conclude(
             name: experiment.name.to_owned(),
             title: experiment.title.to_owned(),
             source: experiment.source.to_owned(),
+            drives: drives(&cells),
             missing,
             conclusion: (experiment.conclude)(scale, &found),
         });
     }
     Ok(Results { made: Made::here(), scale, command, experiments: concluded })
+}
+
+/// What the drives of these cells knew of what is free, for the heading of their tables.
+fn drives(cells: &[Cell]) -> String {
+    let told = |of: bool| {
+        let of = Some(of.into());
+        cells.iter().filter(|cell| cell.parameters.get("told") == of.as_ref()).count()
+    };
+    match (told(true), told(false)) {
+        (0, 0) => String::new(),
+        (_, 0) => "Drives know what is free, and are settled.".to_owned(),
+        (0, _) => "Drives were never told what is free (untold), and are settled.".to_owned(),
+        (told, untold) => format!(
+            "Drives are settled. {untold} of {} runs are on drives that were never told what is \
+             free (untold); drives of the others, called told, clean or new, know it.",
+            told + untold
+        ),
+    }
 }
 
 /// How far it is: a bar on a terminal, otherwise a line for each cell.

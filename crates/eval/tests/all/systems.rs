@@ -2,6 +2,7 @@
 
 use clap::Parser;
 use eval::array::System;
+use eval::array::prepare::Trim;
 use eval::systems::{Options, Outcome, Table};
 use model::ssd::Fill;
 
@@ -16,8 +17,8 @@ fn options(arguments: &[&str]) -> Options {
     Arguments::parse_from(given).options
 }
 
-fn run(options: &Options, fill: Fill) -> Vec<Outcome> {
-    let stand = options.stand(fill).expect("drives");
+fn run(options: &Options, fill: Fill, trim: Trim) -> Vec<Outcome> {
+    let stand = options.stand(fill, trim).expect("drives");
     let each = options.systems.iter().map(|&system| {
         let outcome = options.measure(&stand, system, None).expect("a layout");
         stand.forget(system);
@@ -32,7 +33,7 @@ fn every_system_runs_and_loses_no_request() {
     let options = options(&short.split(' ').collect::<Vec<_>>());
     assert!(options.systems.len() > 20, "all of them");
     let mut requests = None;
-    for outcome in run(&options, Fill::Fresh) {
+    for outcome in run(&options, Fill::Fresh, Trim::Trimmed) {
         let system = outcome.system;
         assert_eq!((outcome.failed, &outcome.trouble), (0, &None), "{system}");
         let seen = (outcome.reads.len(), outcome.writes.len());
@@ -49,7 +50,7 @@ fn the_same_seed_gives_the_same_figures() {
     let figures = |seed: &str| {
         let options = options(&[&arguments[..], &["--seed", seed]].concat());
         let mut table = Table::default();
-        run(&options, Fill::Aged).into_iter().for_each(|outcome| {
+        run(&options, Fill::Aged, Trim::Untrimmed).into_iter().for_each(|outcome| {
             table.add(outcome);
         });
         table.json(&options)
@@ -63,7 +64,7 @@ fn the_same_seed_gives_the_same_figures() {
 #[test]
 fn local_collection_is_raid5_as_it_is() {
     let load = "--systems gc-local,raid5-open,gc-global --fill-percent 4 --seconds 2 --warmup 1";
-    let outcomes = run(&options(&load.split(' ').collect::<Vec<_>>()), Fill::Aged);
+    let outcomes = run(&options(&load.split(' ').collect::<Vec<_>>()), Fill::Aged, Trim::Untrimmed);
     assert_eq!(outcomes[0].system, System::GcLocal);
     assert!(outcomes[0].drives.collections > 0, "the load makes drives collect");
     assert_eq!(outcomes[0].latencies, outcomes[1].latencies);
