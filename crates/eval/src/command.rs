@@ -5,13 +5,16 @@ use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 
 use clap::Args;
+use clap::builder::RangedU64ValueParser;
 
 use crate::experiment::folder::{Folder, FolderError, Made, Results};
 use crate::experiment::raster::Font;
+use crate::experiment::sampled::{self, Samples};
 use crate::experiment::{
-    Experiment, Scale, compare as changes, costs, page, run as runner, summary,
+    Experiment, LoadSeed, Scale, compare as changes, costs, page, run as runner, summary,
 };
 use crate::papers;
+use crate::why;
 
 #[derive(Args)]
 pub struct ListOptions {
@@ -54,6 +57,35 @@ pub struct RunOptions {
     /// Only this run of an experiment ('list --cells' names them), without a report
     #[arg(long, conflicts_with_all = ["names", "all"], value_name = "CELL")]
     cell: Option<String>,
+    /// With --cell: under this sample of its load; 1 is that of the reports
+    #[arg(long, requires = "cell", value_name = "N", value_parser = seed_range())]
+    seed: Option<u64>,
+    /// With --cell: under the first N samples of its load, and the median of each figure
+    #[arg(long, requires = "cell", conflicts_with = "seed", value_name = "N",
+          value_parser = samples_range())]
+    seeds: Option<u64>,
+    /// With --cell: why its slowest requests were slow; each of them is a line of DIR/why/CELL.csv
+    #[arg(long, requires = "cell")]
+    why: bool,
+    /// Which requests are explained: those above this quantile
+    #[arg(long, default_value_t = 0.99, requires = "why", value_parser = why::quantile)]
+    why_above: f64,
+}
+
+fn seed_range() -> RangedU64ValueParser {
+    RangedU64ValueParser::new().range(1..)
+}
+
+/// More would run for hours, and say no more.
+fn samples_range() -> RangedU64ValueParser {
+    RangedU64ValueParser::new().range(1..=100)
+}
+
+impl RunOptions {
+    fn samples(&self) -> Option<Samples> {
+        let one = self.seed.map(|seed| Samples::One(LoadSeed(seed)));
+        one.or(self.seeds.map(Samples::First))
+    }
 }
 
 #[derive(Args)]
@@ -139,7 +171,12 @@ pub fn run(options: &RunOptions) -> Result<(), String> {
     let scale = scale(options.quick);
     let folder = Folder::new(&options.out).map_err(told)?;
     if let Some(name) = &options.cell {
-        return cell(name, scale, &folder);
+        let quantile = options.why.then_some(options.why_above);
+        let run = || cell(name, scale, &folder, options.samples());
+        let (done, reports) = why::explained(quantile, run);
+        let explained = options.out.join("why");
+        why::tell(&reports, Some(&explained), &name.replace('/', "~"))?;
+        return done;
     }
     let experiments = chosen(&options.names)?;
     let all: Vec<&Experiment> = experiments.iter().collect();
@@ -157,7 +194,7 @@ pub fn run(options: &RunOptions) -> Result<(), String> {
 }
 
 /// One cell, for who spreads the list over machines.
-fn cell(name: &str, scale: Scale, folder: &Folder) -> Result<(), String> {
+fn cell(name: &str, scale: Scale, folder: &Folder, samples: Option<Samples>) -> Result<(), String> {
     let experiments = papers::all();
     let all: Vec<&Experiment> = experiments.iter().collect();
     let cells = runner::plan(&all, scale);
@@ -165,7 +202,13 @@ fn cell(name: &str, scale: Scale, folder: &Folder) -> Result<(), String> {
     let cell = cell.ok_or_else(|| {
         format!("there is no run '{name}': 'steadyraid-eval list --cells' names them all")
     })?;
-    let done = runner::one(cell, &Made::here());
+    if let Some(samples) = samples {
+        let sampled = sampled::sample(cell, &Made::here(), samples)?;
+        folder.write(&sampled.done).map_err(told)?;
+        println!("{} {:.1} s\n{}", sampled.done.cell, sampled.done.seconds, sampled.human());
+        return Ok(());
+    }
+    let done = runner::one(cell, &Made::here(), LoadSeed::REPORTED);
     folder.write(&done).map_err(told)?;
     println!("{name} {:.1} s", done.seconds);
     done.error.map_or(Ok(()), |error| Err(format!("{name}: {error}")))

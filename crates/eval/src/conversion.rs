@@ -13,6 +13,7 @@ use model::presets::Preset;
 use crate::array::System;
 use crate::array::fusion::Shape;
 use crate::array::load::{Load, Span, Stream, play};
+use crate::array::prepare::TrimFlag;
 use crate::array::served::Served;
 use crate::array::stand::Stand;
 use crate::array::tally::Tally;
@@ -27,6 +28,8 @@ pub struct Options {
     /// Seconds measured
     #[arg(long, default_value_t = 20)]
     seconds: u64,
+    #[command(flatten)]
+    trim: TrimFlag,
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -58,9 +61,10 @@ pub fn run(options: &Options) -> Result<(), String> {
         filled: false,
         ..Shape::new(crate::tail::width(drives))
     };
-    let stand = |conversion| Stand::new(preset, preset.sizes().0, drives, &shape(conversion), seed);
+    let (trim, size) = (options.trim.trim(), preset.sizes().0);
+    let stand = |conversion| Stand::new(preset, size, drives, trim, &shape(conversion), seed);
     let (eager, lazy) = (stand(ConversionPolicy::Eager)?, stand(ConversionPolicy::Lazy)?);
-    println!("{drives} drives, aged {preset}, {} s of each trace", options.seconds);
+    println!("{drives} drives, aged {preset}, {trim}, {} s of each trace", options.seconds);
     println!(
         "{:<8} {:<15} {:>9} {:>9} {:>8} {:>12} {:>12} {:>9} {:>12}",
         "trace",

@@ -10,6 +10,7 @@ use model::presets::Preset;
 use crate::array::System;
 use crate::array::fusion::Shape;
 use crate::array::load::{Arrivals, Sizes, Span, Stream, closed, play};
+use crate::array::prepare::TrimFlag;
 use crate::array::stand::Stand;
 use crate::array::tally::{Second, Tally};
 
@@ -38,6 +39,8 @@ pub struct Options {
     seconds: u64,
     #[arg(long, default_value_t = 10)]
     warmup: u64,
+    #[command(flatten)]
+    trim: TrimFlag,
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Prints every second
@@ -46,8 +49,9 @@ pub struct Options {
 }
 
 pub fn run(options: &Options) -> Result<(), String> {
+    let trim = options.trim.trim();
     println!(
-        "{} drives, aged {}, {} byte requests, {} % reads, {} s",
+        "{} drives, aged {}, {trim}, {} byte requests, {} % reads, {} s",
         options.drives, options.preset, options.bytes, options.read_percent, options.seconds
     );
     println!(
@@ -68,7 +72,7 @@ pub fn run(options: &Options) -> Result<(), String> {
             ..Shape::new(crate::tail::width(options.drives))
         };
         let size = options.preset.sizes().0;
-        let stand = Stand::new(options.preset, size, options.drives, &shape, options.seed)?;
+        let stand = Stand::new(options.preset, size, options.drives, trim, &shape, options.seed)?;
         for open in [false, true] {
             let tally = measure(&stand, options, open);
             let load = match open {

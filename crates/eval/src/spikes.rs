@@ -11,6 +11,7 @@ use model::presets::Preset;
 use crate::array::System;
 use crate::array::fusion::Shape;
 use crate::array::load::{Span, play};
+use crate::array::prepare::TrimFlag;
 use crate::array::stand::Stand;
 use crate::array::tally::{Tally, mean_of_slowest};
 use crate::array::traces::{MIX, Trace};
@@ -39,6 +40,8 @@ pub struct Options {
     /// Of the pool, filled before
     #[arg(long, default_value_t = 20)]
     fill_percent: u64,
+    #[command(flatten)]
+    trim: TrimFlag,
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -69,12 +72,16 @@ pub fn run(options: &Options) -> Result<(), String> {
         ..Shape::new(crate::tail::width(options.drives))
     };
     let Options { preset, drives, seed, .. } = *options;
-    let stand = Stand::new(preset, options.drive_gib << 30, drives, &shape, seed)?;
+    let trim = options.trim.trim();
+    let stand = Stand::new(preset, options.drive_gib << 30, drives, trim, &shape, seed)?;
     let span = Span {
         warmup: Nanos::from_secs(options.warmup),
         measured: Nanos::from_secs(options.seconds),
     };
-    println!("{drives} drives, aged {preset}, TPC-C + YCSB-A + TF + VD, {} s", options.seconds);
+    println!(
+        "{drives} drives, aged {preset}, {trim}, TPC-C + YCSB-A + TF + VD, {} s",
+        options.seconds
+    );
     let runs = options.systems.iter().map(|&system| measure(&stand, system, span, seed));
     let runs: Vec<Run> = runs.collect::<Result<_, _>>()?;
     tails(&runs);

@@ -13,6 +13,7 @@ use model::presets::Preset;
 use crate::array::System;
 use crate::array::fusion::{Fusion, Shape};
 use crate::array::load::{Span, play};
+use crate::array::prepare::TrimFlag;
 use crate::array::stand::Stand;
 use crate::array::tally::{Tally, mean_of_slowest};
 use crate::array::traces::EXCHANGE;
@@ -41,6 +42,8 @@ pub struct Options {
     seconds: u64,
     #[arg(long, default_value_t = 3)]
     warmup: u64,
+    #[command(flatten)]
+    trim: TrimFlag,
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -48,8 +51,9 @@ pub struct Options {
 pub fn run(options: &Options) -> Result<(), String> {
     let Options { preset, drives, seed, times, .. } = *options;
     let shape = Shape { volume_percent: 20, ..Shape::new(crate::tail::width(drives)) };
-    let stand = Stand::new(preset, options.drive_gib << 30, drives, &shape, seed)?;
-    println!("{drives} drives, aged {preset}, Exchange x{times}, {} s", options.seconds);
+    let trim = options.trim.trim();
+    let stand = Stand::new(preset, options.drive_gib << 30, drives, trim, &shape, seed)?;
+    println!("{drives} drives, aged {preset}, {trim}, Exchange x{times}, {} s", options.seconds);
     println!(
         "{:>6} {:>4} {:>8} {:>8} {:>8} {:>8} {:>8} {:>12} {:>14} {:>14} {:>12}",
         "t ms",

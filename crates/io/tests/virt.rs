@@ -6,7 +6,8 @@ use std::rc::Rc;
 use futures_util::future::join_all;
 use io::rng::Rng;
 use io::virt::{CutMode, Disk, Latency, VirtDrive, VirtEnv};
-use io::{Buf, Drive, DriveErrorKind, Durability, Env, Nanos, Operation};
+use io::wait::told;
+use io::{Buf, Drive, DriveErrorKind, Durability, Env, Nanos, Operation, Wait};
 
 const MIB: u64 = 1 << 20;
 
@@ -359,4 +360,38 @@ fn a_fork_goes_its_own_way() {
     fork.power_cut(&mut Rng::new(0), CutMode::DropAll);
     assert_eq!((fills(&disk), fills(&fork)), ([3, 2], [1, 0]));
     assert_eq!((disk.undecided_writes(), fork.undecided_writes()), (1, 0));
+}
+
+/// What a request spawns is its own, what others do meanwhile is not; what is there at once is no
+/// wait.
+#[test]
+fn waits_are_told_with_the_request_whose_they_are() {
+    let env = VirtEnv::new(1);
+    let heard = Rc::new(RefCell::new(Vec::new()));
+    let (ears, clock) = (heard.clone(), env.clone());
+    env.listen(Rc::new(move |origin, wait, since| {
+        ears.borrow_mut().push((origin, wait, since, clock.now()));
+    }));
+    let millis = Nanos::from_millis;
+    env.block_on(async {
+        let task = env.clone();
+        let request = async {
+            told(&env, Wait::Lock, std::future::ready(())).await;
+            told(&env, Wait::Admission, env.sleep_until(millis(2))).await;
+            env.spawn(async move { told(&task, Wait::Journal, task.sleep_until(millis(7))).await });
+            told(&env, Wait::Space, env.sleep_until(millis(4))).await;
+        };
+        let other = told(&env, Wait::Drives, env.sleep_until(millis(5)));
+        futures_util::future::join(env.on_behalf(7, request), other).await;
+        env.sleep_until(millis(9)).await;
+    });
+    assert_eq!(env.origin(), 0);
+    let expected = [
+        (7, Wait::Admission, millis(0), millis(2)),
+        (7, Wait::Space, millis(2), millis(4)),
+        (0, Wait::Drives, millis(0), millis(5)),
+        (7, Wait::Journal, millis(2), millis(7)),
+    ];
+    assert_eq!(*heard.borrow(), expected);
+    env.crash();
 }

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Bench, Load, closed_loop, data_centre, open_loop, reference, write};
-use io::model::{Command, Model};
+use io::model::{Command, Model, Phase, Tag};
 use io::{Durability, Nanos};
 use model::ssd::{Buffer, Config, Destage, Fill, MapLog, Ssd};
 
@@ -237,5 +237,28 @@ fn what_does_not_fit_together_is_refused() {
         let error = Ssd::new(config, 1).expect_err(parameter);
         assert_eq!(error.parameter, parameter, "{error}");
         assert!(!error.problem.is_empty() && !error.remedy.is_empty(), "{error}");
+    }
+}
+
+/// Of two reads of one die the second waits for the first; a read waits for its die's program.
+#[test]
+fn operations_tell_where_their_time_went() {
+    let mut ssd = ssd(&Config { fill: Fill::Written, ..data_centre() });
+    let mut done = Vec::new();
+    let read = Command::Read { offset: 0, len: 4096 };
+    for tag in 0..2 {
+        ssd.submit(Nanos::ZERO, Tag(tag), read);
+    }
+    while ssd.in_flight() > 0 {
+        let next = ssd.next_event().expect("it goes on");
+        ssd.advance(next, &mut done);
+    }
+    let told = |at: usize, phase| done[at].phases.get(phase);
+    assert_eq!(told(0, Phase::Read), Nanos::ZERO);
+    // Sensing takes 60 us, less what the firmware took to see the second.
+    let waited = told(1, Phase::Read);
+    assert!((Nanos::from_micros(40)..Nanos::from_micros(80)).contains(&waited), "{waited}");
+    for completion in &done {
+        assert_eq!(completion.phases.total(), completion.at);
     }
 }

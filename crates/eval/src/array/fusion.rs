@@ -4,6 +4,7 @@ use engine::{ConversionPolicy, CreatePlan, CreateSpec, OpenOptions, Pool, SpikeH
 use io::virt::VirtEnv;
 use io::{Buf, join_all};
 
+use super::prepare::settle;
 use super::world::World;
 use super::{Answer, Array};
 
@@ -43,8 +44,8 @@ pub struct Fusion {
 }
 
 impl Fusion {
-    /// Makes a pool with a volume on the world's drives, and closes it.
-    pub async fn make(world: &World, shape: &Shape) -> CreatePlan {
+    /// Makes a pool with a volume on the world's drives, and closes it when it has settled.
+    pub async fn make(world: &World, shape: &Shape) -> Result<CreatePlan, String> {
         let spec = CreateSpec {
             width: Some(shape.width),
             conversion: shape.conversion,
@@ -63,8 +64,10 @@ impl Fusion {
             fill(&volume, step).await;
         }
         drop(volume);
+        settle(world).await?;
         pool.close().await.expect("it closes");
-        plan
+        settle(world).await?;
+        Ok(plan)
     }
 
     pub async fn open(world: &World, spikes: SpikeHandling) -> Fusion {

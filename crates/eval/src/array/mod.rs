@@ -7,6 +7,8 @@
 //!   │                                                      or a scheme is told
 //!   └─ tally: latencies, and what the slow ones waited for
 //! ```
+//! Before that drives are trimmed or not, filled, and settle (`prepare`).
+//!
 //! A world follows from its drives at rest, a seed and the load: the same command gives the same
 //! figures on every machine.
 
@@ -21,6 +23,7 @@ pub mod machine;
 pub mod made;
 pub mod nv;
 pub mod played;
+pub mod prepare;
 pub mod recorded;
 pub mod served;
 pub mod single;

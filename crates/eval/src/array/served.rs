@@ -17,6 +17,7 @@ use schemes::store::{Counters, Replace, Store, StoreError};
 use schemes::watch::{self, Watch};
 
 use super::layout::{Variant, lay_out};
+use super::prepare::settle;
 use super::world::World;
 use super::{Answer, Array};
 
@@ -85,7 +86,7 @@ pub struct Served {
 
 impl Served {
     /// Makes the scheme on the world's drives, which hold zeroes so that nothing needs to be
-    /// synchronized, fills what will be used, and closes it.
+    /// synchronized, fills what will be used, and closes it when it has settled.
     pub async fn make(world: &World, scheme: Scheme, filling: Filling) -> Result<(), String> {
         let mut drives = world.drives();
         drives.truncate(drives.len() - filling.spares);
@@ -110,7 +111,9 @@ impl Served {
         if filled {
             served.fill(&pieces).await;
         }
+        settle(world).await.map_err(|error| format!("{}: {error}", scheme.name()))?;
         served.close().await;
+        settle(world).await?;
         Ok(())
     }
 

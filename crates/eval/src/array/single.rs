@@ -20,6 +20,18 @@ impl Single {
     }
 }
 
+impl Single {
+    /// Writes all that is used, as arrays are filled.
+    pub async fn fill(&self) -> Result<(), String> {
+        const STEP: u64 = 1 << 20;
+        let zeroes = Buf::zeroed(STEP as usize);
+        for at in (0..self.size).step_by(STEP as usize) {
+            self.write(at, zeroes.slice(0..STEP.min(self.size - at) as usize)).await?;
+        }
+        self.flush().await
+    }
+}
+
 impl Array for Single {
     fn size(&self) -> u64 {
         self.size

@@ -11,15 +11,19 @@ use schemes::scheme::{OpenOptions, Scheme};
 use super::fusion::{Fusion, Shape};
 use super::layout::Variant;
 use super::nv::{self, NvRaid};
+use super::prepare::{Trim, settle, trim};
 use super::served::{Filling, Served, Told};
+use super::single::Single;
 use super::world::{Rest, Shelf, World};
 use super::{Array, Opened, System, gc};
 
-/// Drives at rest: bare ones, and those that hold what was made on them, each when it is wanted.
+/// Drives at rest, settled: bare ones, and those that hold what was made on them, each when it is
+/// wanted.
 /// Whatever is made on them has a volume of the same part of what it offers, and is filled or not
 /// like the others.
 pub struct Stand {
     pub bare: Rc<Rest>,
+    single: OnceCell<Rc<Rest>>,
     shelf: Shelf,
     shape: Shape,
     pooled: OnceCell<(Rc<Rest>, Regions)>,
@@ -57,15 +61,17 @@ impl Stand {
         preset: Preset,
         drive_bytes: u64,
         drives: usize,
+        trim: Trim,
         shape: &Shape,
         seed: u64,
     ) -> Result<Stand, String> {
-        Stand::on(Shelf::solid(preset, drive_bytes, drives, seed), shape)
+        Stand::on(Shelf { trim, ..Shelf::solid(preset, drive_bytes, drives, seed) }, shape)
     }
 
     pub fn on(shelf: Shelf, shape: &Shape) -> Result<Stand, String> {
         Ok(Stand {
-            bare: Rc::new(Rest::of(&shelf)?),
+            bare: Rc::new(bare(&shelf)?),
+            single: OnceCell::new(),
             shelf,
             shape: shape.clone(),
             pooled: OnceCell::new(),
@@ -85,14 +91,34 @@ impl Stand {
         Filling { percent, filled, spares, variant, online_threshold, pieces }
     }
 
-    fn pooled(&self) -> &(Rc<Rest>, Regions) {
-        self.pooled.get_or_init(|| {
-            let world = self.bare.wake(self.shelf.seed);
-            let plan = world.env.block_on(Fusion::make(&world, &self.shape));
-            let journal_end = (1 << 20) + plan.journal_bytes;
-            let regions = Regions { journal_end, metadata_end: journal_end + plan.metadata_bytes };
-            (Rc::new(world.rest()), regions)
-        })
+    fn pooled(&self) -> Result<Rc<Rest>, String> {
+        if let Some((rest, _)) = self.pooled.get() {
+            return Ok(rest.clone());
+        }
+        let world = self.bare.wake(self.shelf.seed);
+        let plan = world.env.block_on(Fusion::make(&world, &self.shape))?;
+        let journal_end = (1 << 20) + plan.journal_bytes;
+        let regions = Regions { journal_end, metadata_end: journal_end + plan.metadata_bytes };
+        let rest = Rc::new(world.rest());
+        Ok(self.pooled.get_or_init(|| (rest, regions)).0.clone())
+    }
+
+    /// One by itself. What aging wrote lies where it is used, unless it was discarded.
+    fn single(&self) -> Result<Rc<Rest>, String> {
+        if self.shelf.trim == Trim::Untrimmed || !self.shape.filled {
+            return Ok(self.bare.clone());
+        }
+        if let Some(rest) = self.single.get() {
+            return Ok(rest.clone());
+        }
+        let world = self.bare.wake(self.shelf.seed);
+        world.env.block_on(async {
+            let drive = world.drives().swap_remove(0);
+            Single::new(drive, self.shape.volume_percent).fill().await?;
+            settle(&world).await
+        })?;
+        let rest = Rc::new(world.rest());
+        Ok(self.single.get_or_init(|| rest).clone())
     }
 
     fn served(&self, scheme: Scheme) -> Result<Rc<Rest>, String> {
@@ -111,14 +137,19 @@ impl Stand {
     pub fn of(&self, system: System) -> Result<Rc<Rest>, String> {
         match system.scheme() {
             Some(scheme) => self.served(scheme),
-            None if system == System::Single => Ok(self.bare.clone()),
-            None => Ok(self.pooled().0.clone()),
+            None if system == System::Single => self.single(),
+            None => self.pooled(),
         }
     }
 
-    /// What lies where on the drives, if that is known.
+    /// What lies where on the drives of a pool that was made ([`Stand::of`]).
     pub fn regions(&self, system: System) -> Option<Regions> {
-        system.spikes().map(|_| self.pooled().1)
+        system.spikes().and_then(|_| self.pooled.get()).map(|(_, regions)| *regions)
+    }
+
+    /// Whether drives knew what is free when arrays were made on them.
+    pub fn trim(&self) -> Trim {
+        self.shelf.trim
     }
 
     /// Forgets what was made for a system; it will be made again if it is wanted again.
@@ -166,4 +197,16 @@ impl Stand {
         };
         Opened { array, fusion: None, served: Some(served), nv, looks }
     }
+}
+
+/// Drives that nothing is made on yet, trimmed or not, settled.
+fn bare(shelf: &Shelf) -> Result<Rest, String> {
+    let world = Rest::of(shelf)?.wake(shelf.seed);
+    world.env.block_on(async {
+        if shelf.trim == Trim::Trimmed {
+            trim(&world).await;
+        }
+        settle(&world).await
+    })?;
+    Ok(world.rest())
 }

@@ -15,6 +15,7 @@ use model::presets::Preset;
 use model::ssd::{Fill, Snapshot};
 
 use super::machine::Machine;
+use super::prepare::Trim;
 use super::watch::{Watch, Watched};
 
 /// What drives, and how many.
@@ -31,16 +32,18 @@ pub struct Shelf {
     /// Bytes of protected write cache before each of those.
     pub disk_cache: u64,
     pub spares: usize,
+    pub trim: Trim,
     pub seed: u64,
 }
 
 impl Shelf {
-    /// Aged SSDs.
+    /// Aged SSDs, trimmed as `create` does.
     pub fn solid(preset: Preset, drive_bytes: u64, drives: usize, seed: u64) -> Shelf {
         let (disks, disk_percent, disk_cache, spares) = (0, 100, 0, 0);
         Shelf {
             preset,
             fill: Fill::Aged,
+            trim: Trim::Trimmed,
             drive_bytes,
             drives,
             disks,
@@ -159,25 +162,10 @@ impl World {
         sum(&self.each_counters())
     }
 
-    /// Waits until the drives have collected what garbage earlier writes made due. They are asked
-    /// for something now and then: a drive that nobody talks to may not begin.
-    pub async fn settle(&self) {
-        const LOOK: Nanos = Nanos::from_millis(10);
-        const QUIET_LOOKS: usize = 50;
-        const LOOKS_MAX: usize = 6_000;
-        let collecting = |member: &Member| member.port.with_model(|_, model| model.is_collecting());
-        let mut quiet = 0;
-        for _ in 0..LOOKS_MAX {
-            for member in &self.members {
-                let read = io::Drive::read(&member.drive, 0, io::PAGE).await;
-                read.expect("nothing is wrong with the drives");
-            }
-            self.env.sleep_until(self.env.now() + LOOK).await;
-            quiet = if self.members.iter().any(collecting) { 0 } else { quiet + 1 };
-            if quiet == QUIET_LOOKS {
-                break;
-            }
-        }
+    /// Whether any drive collects now.
+    pub fn is_collecting(&self) -> bool {
+        let collecting = |one: &Member| one.port.with_model(|_, model| model.is_collecting());
+        self.members.iter().any(collecting)
     }
 
     /// Ends the machine; its drives stay as they are. Nothing may be under way.

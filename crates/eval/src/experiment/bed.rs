@@ -15,6 +15,7 @@ use super::Figures;
 use crate::array::fusion::Shape;
 use crate::array::layout::Variant;
 use crate::array::load::{Load, Span, closed, play};
+use crate::array::prepare::Trim;
 use crate::array::stand::Stand;
 use crate::array::tally::{Tally, mean_of_slowest};
 use crate::array::world::{Shelf, counted, sum};
@@ -25,6 +26,7 @@ use crate::array::{Opened, System};
 pub struct Bed {
     pub preset: Preset,
     pub fill: Fill,
+    pub trim: Trim,
     pub drive_bytes: u64,
     pub drives: usize,
     /// So many of them, the last ones but for spares, are hard disks.
@@ -55,11 +57,14 @@ thread_local! {
 
 impl Bed {
     /// Aged drives of the size that their preset is calibrated at (DRIVES.md), half full.
+    /// Untrimmed, as the papers' are: FusionRAID §5.1 overwrites full drives for hours, and none
+    /// trims any.
     pub fn new(preset: Preset, drives: usize, width: u16) -> Bed {
         const DRIVE_BYTES: u64 = 8 << 30;
         Bed {
             preset,
             fill: Fill::Aged,
+            trim: Trim::Untrimmed,
             drive_bytes: DRIVE_BYTES.max(preset.sizes().0),
             drives,
             disks: 0,
@@ -79,6 +84,8 @@ impl Bed {
         json!({
             "preset": self.preset.to_string(),
             "drives_are": format!("{:?}", self.fill).to_lowercase(),
+            "told": self.told(),
+            "settled": true,
             "drive_bytes": self.drive_bytes,
             "drives": self.drives,
             "hard_disks": self.disks,
@@ -90,6 +97,11 @@ impl Bed {
             "variant": format!("{:?}", self.variant),
             "seed": self.seed,
         })
+    }
+
+    /// Whether drives know what is free when something is made on them. New ones always do.
+    pub fn told(&self) -> bool {
+        self.fill == Fill::Fresh || self.trim == Trim::Trimmed
     }
 
     /// The stand of this bed. Of what was made on it only that of one system is kept.
@@ -107,9 +119,9 @@ impl Bed {
                 // There need not be memory for both.
                 drop(other);
                 let Bed { preset, fill, drive_bytes, drives, disks, spares, seed, .. } = *self;
-                let Bed { disk_percent, disk_cache, .. } = *self;
+                let Bed { disk_percent, disk_cache, trim, .. } = *self;
                 let solid = Shelf::solid(preset, drive_bytes, drives, seed);
-                let shelf = Shelf { fill, disks, disk_percent, disk_cache, spares, ..solid };
+                let shelf = Shelf { fill, trim, disks, disk_percent, disk_cache, spares, ..solid };
                 let mut stand = Stand::on(shelf, &self.shape)?;
                 stand.variant = self.variant;
                 stand.online_threshold = self.online_threshold;

@@ -112,6 +112,7 @@ mod tests {
             name: "x".to_owned(),
             title: String::new(),
             source: String::new(),
+            drives: String::new(),
             missing: vec![],
             conclusion,
         };

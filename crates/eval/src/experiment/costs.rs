@@ -56,7 +56,7 @@ mod tests {
     use serde_json::json;
 
     use super::super::folder::Made;
-    use super::super::{Figures, run};
+    use super::super::{Figures, LoadSeed, run};
     use super::*;
 
     fn cell(name: &str, cost: f64) -> Cell {
@@ -70,12 +70,12 @@ mod tests {
         let cells = [cell("near", 10.0), cell("far", 10.0), cell("not run", 1.0), cell("nil", 0.1)];
         let made = Made { version: String::new(), commit: String::new() };
         for (at, seconds) in [(0, 12.0), (1, 2.0), (3, 0.001)] {
-            let done = run::one(&cells[at], &made);
+            let done = run::one(&cells[at], &made, LoadSeed::REPORTED);
             folder.write(&super::super::folder::Done { seconds, ..done }).expect("written");
         }
         // One of another scale.
         let other = Cell::new("not run", 1.0, json!({ "seconds": 60 }), || Ok(Figures::default()));
-        folder.write(&run::one(&other, &made)).expect("written");
+        folder.write(&run::one(&other, &made, LoadSeed::REPORTED)).expect("written");
         let costs = costs(&cells, &folder).expect("read");
         let names: Vec<&str> = costs.iter().map(|cost| cost.cell.as_str()).collect();
         assert_eq!(names, ["far", "near", "nil"]);

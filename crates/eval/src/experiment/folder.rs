@@ -82,6 +82,9 @@ pub struct Concluded {
     pub name: String,
     pub title: String,
     pub source: String,
+    /// What its drives knew of what is free when measuring began; empty where there are none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub drives: String,
     /// Cells that could not be run, and why.
     pub missing: Vec<(String, String)>,
     pub conclusion: Conclusion,

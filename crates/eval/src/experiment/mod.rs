@@ -19,6 +19,7 @@ pub mod picture;
 pub mod queue;
 pub mod raster;
 pub mod run;
+pub mod sampled;
 pub mod summary;
 pub mod traced;
 
@@ -64,7 +65,25 @@ pub struct Experiment {
     pub conclude: fn(Scale, &Found) -> Conclusion,
 }
 
-pub type Work = Box<dyn Fn() -> Result<Figures, String> + Send + Sync>;
+pub type Work = Box<dyn Fn(LoadSeed) -> Result<Figures, String> + Send + Sync>;
+
+/// Which sample of its load a cell runs. Drives and arrays stay the same, so that samples share
+/// what takes long to make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct LoadSeed(pub u64);
+
+impl LoadSeed {
+    /// The sample of all reports.
+    pub const REPORTED: LoadSeed = LoadSeed(1);
+    /// Streams of a cell have seeds that follow each other. So far apart are those of two samples,
+    /// or the second stream of one would be the first of the next.
+    const STREAMS_MAX: u64 = 1000;
+
+    /// The seed of a stream that has `reported` in reports.
+    pub fn of(self, reported: u64) -> u64 {
+        reported + self.0.wrapping_sub(1).wrapping_mul(LoadSeed::STREAMS_MAX)
+    }
+}
 
 /// One run of an experiment.
 pub struct Cell {
@@ -74,6 +93,8 @@ pub struct Cell {
     pub cost: f64,
     /// What it was run with, for the reader of the results.
     pub parameters: Map<String, Value>,
+    /// Its load is another with another seed.
+    pub seeded: bool,
     pub work: Work,
 }
 
@@ -84,11 +105,22 @@ impl Cell {
         parameters: Value,
         work: impl Fn() -> Result<Figures, String> + Send + Sync + 'static,
     ) -> Cell {
+        let work = move |_: LoadSeed| work();
+        Cell { seeded: false, ..Cell::seeded(name, cost, parameters, work) }
+    }
+
+    /// One that can be run under other samples of its load.
+    pub fn seeded(
+        name: impl Into<String>,
+        cost: f64,
+        parameters: Value,
+        work: impl Fn(LoadSeed) -> Result<Figures, String> + Send + Sync + 'static,
+    ) -> Cell {
         let parameters = match parameters {
             Value::Object(parameters) => parameters,
             other => Map::from_iter([("value".to_owned(), other)]),
         };
-        Cell { name: name.into(), cost, parameters, work: Box::new(work) }
+        Cell { name: name.into(), cost, parameters, seeded: true, work: Box::new(work) }
     }
 }
 

@@ -63,6 +63,7 @@ fn section(experiment: &Concluded) -> Markup {
         section id=(experiment.name) {
             h2 { (experiment.title) }
             p { (experiment.source) ". " code { "steadyraid-eval run " (experiment.name) } }
+            @if !experiment.drives.is_empty() { p { (experiment.drives) } }
             @for (cell, error) in &experiment.missing {
                 p.missing { "Not there: " code { (cell) } ": " (error) }
             }

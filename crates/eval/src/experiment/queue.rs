@@ -15,9 +15,10 @@ use serde_json::{Map, Value};
 use super::Cell;
 
 /// Parameters that say what drives there are and how they are filled.
-const BED: [&str; 12] = [
+const BED: [&str; 13] = [
     "preset",
     "drives_are",
+    "told",
     "drive_bytes",
     "drives",
     "hard_disks",

@@ -10,7 +10,7 @@ use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 
 use super::folder::{Concluded, Done, Folder, FolderError, Made, Results};
 use super::queue::Queue;
-use super::{Cell, Experiment, Scale};
+use super::{Cell, Experiment, LoadSeed, Scale};
 
 /// The cells of these experiments, each once, the dearest first.
 pub fn plan(experiments: &[&Experiment], scale: Scale) -> Vec<Cell> {
@@ -46,9 +46,9 @@ fn on_a_core() -> Option<f64> {
 }
 
 /// Runs one cell; what goes wrong in it is said in what it returns.
-pub fn one(cell: &Cell, made: &Made) -> Done {
+pub fn one(cell: &Cell, made: &Made, seed: LoadSeed) -> Done {
     let (began, was) = (now(), on_a_core());
-    let worked = catch_unwind(AssertUnwindSafe(|| (cell.work)()));
+    let worked = catch_unwind(AssertUnwindSafe(|| (cell.work)(seed)));
     let worked = worked.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
@@ -91,7 +91,7 @@ pub fn all(
                 loop {
                     let next = queue.lock().expect("no panic inside").take(thread);
                     let Some(cell) = next else { break };
-                    let done = one(cell, made);
+                    let done = one(cell, made, LoadSeed::REPORTED);
                     progress.tell(cell, &done);
                     let written = folder.write(&done);
                     let mut failed = failed.lock().expect("no panic inside");
@@ -126,11 +126,30 @@ pub fn conclude(
             name: experiment.name.to_owned(),
             title: experiment.title.to_owned(),
             source: experiment.source.to_owned(),
+            drives: drives(&cells),
             missing,
             conclusion: (experiment.conclude)(scale, &found),
         });
     }
     Ok(Results { made: Made::here(), scale, command, experiments: concluded })
+}
+
+/// What the drives of these cells knew of what is free, for the heading of their tables.
+fn drives(cells: &[Cell]) -> String {
+    let told = |of: bool| {
+        let of = Some(of.into());
+        cells.iter().filter(|cell| cell.parameters.get("told") == of.as_ref()).count()
+    };
+    match (told(true), told(false)) {
+        (0, 0) => String::new(),
+        (_, 0) => "Drives know what is free, and are settled.".to_owned(),
+        (0, _) => "Drives were never told what is free (untold), and are settled.".to_owned(),
+        (told, untold) => format!(
+            "Drives are settled. {untold} of {} runs are on drives that were never told what is \
+             free (untold); drives of the others, called told, clean or new, know it.",
+            told + untold
+        ),
+    }
 }
 
 /// How far it is: a bar on a terminal, otherwise a line for each cell.

@@ -33,6 +33,9 @@ const NAMED: &str = " `steadyraid-eval run ";
 fn section(text: &mut String, experiment: &Concluded) {
     let _ = writeln!(text, "\n## {}\n", experiment.title);
     let _ = writeln!(text, "{}.{NAMED}{}`", experiment.source, experiment.name);
+    if !experiment.drives.is_empty() {
+        let _ = writeln!(text, "\n{}", experiment.drives);
+    }
     if let [(cell, error), ..] = experiment.missing.as_slice() {
         let (count, error) = (experiment.missing.len(), in_a_cell(error));
         let _ = writeln!(text, "\n**Runs that are not there:** {count}; `{cell}`: {error}");
@@ -90,7 +93,8 @@ mod tests {
     fn concluded(name: &str, conclusion: Conclusion) -> Concluded {
         let (title, source) = (format!("Of {name}"), "§1".to_owned());
         let missing = vec![("a/b".to_owned(), "it\npanicked".to_owned())];
-        Concluded { name: name.to_owned(), title, source, missing, conclusion }
+        let drives = "Drives are settled.".to_owned();
+        Concluded { name: name.to_owned(), title, source, drives, missing, conclusion }
     }
 
     #[test]
@@ -114,6 +118,7 @@ mod tests {
         assert!(text.contains("commit `abc`, quick scale"), "{text}");
         assert!(text.contains("| a \\| b | ms | 2.000 | 3.000 | 1.500 | so |\n"), "{text}");
         assert_eq!(text.matches("| a | 1.000 |\n| b | - |\n\n* c: it can't\n").count(), 1);
+        assert_eq!(text.matches("\n\nDrives are settled.\n\n").count(), 2);
         assert!(text.contains("not there:** 1; `a/b`: it panicked\n"), "{text}");
     }
 }

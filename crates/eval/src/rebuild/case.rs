@@ -126,10 +126,6 @@ impl Case {
     ) -> Result<Outcome, String> {
         let (kept, array, shape) = self.open(stand, world).await;
         let load = load.map(|load| Until::new(load(array.size())));
-        if load.is_none() {
-            // What filling left behind would run beside it.
-            world.settle().await;
-        }
         let tally = Rc::new(RefCell::new(Tally::default()));
         let pending = Pending::default();
         let story = async {

@@ -16,6 +16,7 @@ use schemes::scheme::steering::Staging;
 use crate::array::System;
 use crate::array::fusion::Shape;
 use crate::array::layout::Variant;
+use crate::array::prepare::TrimFlag;
 use crate::array::stand::Stand;
 use crate::array::world::Shelf;
 
@@ -57,6 +58,8 @@ pub struct Options {
     /// Of the experiments only these: drives, steering, ldm
     #[arg(long, value_delimiter = ',', default_values = ["drives", "steering", "ldm"])]
     pub parts: Vec<String>,
+    #[command(flatten)]
+    pub trim: TrimFlag,
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// Fewer drives, less on them, shorter
@@ -120,7 +123,8 @@ impl Options {
         let width = crate::tail::width(drives);
         let shape = Shape { volume_percent: percent, ..Shape::new(width) };
         let (preset, seed) = (self.preset, self.seed);
-        let shelf = Shelf { spares, ..Shelf::solid(preset, preset.sizes().0, drives, seed) };
+        let solid = Shelf::solid(preset, preset.sizes().0, drives, seed);
+        let shelf = Shelf { spares, trim: self.trim.trim(), ..solid };
         Stand::on(shelf, &shape)
     }
 
@@ -136,9 +140,10 @@ impl Options {
         for &percent in &self.fill_percents {
             let stand = self.stand(self.drives, 0, percent)?;
             page.begin(&format!(
-                "{} drives of {} GiB, {percent} % full, {} KiB, {} % reads, {}/s or nobody",
+                "{} drives of {} GiB, {}, {percent} % full, {} KiB, {} % reads, {}/s or nobody",
                 self.drives,
                 self.preset.sizes().0 >> 30,
+                self.trim.trim(),
                 self.kib,
                 self.read_percent,
                 self.rate * self.drives as u64
@@ -180,7 +185,10 @@ impl Options {
         let staging = Some(spared(self.preset.sizes().0));
         stand.variant = Variant { staging, ..Variant::default() };
         let rate = self.rate * STEERING_DRIVES as u64;
-        page.begin_steering(&format!("{STEERING_DRIVES} drives, {percent} % full, {rate}/s"));
+        let trim = self.trim.trim();
+        page.begin_steering(&format!(
+            "{STEERING_DRIVES} drives, {trim}, {percent} % full, {rate}/s"
+        ));
         for (system, spares, published) in PUBLISHED {
             stand.spares = spares;
             let mut case =
@@ -204,7 +212,7 @@ impl Options {
         ];
         let percent = self.fill_percents[0];
         let rate = self.rate * 4;
-        page.begin_ldm(&format!("{percent} % full, {rate}/s"));
+        page.begin_ldm(&format!("drives {}, {percent} % full, {rate}/s", self.trim.trim()));
         for (published, system, drives, spares) in arrays {
             let stand = self.stand(drives + spares, spares, percent)?;
             let mut case = self.case(system, drives, true);

@@ -19,6 +19,7 @@ use crate::array::fusion::Shape;
 use crate::array::load::{Arrivals, Load, Sizes, Span, Stream, play};
 use crate::array::made::Made;
 use crate::array::played::Played;
+use crate::array::prepare::{Trim, TrimChoice};
 use crate::array::recorded::Recorded;
 use crate::array::served::Served;
 use crate::array::stand::Stand;
@@ -44,6 +45,9 @@ pub struct Options {
     /// GiB of a drive; by default the least of its kind
     #[arg(long)]
     pub drive_gib: Option<u64>,
+    /// Whether drives were told what is free before arrays were made on them, as 'create' does
+    #[arg(long, value_enum, default_value_t)]
+    pub trimmed: TrimChoice,
     /// Percent of what each system offers that is written before, and used
     #[arg(long, default_value_t = 50)]
     pub fill_percent: u64,
@@ -87,8 +91,8 @@ pub struct Options {
     /// Which requests are explained: those above this quantile
     #[arg(long, default_value_t = 0.99, requires = "why", value_parser = why::quantile)]
     pub why_above: f64,
-    /// Writes what each of them waited for: a file SYSTEM.csv for each system, in this folder
-    #[arg(long, requires = "why")]
+    /// Writes what each of them waited for: files for each system, in this folder
+    #[arg(long, requires = "why", value_name = "DIR")]
     pub why_folder: Option<PathBuf>,
     /// Writes all figures as JSON
     #[arg(long)]
@@ -96,32 +100,15 @@ pub struct Options {
 }
 
 pub fn run(options: &Options) -> Result<(), String> {
-    let stand = options.stand(Fill::Aged)?;
     let recorded = options.recorded()?;
-    println!("{}", options.title(recorded.as_ref()));
-    println!("{}", Table::heading());
     let mut table = Table::default();
-    for &system in &options.systems {
-        let quantile = options.why.then_some(options.why_above);
-        let measure = || options.measure(&stand, system, recorded.as_ref());
-        let (measured, reports) = why::explained(quantile, measure);
-        match measured {
-            Ok(outcome) => {
-                println!("{}", table.add(outcome));
-                if options.why {
-                    print!("{}", table.why());
-                }
-                for report in reports {
-                    print!("{}", report.text());
-                    if let Some(folder) = &options.why_folder {
-                        report.write(folder, &system.to_string())?;
-                    }
-                }
-            }
-            Err(error) => println!("{system:<15} not possible: {error}"),
+    for (at, &trim) in options.trimmed.all().iter().enumerate() {
+        if at > 0 {
+            println!();
         }
-        // So that dozens of filled arrays are not kept.
-        stand.forget(system);
+        println!("{}", options.title(trim, recorded.as_ref()));
+        println!("{}", Table::heading());
+        options.compare(trim, recorded.as_ref(), &mut table)?;
     }
     println!("\n{}", table.shapes());
     match &options.json {
@@ -132,7 +119,36 @@ pub fn run(options: &Options) -> Result<(), String> {
 }
 
 impl Options {
-    pub fn stand(&self, fill: Fill) -> Result<Stand, String> {
+    /// Every system on drives of one kind, a line each.
+    fn compare(
+        &self,
+        trim: Trim,
+        recorded: Option<&Recorded>,
+        table: &mut Table,
+    ) -> Result<(), String> {
+        let stand = self.stand(Fill::Aged, trim)?;
+        for &system in &self.systems {
+            let measure = || self.measure(&stand, system, recorded);
+            let quantile = self.why.then_some(self.why_above);
+            let (measured, reports) = why::explained(quantile, measure);
+            match measured {
+                Ok(outcome) => {
+                    println!("{}", table.add(outcome));
+                    if self.why {
+                        print!("{}", table.why());
+                    }
+                    let name = format!("{system}-{}", trim.name());
+                    why::tell(&reports, self.why_folder.as_deref(), &name)?;
+                }
+                Err(error) => println!("{system:<15} not possible: {error}"),
+            }
+            // So that dozens of filled arrays are not kept.
+            stand.forget(system);
+        }
+        Ok(())
+    }
+
+    pub fn stand(&self, fill: Fill, trim: Trim) -> Result<Stand, String> {
         let shape = Shape {
             volume_percent: self.fill_percent.clamp(1, 95),
             ..Shape::new(crate::tail::width(self.drives))
@@ -140,7 +156,7 @@ impl Options {
         let least = self.preset.sizes().0;
         let drive_bytes = self.drive_gib.map_or(least, |gib| gib << 30);
         let (preset, drives, seed) = (self.preset, self.drives, self.seed);
-        let shelf = Shelf { fill, ..Shelf::solid(preset, drive_bytes, drives, seed) };
+        let shelf = Shelf { fill, trim, ..Shelf::solid(preset, drive_bytes, drives, seed) };
         let stand = Stand::on(shelf, &shape)?;
         if let Some(mib) = self.nvram_mib {
             stand.nvram_bytes.set(Some(mib << 20));
@@ -190,7 +206,7 @@ impl Options {
         })])
     }
 
-    fn title(&self, recorded: Option<&Recorded>) -> String {
+    fn title(&self, trim: Trim, recorded: Option<&Recorded>) -> String {
         let load = match (&self.trace, self.mix) {
             _ if self.workload.is_some() => {
                 format!("{} x{}", self.workload.as_deref().unwrap_or_default(), self.times)
@@ -210,7 +226,7 @@ impl Options {
         };
         let seconds = self.span(recorded).measured.0 as f64 / 1e9;
         let (drives, preset, seed) = (self.drives, self.preset, self.seed);
-        format!("{drives} drives, aged {preset}, {load}, {seconds:.0} s, seed {seed}")
+        format!("{drives} drives, aged {preset}, {trim}, {load}, {seconds:.0} s, seed {seed}")
     }
 
     /// One system in a world of its own: the same options give the same outcome.
@@ -235,6 +251,7 @@ impl Options {
             let tally = tally.take();
             Ok(Outcome {
                 system,
+                trim: stand.trim(),
                 shape: opened.shape(),
                 latencies: tally.all(),
                 reads: tally.reads,

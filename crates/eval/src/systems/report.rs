@@ -8,10 +8,12 @@ use serde_json::{Value, json};
 
 use super::Options;
 use crate::array::System;
+use crate::array::prepare::Trim;
 
 /// What one system did; latencies in nanoseconds.
 pub struct Outcome {
     pub system: System,
+    pub trim: Trim,
     /// How its drives work together.
     pub shape: String,
     pub latencies: Histogram<u64>,
@@ -103,8 +105,15 @@ impl Table {
 
     /// How the drives of each system work together.
     pub fn shapes(&self) -> String {
-        let lines = self.rows.iter().map(|row| format!("{:<15} {}", row.system, row.shape));
-        lines.collect::<Vec<_>>().join("\n")
+        let mut lines: Vec<String> = Vec::new();
+        for row in &self.rows {
+            let line = format!("{:<15} {}", row.system, row.shape);
+            // The same on trimmed drives and on others.
+            if !lines.contains(&line) {
+                lines.push(line);
+            }
+        }
+        lines.join("\n")
     }
 
     /// The counters of the last one, since it was opened.
@@ -123,6 +132,7 @@ impl Table {
                 row.counters.iter().map(|&(name, count)| (name.to_owned(), count.into())).collect();
             json!({
                 "system": row.system.to_string(),
+                "trimmed": row.trim == Trim::Trimmed,
                 "shape": row.shape,
                 "requests": all.len(),
                 "failed": row.failed,

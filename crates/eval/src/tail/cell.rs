@@ -11,6 +11,7 @@ use io::faulty::{Delay, Effect, Entry, Fault, Ramp, Schedule, When};
 
 use crate::array::System;
 use crate::array::load::{Arrivals, Sizes, Stream, closed, play};
+use crate::array::prepare::Trim;
 use crate::array::stand::{Regions, Stand};
 use crate::array::tally::Tally;
 use crate::array::world::World;
@@ -98,6 +99,8 @@ const SLOW_DRIVE: usize = 3;
 #[derive(Clone, Copy, Debug)]
 pub struct Cell {
     pub drives: usize,
+    /// As the drives of the stand that it is run on.
+    pub trim: Trim,
     pub kind: Kind,
     pub bytes: u64,
     pub arrivals: Arrivals,
@@ -123,6 +126,7 @@ pub struct Outcome {
 impl Cell {
     /// Runs it in a world of its own: the same cell has the same outcome.
     pub fn run(&self, stand: &Stand) -> Result<Outcome, String> {
+        assert_eq!(stand.trim(), self.trim, "the cell says what it is run on");
         let world = stand.of(self.system)?.wake(self.seed);
         let (tally, counters) = world.env.block_on(self.measure(stand, &world));
         let latencies = tally.all();
@@ -132,11 +136,6 @@ impl Cell {
 
     async fn measure(&self, stand: &Stand, world: &World) -> (Tally, Option<Counters>) {
         let opened = stand.open(self.system, world).await;
-        if self.kind == Kind::Read {
-            // Reads make no garbage. What filling the pool left would be collected sooner or later
-            // depending on the slow drive, and compare two moments instead of two arrays.
-            world.settle().await;
-        }
         let schedule = self.member.schedule(self.timing);
         let now = io::Env::now(&world.env);
         world.faults(SLOW_DRIVE).follow(now, &schedule).expect("valid faults");
@@ -252,7 +251,8 @@ pub fn moderate_rate(drives: usize, kind: Kind, bytes: u64) -> u64 {
 const DEPTH_EACH: usize = 16;
 
 pub fn print_capacity(stand: &Stand, cell: &Cell, systems: &[System]) -> Result<(), String> {
-    println!("{} drives, {} of {} KiB:", cell.drives, cell.kind, cell.bytes >> 10);
+    let Cell { drives, trim, kind, bytes, .. } = *cell;
+    println!("{drives} drives, {trim}, {kind} of {} KiB:", bytes >> 10);
     for &system in systems {
         let world = stand.of(system)?.wake(cell.seed);
         let depth = DEPTH_EACH * cell.drives;

@@ -18,6 +18,7 @@ use model::presets::Preset;
 use crate::array::System;
 use crate::array::fusion::Shape;
 use crate::array::load::Arrivals;
+use crate::array::prepare::{Trim, TrimChoice};
 use crate::array::stand::Stand;
 
 pub use cell::{Cell, Kind, Member, Outcome, Timing};
@@ -46,6 +47,9 @@ pub struct Options {
     /// Drives of this kind; see DRIVES.md
     #[arg(long, default_value_t = Preset::DcSata)]
     preset: Preset,
+    /// Whether drives were told what is free before arrays were made on them, as 'create' does
+    #[arg(long, value_enum, default_value_t)]
+    trimmed: TrimChoice,
     /// Seconds measured; by default as many as make 300,000 requests, 6 to 60
     #[arg(long)]
     seconds: Option<u64>,
@@ -89,17 +93,8 @@ pub fn run(options: &Options) -> Result<(), String> {
     let options = if options.quick { options.quicker() } else { options.clone() };
     let mut table = Table::default();
     for &drives in &options.drives {
-        let shape = Shape::new(width(drives));
-        let stand =
-            Stand::new(options.preset, options.preset.sizes().0, drives, &shape, options.seed)?;
-        for &kind in &options.kinds {
-            for &kib in &options.kib {
-                let cell = options.cell(drives, kind, kib);
-                match options.capacity {
-                    true => cell::print_capacity(&stand, &cell, &options.systems)?,
-                    false => options.measure(&stand, &cell, &mut table)?,
-                }
-            }
+        for &trim in options.trimmed.all() {
+            options.array(drives, trim, &mut table)?;
         }
     }
     if options.capacity {
@@ -121,11 +116,28 @@ impl Options {
         Options { drives: vec![8], kib: vec![4], members, ..self.clone() }
     }
 
+    /// All loads on arrays of so many drives.
+    fn array(&self, drives: usize, trim: Trim, table: &mut Table) -> Result<(), String> {
+        let (shape, size) = (Shape::new(width(drives)), self.preset.sizes().0);
+        let stand = Stand::new(self.preset, size, drives, trim, &shape, self.seed)?;
+        for &kind in &self.kinds {
+            for &kib in &self.kib {
+                let cell = Cell { trim, ..self.cell(drives, kind, kib) };
+                match self.capacity {
+                    true => cell::print_capacity(&stand, &cell, &self.systems)?,
+                    false => self.measure(&stand, &cell, table)?,
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn cell(&self, drives: usize, kind: Kind, kib: u64) -> Cell {
         let rate = self.rate.unwrap_or_else(|| cell::moderate_rate(drives, kind, kib << 10));
         let seconds = self.seconds.unwrap_or((REQUESTS / rate.max(1)).clamp(6, 60));
         Cell {
             drives,
+            trim: Trim::Trimmed,
             kind,
             bytes: kib << 10,
             arrivals: if self.bursty { Arrivals::Bursty } else { Arrivals::Poisson },

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::cell::{Cell, Member, Outcome};
 use crate::array::System;
+use crate::array::prepare::Trim;
 
 /// What `fusion` promises with a slow drive, against itself without.
 #[derive(Clone, Copy, Debug)]
@@ -190,6 +191,7 @@ impl Table {
         let row = |row: &Row| -> Value {
             json!({
                 "drives": row.cell.drives,
+                "trimmed": row.cell.trim == Trim::Trimmed,
                 "kind": row.cell.kind.to_string(),
                 "bytes": row.cell.bytes,
                 "arrivals": row.cell.arrivals.to_string(),
@@ -214,8 +216,8 @@ impl Table {
 }
 
 pub fn same_load(one: &Cell, other: &Cell) -> bool {
-    (one.drives, one.kind, one.bytes, one.rate)
-        == (other.drives, other.kind, other.bytes, other.rate)
+    (one.drives, one.trim, one.kind, one.bytes, one.rate)
+        == (other.drives, other.trim, other.kind, other.bytes, other.rate)
 }
 
 pub fn title(cell: &Cell) -> String {
@@ -225,8 +227,9 @@ pub fn title(cell: &Cell) -> String {
         super::Kind::Mixed => "reads and writes",
     };
     format!(
-        "{} drives, {what} of {} KiB, {}/s ({})",
+        "{} drives, {}, {what} of {} KiB, {}/s ({})",
         cell.drives,
+        cell.trim,
         cell.bytes >> 10,
         cell.rate,
         cell.arrivals

@@ -12,14 +12,15 @@ mod report;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::rc::Rc;
 
 use io::model::Phases;
 use io::virt::{Origin, VirtEnv};
 use io::{Env, Nanos, Wait};
 
-pub use path::{Cause, Path};
-pub use report::Report;
+pub use path::{Cause, Delays};
+pub use report::{Report, Share, shares};
 
 use crate::array::load::Request;
 use path::{Segment, What, critical};
@@ -49,6 +50,19 @@ pub fn explained<T>(quantile: Option<f64>, work: impl FnOnce() -> T) -> (T, Vec<
     (done, REPORTS.take())
 }
 
+/// Says what came of it, and writes it into a folder if there is one: of several worlds each under
+/// a number.
+pub fn tell(reports: &[Report], folder: Option<&Path>, name: &str) -> Result<(), String> {
+    for (at, report) in reports.iter().enumerate() {
+        print!("{}", report.text());
+        let number = if reports.len() > 1 { format!("-{}", at + 1) } else { String::new() };
+        if let Some(folder) = folder {
+            report.write(folder, &format!("{name}{number}"))?;
+        }
+    }
+    Ok(())
+}
+
 /// A request that was answered, and why it took so long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Told {
@@ -56,7 +70,7 @@ pub struct Told {
     pub nanos: u64,
     pub offset: u64,
     pub len: u64,
-    pub path: Path,
+    pub path: Delays,
 }
 
 /// Of requests under way what they did; of the slowest the paths. Clones name the same one.

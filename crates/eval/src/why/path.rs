@@ -82,15 +82,15 @@ impl fmt::Display for Cause {
 
 /// Nanoseconds of each cause; together as long as the request took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Path([u64; Cause::COUNT]);
+pub struct Delays([u64; Cause::COUNT]);
 
-impl Default for Path {
-    fn default() -> Path {
-        Path([0; Cause::COUNT])
+impl Default for Delays {
+    fn default() -> Delays {
+        Delays([0; Cause::COUNT])
     }
 }
 
-impl Path {
+impl Delays {
     pub fn get(&self, cause: Cause) -> u64 {
         self.0[cause.index()]
     }
@@ -132,8 +132,8 @@ pub enum What {
 }
 
 /// The critical path of a request that was answered at `end`.
-pub fn critical(segments: &[Segment], begin: Nanos, end: Nanos) -> Path {
-    let mut path = Path::default();
+pub fn critical(segments: &[Segment], begin: Nanos, end: Nanos) -> Delays {
+    let mut path = Delays::default();
     let mut at = end;
     while at > begin {
         let before = segments.iter().filter(|segment| segment.begin < at);
@@ -251,9 +251,9 @@ mod tests {
                     let begin = rng.below(end);
                     let over = begin + 1 + rng.below(end - begin);
                     match rng.below(4) {
-                        0 => wait(begin, over, *Wait::ALL.get(rng.index(4)).expect("four")),
+                        0 => wait(begin, over, Wait::ALL[rng.index(Wait::ALL.len())]),
                         1 => operation(begin, None, Phase::Erase),
-                        _ => operation(begin, Some(over), *rng.pick(&Phase::ALL)),
+                        _ => operation(begin, Some(over), Phase::ALL[rng.index(Phase::ALL.len())]),
                     }
                 })
                 .collect();

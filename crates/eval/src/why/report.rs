@@ -108,11 +108,16 @@ impl Report {
         text
     }
 
-    /// Writes [`Report::csv`] into a folder, which is made if it is not there.
+    /// Writes [`Report::csv`] and the shares as JSON into a folder, which is made if it is not
+    /// there.
     pub fn write(&self, folder: &Path, name: &str) -> Result<(), String> {
-        let path = folder.join(format!("{name}.csv"));
-        let made = std::fs::create_dir_all(folder);
-        let written = made.and_then(|()| std::fs::write(&path, self.csv()));
-        written.map_err(|error| format!("{}: {error}", path.display()))
+        let json = serde_json::to_string_pretty(&self.json()).expect("plain values") + "\n";
+        for (kind, text) in [("csv", self.csv()), ("json", json)] {
+            let path = folder.join(format!("{name}.{kind}"));
+            let made = std::fs::create_dir_all(folder);
+            let written = made.and_then(|()| std::fs::write(&path, text));
+            written.map_err(|error| format!("{}: {error}", path.display()))?;
+        }
+        Ok(())
     }
 }

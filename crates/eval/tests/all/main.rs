@@ -6,6 +6,7 @@ mod bound;
 mod experiments;
 mod layout;
 mod papers;
+mod prepare;
 mod rebuild;
 mod systems;
 mod tail;

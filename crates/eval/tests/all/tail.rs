@@ -3,21 +3,36 @@
 use eval::array::System;
 use eval::array::fusion::Shape;
 use eval::array::load::Arrivals;
+use eval::array::prepare::Trim;
 use eval::array::stand::Stand;
 use eval::tail::{Bound, Cell, Kind, Member, Table, Timing};
 use io::Nanos;
 use model::presets::Preset;
 
+const TRIM: Trim = Trim::Untrimmed;
+
 fn drives() -> Stand {
     // One part in twenty full: enough to read from, quickly made.
     let shape = Shape { volume_percent: 5, ..Shape::new(5) };
-    Stand::new(Preset::DcSata, Preset::DcSata.sizes().0, 8, &shape, 1).expect("a pool of 8 drives")
+    let size = Preset::DcSata.sizes().0;
+    Stand::new(Preset::DcSata, size, 8, TRIM, &shape, 1).expect("a pool of 8 drives")
 }
 
 fn cell(system: System, kind: Kind, member: Member) -> Cell {
     let timing = Timing { warmup: Nanos::from_millis(500), measured: Nanos::from_secs(3) };
     let (drives, arrivals) = (8, Arrivals::Poisson);
-    Cell { drives, kind, bytes: 4096, arrivals, rate: 4_000, timing, member, system, seed: 1 }
+    Cell {
+        drives,
+        trim: TRIM,
+        kind,
+        bytes: 4096,
+        arrivals,
+        rate: 4_000,
+        timing,
+        member,
+        system,
+        seed: 1,
+    }
 }
 
 fn ratios(drives: &Stand, system: System, kind: Kind, member: Member) -> Table {

@@ -10,7 +10,8 @@ use serde_json::json;
 use super::bed;
 use super::mix::{LOG_RAID, RAID5_4, RAID50, TOLE_RAID};
 use crate::array::System;
-use crate::experiment::bed::{parameters, span};
+use crate::array::prepare::Trim;
+use crate::experiment::bed::{Bed, parameters, span};
 use crate::experiment::{
     Axis, Cell, Check, Conclusion, Experiment, Found, Kind, Picture, Scale, Series, Table, traced,
 };
@@ -75,21 +76,22 @@ const TIMES: [f64; 4] = [1.0, 2.0, 2.5, 3.0];
 const BUSY: [usize; 5] = [0, 1, 3, FUSION, OURS];
 /// What FusionRAID is compared with there.
 const OTHERS: [usize; 3] = [0, 1, 3];
-/// Another: the first mix at a rate that aged drives fall behind with, on drives that were told
-/// when the pool was made that they hold nothing, as `create` does.
+/// Another: the same on drives that were told before the array was made that they hold nothing, as
+/// `create` does.
 const TOLD: [usize; 3] = [1, FUSION, OURS];
+/// A rate that aged drives fall behind with which were never told.
 const TOLD_TIMES: f64 = 2.5;
 /// And another: what closing the write hole, which md leaves open, does to these.
 const CLOSED: [(usize, &str); 2] = [(0, "n-raid5"), (1, "raid50")];
 
-fn name(system: &str, mix: [usize; 4], times: f64, fill: Fill) -> String {
+fn name(system: &str, mix: [usize; 4], times: f64, trim: Trim) -> String {
     let busy = if times == 1.0 { String::new() } else { format!("/x{times}") };
-    let told = if fill == Fill::Aged { "" } else { "/told" };
+    let told = if trim == Trim::Untrimmed { "" } else { "/told" };
     format!("fusionraid-fig10/{system}/{}{busy}{told}", mix.map(|at| TRACES[at]).join("+"))
 }
 
-fn aged(system: &str, mix: [usize; 4]) -> String {
-    name(system, mix, 1.0, Fill::Aged)
+fn untold(system: &str, mix: [usize; 4]) -> String {
+    name(system, mix, 1.0, Trim::Untrimmed)
 }
 
 fn cells(scale: Scale) -> Vec<Cell> {
@@ -97,28 +99,31 @@ fn cells(scale: Scale) -> Vec<Cell> {
         .iter()
         .flat_map(|&(_, system, ..)| of_scale(scale).into_iter().map(move |mix| (system, mix)));
     let busy = BUSY.iter().flat_map(|&at| TIMES[1..].iter().map(move |&times| (at, times)));
-    let first = |system, times, fill| cell(scale, system, (mixes(1)[0], times, fill));
-    let busy = busy.map(|(at, times)| first(SYSTEMS[at].1, times, Fill::Aged));
-    let told = TOLD.map(|at| first(SYSTEMS[at].1, TOLD_TIMES, Fill::Fresh));
-    let closed = CLOSED.map(|(_, system)| first(system, 1.0, Fill::Aged));
-    let each = each.map(|(system, mix)| cell(scale, system, (mix, 1.0, Fill::Aged)));
+    let first = |system, times, trim| cell(scale, system, (mixes(1)[0], times, trim));
+    let busy = busy.map(|(at, times)| first(SYSTEMS[at].1, times, Trim::Untrimmed));
+    let told = TOLD.iter().flat_map(|&at| TIMES.iter().map(move |&times| (at, times)));
+    let told = told.map(|(at, times)| first(SYSTEMS[at].1, times, Trim::Trimmed));
+    let closed = CLOSED.map(|(_, system)| first(system, 1.0, Trim::Untrimmed));
+    let each = each.map(|(system, mix)| cell(scale, system, (mix, 1.0, Trim::Untrimmed)));
     each.chain(busy).chain(told).chain(closed).collect()
 }
 
-fn cell(scale: Scale, label: &'static str, (mix, times, fill): ([usize; 4], f64, Fill)) -> Cell {
-    let (bed, system): (_, System) = (bed(scale, fill), super::mix::system(label));
+fn cell(scale: Scale, label: &'static str, (mix, times, trim): ([usize; 4], f64, Trim)) -> Cell {
+    let bed = Bed { trim, ..bed(scale, Fill::Aged) };
+    let system: System = super::mix::system(label);
     let span = span(scale.pick(1, 5), scale.pick(3, 25));
     let own = json!({ "traces": mix.map(|at| TRACES[at]), "load_seed": SEED, "times": times });
     let given = parameters(&bed, system, span, own);
     // Requests that wait cost time, too.
-    let cost = scale.pick(8.0, 10.0) * if times == 1.0 { 1.0 } else { 5.0 };
-    Cell::new(name(label, mix, times, fill), cost, given, move || {
+    let waits = times != 1.0 && trim == Trim::Untrimmed;
+    let cost = scale.pick(8.0, 10.0) * if waits { 5.0 } else { 1.0 };
+    Cell::seeded(name(label, mix, times, trim), cost, given, move |seed| {
         bed.measure(system, span, bed.seed, |size| {
             let part = (size / 4) >> 20 << 20;
             let placed = |(at, trace): (u64, usize)| {
                 let mut workload = traced::preset(TRACES[trace]);
                 workload.arrivals.scale(times);
-                let load = traced::placed(workload, (part * at, part), SEED + at);
+                let load = traced::placed(workload, (part * at, part), seed.of(SEED + at));
                 (TRACES[trace].to_owned(), load)
             };
             (0..).zip(mix).map(placed).collect()
@@ -130,7 +135,7 @@ fn cell(scale: Scale, label: &'static str, (mix, times, fill): ([usize; 4], f64,
 fn each(scale: Scale, found: &Found, system: usize, trace: usize, figure: &str) -> Vec<f64> {
     let with = of_scale(scale).into_iter().filter(|mix| mix.contains(&trace));
     let value =
-        |mix| found.value(&aged(SYSTEMS[system].1, mix), &format!("{}/{figure}", TRACES[trace]));
+        |mix| found.value(&untold(SYSTEMS[system].1, mix), &format!("{}/{figure}", TRACES[trace]));
     with.map(value).filter(|value| value.is_finite()).collect()
 }
 
@@ -149,19 +154,19 @@ const STREAM: &str = "one stream of writes keeps few of the groups busy: on aged
 
 /// How many times FusionRAID's p99 of writes a system's is, mean of the mixes.
 fn of_writes(scale: Scale, found: &Found, system: &str) -> f64 {
-    let tail = |system: &str, mix| found.value(&aged(system, mix), "all/write_p99_ms");
+    let tail = |system: &str, mix| found.value(&untold(system, mix), "all/write_p99_ms");
     let ratio = |mix| tail(system, mix) / tail(SYSTEMS[FUSION].1, mix);
     mean(&of_scale(scale).into_iter().map(ratio).collect::<Vec<_>>())
 }
 
 /// A figure of a system under the first mix.
-fn first(found: &Found, at: usize, times: f64, fill: Fill, figure: &str) -> f64 {
-    found.value(&name(SYSTEMS[at].1, mixes(1)[0], times, fill), figure)
+fn first(found: &Found, at: usize, times: f64, trim: Trim, figure: &str) -> f64 {
+    found.value(&name(SYSTEMS[at].1, mixes(1)[0], times, trim), figure)
 }
 
 /// What the rate, or what drives know, does to the two.
-fn beside(found: &Found, at: usize, times: f64, fill: Fill) -> String {
-    let of = |at: usize, figure: &str| first(found, at, times, fill, figure);
+fn beside(found: &Found, at: usize, times: f64, trim: Trim) -> String {
+    let of = |at: usize, figure: &str| first(found, at, times, trim, figure);
     let flash = "drives/flash_amplification";
     format!(
         "the sensitivity, how near the drives are to what they can do: p99 {:.1} ms beside {:.1}, \
@@ -175,40 +180,43 @@ fn beside(found: &Found, at: usize, times: f64, fill: Fill) -> String {
 
 /// The first mix at other rates, on drives that know what is free, and with the write hole closed.
 fn sensitivities(found: &Found) -> Vec<Check> {
-    let p99 = |at, times, fill| first(found, at, times, fill, "all/p99_ms");
-    let over = |at, times, fill| p99(at, times, fill) / p99(FUSION, times, fill);
+    let p99 = |at, times, trim| first(found, at, times, trim, "all/p99_ms");
+    let over = |at, times, trim| p99(at, times, trim) / p99(FUSION, times, trim);
     let mut checks = Vec::new();
     for &at in &OTHERS {
         for times in TIMES {
             let what =
                 format!("p99, {} over FusionRAID, one mix, {times}x the rate", SYSTEMS[at].0);
-            let check = Check::new(what, "x", SYSTEMS[at].3, over(at, times, Fill::Aged));
-            checks.push(check.because(beside(found, at, times, Fill::Aged)));
+            let check = Check::new(what, "x", SYSTEMS[at].3, over(at, times, Trim::Untrimmed));
+            checks.push(check.because(beside(found, at, times, Trim::Untrimmed)));
         }
     }
     let (label, .., paper) = SYSTEMS[1];
-    let what = format!("the same, {label}, {TOLD_TIMES}x, drives told what is free");
-    let check = Check::new(what, "x", paper, over(1, TOLD_TIMES, Fill::Fresh));
-    checks.push(check.because(beside(found, 1, TOLD_TIMES, Fill::Fresh)));
-    for (fill, drives) in [(Fill::Aged, "aged drives"), (Fill::Fresh, "drives told")] {
+    for times in TIMES {
+        let what = format!("the same, {label}, {times}x, drives told what is free");
+        let check = Check::new(what, "x", paper, over(1, times, Trim::Trimmed));
+        checks.push(check.because(beside(found, 1, times, Trim::Trimmed)));
+    }
+    for (trim, drives) in [(Trim::Untrimmed, "aged drives"), (Trim::Trimmed, "drives told")] {
         let what = format!("p99, {label} over ours, {TOLD_TIMES}x, {drives}");
-        let ours = p99(OURS, TOLD_TIMES, fill);
-        let check = Check::ours(what, "x", p99(1, TOLD_TIMES, fill) / ours);
+        let ours = p99(OURS, TOLD_TIMES, trim);
+        let check = Check::ours(what, "x", p99(1, TOLD_TIMES, trim) / ours);
         checks.push(check.because(format!(
             "ours {ours:.1} ms, median {:.2} beside {:.2}: free space that drives take for data \
              is copied at every collection; 'create' tells them",
-            first(found, OURS, TOLD_TIMES, fill, "all/p50_ms"),
-            first(found, 1, TOLD_TIMES, fill, "all/p50_ms"),
+            first(found, OURS, TOLD_TIMES, trim, "all/p50_ms"),
+            first(found, 1, TOLD_TIMES, trim, "all/p50_ms"),
         )));
     }
     for (at, system) in CLOSED {
-        let closed = found.value(&aged(system, mixes(1)[0]), "all/p99_ms");
+        let closed = found.value(&untold(system, mixes(1)[0]), "all/p99_ms");
         let what = format!("p99, {} over FusionRAID, one mix, write hole closed", SYSTEMS[at].0);
-        let check = Check::new(what, "x", SYSTEMS[at].3, closed / p99(FUSION, 1.0, Fill::Aged));
+        let check =
+            Check::new(what, "x", SYSTEMS[at].3, closed / p99(FUSION, 1.0, Trim::Untrimmed));
         checks.push(check.because(format!(
             "the sensitivity: with a partial-parity log {closed:.1} ms, without, as md by \
              default, {:.1}",
-            p99(at, 1.0, Fill::Aged)
+            p99(at, 1.0, Trim::Untrimmed)
         )));
     }
     checks

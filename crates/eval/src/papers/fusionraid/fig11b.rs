@@ -61,9 +61,9 @@ fn cell(scale: Scale, name: String, system: System, bed: Bed, preset: &'static s
     let span = span(scale.pick(0, 5), scale.pick(2, 20));
     let own = json!({ "trace": preset, "nvram_bytes": bed.nvram_bytes });
     let given = parameters(&bed, system, span, own);
-    Cell::new(name, scale.pick(2.0, 3.0), given, move || {
+    Cell::seeded(name, scale.pick(2.0, 3.0), given, move |seed| {
         bed.measure(system, span, bed.seed, |size| {
-            vec![("load".to_owned(), traced::of(preset, (0, size), bed.seed))]
+            vec![("load".to_owned(), traced::of(preset, (0, size), seed.of(bed.seed)))]
         })
     })
 }

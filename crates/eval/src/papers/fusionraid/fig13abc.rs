@@ -68,9 +68,9 @@ fn cell(scale: Scale, name_of: &'static str, converting: bool, at: usize) -> Cel
     let own = json!({ "trace": preset, "converting": converting });
     let given = parameters(&bed, system, span, own);
     let name = name(name_of, converting, trace);
-    Cell::new(name, scale.pick(3.0, 3.0), given, move || {
+    Cell::seeded(name, scale.pick(3.0, 3.0), given, move |seed| {
         bed.measure(system, span, bed.seed, |size| {
-            vec![(trace.to_owned(), traced::of(preset, (0, size), bed.seed))]
+            vec![(trace.to_owned(), traced::of(preset, (0, size), seed.of(bed.seed)))]
         })
     })
 }

@@ -51,10 +51,10 @@ fn cell(scale: Scale, name: String, bed: &Bed, handling: SpikeHandling, what: &s
     let own = json!({ "trace": TRACE, "times": TIMES, "detector": what });
     let given = parameters(bed, System::FusionPaper, span, own);
     let bed = bed.clone();
-    Cell::new(name, scale.pick(6.0, 4.0), given, move || -> Result<Figures, String> {
+    Cell::seeded(name, scale.pick(6.0, 4.0), given, move |seed| -> Result<Figures, String> {
         bed.measure_with(System::FusionPaper, Some(handling), span, bed.seed, |size| {
             let faster = traced::preset(TRACE).times(TIMES);
-            vec![("Exchange".to_owned(), traced::placed(faster, (0, size), bed.seed))]
+            vec![("Exchange".to_owned(), traced::placed(faster, (0, size), seed.of(bed.seed)))]
         })
     })
 }

@@ -69,7 +69,11 @@ fn cells(scale: Scale) -> Vec<Cell> {
 
 fn cell(scale: Scale, name: &str, (preset, fill): (Preset, Fill), writes: Writes) -> Cell {
     let bed = Bed { fill, ..Bed::new(preset, 1, 1) };
-    let span = span(1, scale.pick(10, 60));
+    /// Seconds of writing after which the free blocks that a settled drive has are used up, and its
+    /// collections are those of a load that lasts.
+    const WARMUP: u64 = 10;
+    let warmup = if fill == Fill::Aged { WARMUP } else { 1 };
+    let span = span(warmup, scale.pick(10, 60));
     let own = json!({ "bytes": BYTES, "depth": DEPTH, "random": writes.random.is_some() });
     let given = parameters(&bed, System::Single, span, own);
     Cell::new(name, scale.pick(1.0, 4.0), given, move || {

@@ -52,8 +52,8 @@ pub fn cell(scale: Scale, name: &str, fill: Fill) -> Cell {
     let traces = json!({ "traces": MIX.map(|own| own.1), "load_seed": bed.seed });
     let given = parameters(&bed, system, span, traces);
     let cost = scale.pick(12.0, 60.0);
-    Cell::new(cell_name(name, fill), cost, given, move || {
-        bed.measure(system, span, bed.seed, |size| loads(size, bed.seed))
+    Cell::seeded(cell_name(name, fill), cost, given, move |seed| {
+        bed.measure(system, span, bed.seed, |size| loads(size, seed.of(bed.seed)))
     })
 }
 

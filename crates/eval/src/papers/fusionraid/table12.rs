@@ -108,13 +108,13 @@ fn cell(scale: Scale, case: &'static Case, times: u32) -> Cell {
     let seconds = if case.disks { scale.pick(10, MINUTE) } else { MINUTE };
     let span = span(scale.pick(2, 10), seconds);
     let given = parameters(&bed, SYSTEM, span, json!({ "trace": TRACE, "times": times }));
-    Cell::new(cell_name(case, times), scale.pick(6.0, 15.0), given, move || {
+    Cell::seeded(cell_name(case, times), scale.pick(6.0, 15.0), given, move |seed| {
         let stand = bed.stand(SYSTEM)?;
         let world = stand.of(SYSTEM)?.wake(bed.seed);
         world.env.block_on(async {
             let opened = stand.open(SYSTEM, &world).await;
             let workload = traced::preset(TRACE).times(f64::from(times));
-            let load = traced::placed(workload, (0, opened.array.size()), bed.seed);
+            let load = traced::placed(workload, (0, opened.array.size()), seed.of(bed.seed));
             let tally = Rc::new(RefCell::new(Tally::default()));
             let loads = [(load, tally.clone())];
             play(&world, &opened.array, &loads, span, || world.watch.keep_each(DRIVES)).await;

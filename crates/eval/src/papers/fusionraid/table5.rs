@@ -89,7 +89,7 @@ fn cell(scale: Scale, label: &'static str, mix: Mix) -> Cell {
     let span = span(scale.pick(0, 2), scale.pick(2, 6));
     let own = json!({ "workload": mix.name, "clients": CLIENTS });
     let given = parameters(&bed, system, span, own);
-    Cell::new(name(label, mix), scale.pick(8.0, 7.0), given, move || {
+    Cell::seeded(name(label, mix), scale.pick(8.0, 7.0), given, move |seed| {
         let stand = bed.stand(system)?;
         let world = stand.of(system)?.wake(bed.seed);
         world.env.block_on(async {
@@ -103,7 +103,7 @@ fn cell(scale: Scale, label: &'static str, mix: Mix) -> Cell {
             let kv = Kv::open(&world.env, &opened.array, Shape::ROCKSDB, (items, waiting))?;
             let tally = Rc::new(RefCell::new(Tally::default()));
             let before = Held::new((ModelCounters::default(), kv.seen()));
-            let draws = Draws::new(mix, items, bed.seed);
+            let draws = Draws::new(mix, items, seed.of(bed.seed));
             let begin = || before.set((world.counters(), kv.seen()));
             serve(&world, &kv, draws, (span, &tally), begin).await;
             if let Some(trouble) = kv.trouble() {

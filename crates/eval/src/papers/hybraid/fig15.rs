@@ -87,7 +87,7 @@ fn cell(scale: Scale, (load, preset): (&'static str, &'static str), rate: u32) -
     let own = json!({ "workload": preset, "requests_per_second": rate });
     let given = parameters(&bed, system, span, own);
     let cost = f64::from(rate) * scale.pick(0.004, 0.04) + 0.2;
-    Cell::new(name(load, rate), cost, given, move || {
+    Cell::seeded(name(load, rate), cost, given, move |seed| {
         let stand = bed.stand(system)?;
         let world = stand.of(system)?.wake(bed.seed);
         world.env.block_on(async {
@@ -96,7 +96,7 @@ fn cell(scale: Scale, (load, preset): (&'static str, &'static str), rate: u32) -
             let (env, seen) = (world.env.clone(), RefCell::default());
             let noting = Rc::new(Noting { served, env, seen });
             let workload = traced::preset(preset).times(f64::from(rate) / RATE);
-            let made = traced::placed(workload, (0, noting.size()), bed.seed);
+            let made = traced::placed(workload, (0, noting.size()), seed.of(bed.seed));
             let tally = Rc::new(RefCell::new(Tally::default()));
             let array: Rc<dyn Array> = noting.clone();
             play(&world, &array, &[(made, tally.clone())], span, || {}).await;

@@ -93,13 +93,14 @@ fn cell(scale: Scale, label: &'static str, aligned: bool, depth: usize, kib: u64
     let span = span(0, scale.pick(1, 5));
     let own = json!({ "bytes": kib << 10, "aligned": aligned, "depth": depth });
     let given = parameters(&bed, system, span, own);
-    Cell::new(name(label, aligned, depth, kib), scale.pick(0.5, 3.0), given, move || {
+    Cell::seeded(name(label, aligned, depth, kib), scale.pick(0.5, 3.0), given, move |seed| {
         let stand = bed.stand(system)?;
         let world = stand.of(system)?.wake(bed.seed);
         world.env.block_on(async {
             let opened = stand.open(system, &world).await;
             let size = opened.array.size();
-            let writes = Writes { bytes: kib << 10, aligned, span: size, seed: bed.seed };
+            let seed = seed.of(bed.seed);
+            let writes = Writes { bytes: kib << 10, aligned, span: size, seed };
             let tally = Rc::new(RefCell::new(Tally::default()));
             closed(&world, &opened.array, (&writes, &tally), depth, span).await;
             let mut figures = Figures::default();

@@ -152,13 +152,13 @@ impl Made {
             "read_heavy": reads,
         });
         let given = parameters(&bed, system, span, own);
-        Cell::new(self.name(label), scale.pick(4.0, 12.0), given, move || {
+        Cell::seeded(self.name(label), scale.pick(4.0, 12.0), given, move |seed| {
             bed.measure_closed(system, depth, span, bed.seed, |size| {
                 let mut workload = traced::preset(preset);
                 if reads {
                     workload.read_share = READ_SHARE;
                 }
-                AskedSo(traced::placed(workload, (0, size), bed.seed), asked)
+                AskedSo(traced::placed(workload, (0, size), seed.of(bed.seed)), asked)
             })
         })
     }

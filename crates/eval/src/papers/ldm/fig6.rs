@@ -56,7 +56,7 @@ fn cell_of(scale: Scale, at: usize, preset: &'static str, (pages, times): (bool,
     let given = parameters(&bed, system, span, own);
     let busier = if times == 1 { String::new() } else { format!("/x{times}") };
     let name = name(LABELS[at], preset) + if pages { PAGES } else { "" } + &busier;
-    Cell::new(name, scale.pick(0.5, 2.0), given, move || {
+    Cell::seeded(name, scale.pick(0.5, 2.0), given, move |seed| {
         let stand = bed.stand(system)?;
         let world = stand.of(system)?.wake(bed.seed);
         world.env.block_on(async {
@@ -64,7 +64,7 @@ fn cell_of(scale: Scale, at: usize, preset: &'static str, (pages, times): (bool,
             let mut workload = traced::preset(preset);
             workload.arrivals.scale(f64::from(times));
             let workload = if pages { of_pages(workload) } else { workload };
-            let load = traced::placed(workload, (0, opened.array.size()), bed.seed);
+            let load = traced::placed(workload, (0, opened.array.size()), seed.of(bed.seed));
             let tally = Rc::new(RefCell::new(Tally::with_series(span.measured)));
             play(&world, &opened.array, &[(load, tally.clone())], span, || {}).await;
             let tally = tally.take();

@@ -51,7 +51,7 @@ fn cell(scale: Scale, made: Made, preset: &'static str, busy: bool) -> Cell {
     let span = span(scale.pick(1, 10), scale.pick(10, 3600));
     let own = json!({ "trace": preset, "busy": busy, "lost": LOST, "speed": format!("{SPEED:?}") });
     let given = parameters(&bed, system, span, own);
-    Cell::new(name(&made, preset, busy), scale.pick(0.5, 8.0), given, move || {
+    Cell::seeded(name(&made, preset, busy), scale.pick(0.5, 8.0), given, move |seed| {
         let zero = Nanos::ZERO;
         let (warmup, during_max) = (span.warmup, span.measured);
         let times = Times { warmup, before: zero, during_max, after: zero };
@@ -63,7 +63,7 @@ fn cell(scale: Scale, made: Made, preset: &'static str, busy: bool) -> Cell {
                 let printed = presets::find(preset).and_then(|own| own.printed.iops);
                 workload = workload.times(BUSY.1 / printed.expect("the table has it"));
             }
-            traced::placed(workload, (0, size), bed.seed)
+            traced::placed(workload, (0, size), seed.of(bed.seed))
         })?;
         let mut figures = Figures::default();
         figures.set("keeps_up", f64::from(u8::from(outcome.keeps_up)));

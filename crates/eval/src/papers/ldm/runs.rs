@@ -122,12 +122,12 @@ impl Made {
         let span = span(scale.pick(5, 30), seconds);
         let own = json!({ "trace": preset, "times": self.times, "whole_pages": self.pages });
         let given = parameters(&bed, system, span, own);
-        Cell::new(self.name(preset), 2.0 + seconds as f64 / 75.0, given, move || {
+        Cell::seeded(self.name(preset), 2.0 + seconds as f64 / 75.0, given, move |seed| {
             bed.measure(system, span, bed.seed, |size| {
                 let mut workload = traced::preset(preset);
                 workload.arrivals.scale(f64::from(self.times));
                 let workload = if self.pages { of_pages(workload) } else { workload };
-                vec![("load".to_owned(), traced::placed(workload, (0, size), bed.seed))]
+                vec![("load".to_owned(), traced::placed(workload, (0, size), seed.of(bed.seed)))]
             })
         })
     }

@@ -133,8 +133,8 @@ impl Home {
         let (system, span) = (row.system, self.span(scale));
         let given = parameters(&bed, system, span, json!({ "home": self.name() }));
         // Of it, filling is all but a second of the quick one.
-        Cell::new(self.cell_name(row), scale.pick(8.0, 6.0), given, move || {
-            bed.measure(system, span, bed.seed, |size| self.loads(size, bed.seed))
+        Cell::seeded(self.cell_name(row), scale.pick(8.0, 6.0), given, move |seed| {
+            bed.measure(system, span, bed.seed, |size| self.loads(size, seed.of(bed.seed)))
         })
     }
 
@@ -147,12 +147,12 @@ impl Home {
             "seconds": span.measured.0 / 1_000_000_000,
             "seed": bed.seed,
         });
-        Cell::new(self.bound_name(), scale.pick(0.2, 2.0), given, move || {
+        Cell::seeded(self.bound_name(), scale.pick(0.2, 2.0), given, move |seed| {
             let bound = Bound::new(bed.preset, bed.drives)?;
             // As full as the others' volumes, of as much space as the bound has.
             let raw = bed.drive_bytes * bed.drives as u64 * bed.shape.volume_percent / 100;
             let size = (raw as f64 / bound.least().bytes) as u64 >> 20 << 20;
-            Ok(figures(&bound, &self.loads(size, bed.seed), span, size))
+            Ok(figures(&bound, &self.loads(size, seed.of(bed.seed)), span, size))
         })
     }
 }

@@ -44,7 +44,7 @@ pub fn cell(scale: Scale, name: &'static str, size: (&'static str, u64), writes:
     let span = span(scale.pick(1, 5), scale.pick(6, 30));
     let own = json!({ "bytes": size.1, "depth": DEPTH, "writes": writes });
     let given = parameters(&bed, system, span, own);
-    Cell::new(cell_name(name, size.0, writes), scale.pick(3.0, 12.0), given, move || {
+    Cell::seeded(cell_name(name, size.0, writes), scale.pick(3.0, 12.0), given, move |seed| {
         let stand = bed.stand(system)?;
         let world = stand.of(system)?.wake(bed.seed);
         world.env.block_on(async {
@@ -61,7 +61,8 @@ pub fn cell(scale: Scale, name: &'static str, size: (&'static str, u64), writes:
             };
             let tally = |length| Rc::new(RefCell::new(Tally::with_series(length)));
             let (of_reads, of_writes) = (tally(span.measured), tally(span.measured));
-            let (reads, written) = (stream(100, bed.seed), stream(0, bed.seed + 1));
+            let (reads, written) =
+                (stream(100, seed.of(bed.seed)), stream(0, seed.of(bed.seed + 1)));
             let reader = closed(&world, &opened.array, (&reads, &of_reads), DEPTH, span);
             let writer = closed(&world, &opened.array, (&written, &of_writes), DEPTH, span);
             match writes {

@@ -121,8 +121,8 @@ fn cell(scale: Scale, way: Way, setting: Setting, preset: &'static str) -> Cell 
     let span = span(scale.pick(1, 10), scale.pick(3, 30));
     let own = json!({ "trace": preset, "lost": LOST, "speed": format!("{speed:?}") });
     let given = parameters(&bed, system, span, own);
-    Cell::new(name(way, setting, preset), scale.pick(1.0, 5.0), given, move || {
-        let load = |size| traced::of(preset, (0, size), bed.seed);
+    Cell::seeded(name(way, setting, preset), scale.pick(1.0, 5.0), given, move |seed| {
+        let load = |size| traced::of(preset, (0, size), seed.of(bed.seed));
         let normal =
             bed.measure(system, span, bed.seed, |size| vec![("normal".to_owned(), load(size))])?;
         let zero = Nanos::ZERO;

@@ -61,9 +61,9 @@ impl Run {
         let span = span(scale.pick(1, 10), seconds(scale));
         let given = parameters(&bed, system, span, json!({ "trace": preset }));
         let cost = scale.pick(2.0, 5.0);
-        Cell::new(self.name(preset), cost, given, move || {
+        Cell::seeded(self.name(preset), cost, given, move |seed| {
             bed.measure(system, span, bed.seed, |size| {
-                vec![("load".to_owned(), traced::of(preset, (0, size), bed.seed))]
+                vec![("load".to_owned(), traced::of(preset, (0, size), seed.of(bed.seed)))]
             })
         })
     }
