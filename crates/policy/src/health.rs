@@ -1,8 +1,8 @@
 //! The ladder of a drive that is slow for longer than a spike: avoided, suspect, failed.
 //!
 //! ```text
-//!        an operation is 0.1 s overdue,      5 s overdue, or         30 s overdue, and
-//!        or slower than its peers            avoided too often       the pool can spare it
+//!        an operation is 0.1 s overdue,      5 s overdue, avoided    30 s overdue, and
+//!        or slower than its peers            too often or too long   the pool can spare it
 //!   Good ─────────────────────> Avoided ───────────────> Suspect ─────────────────> failed
 //!    ^                            │ ^                      │
 //!    └─ sat out, probes are quick ┘ └── nothing overdue ───┘
@@ -32,6 +32,9 @@ pub const PROBES_GOOD: u32 = 20;
 pub const PROBES_FAILED: u32 = 20;
 /// Relapses that make a drive suspect.
 pub const RELAPSES_SUSPECT: u32 = 6;
+/// Avoided for so long (ns) beyond its time of sitting out, a drive is suspect: it was asked more
+/// than a thousand times, and was never quick for a second.
+pub const SUSPECT_LASTING: u64 = 60_000_000_000;
 
 /// Share of slow operations, in 1/1000, below which nobody is an outlier.
 pub const SLOW_PERMILLE: u64 = 5;
@@ -54,7 +57,11 @@ pub enum Reason {
     Overdue,
     /// More slow operations than its peers.
     Outlier,
+    /// Slower than its peers for seconds (`slow`).
+    Slow,
     Relapses,
+    /// It has been avoided for long, and is as slow as it was.
+    Lasting,
     /// What was overdue has come back.
     Answered,
     /// Sat out, and probes are quick again.
@@ -69,8 +76,11 @@ pub struct Facts {
     /// Age (ns) of the oldest operation outstanding.
     pub oldest: u64,
     pub outlier: bool,
+    pub slow: bool,
     /// Time (ns) since it was last put on a rung.
     pub since: u64,
+    /// Time (ns) since it was last used like any other.
+    pub avoided_for: u64,
     /// How long it has to sit out.
     pub sit_out: u64,
     pub good_probes: u32,
@@ -87,6 +97,7 @@ pub fn step(rung: Rung, facts: &Facts) -> Option<(Rung, Reason)> {
     match rung {
         Rung::Good if !facts.may_avoid => None,
         Rung::Good if facts.oldest >= AVOID_AFTER => Some((Rung::Avoided, Reason::Overdue)),
+        Rung::Good if facts.slow => Some((Rung::Avoided, Reason::Slow)),
         Rung::Good if facts.outlier => Some((Rung::Avoided, Reason::Outlier)),
         Rung::Good => None,
         Rung::Avoided | Rung::Suspect if facts.failed_probes >= PROBES_FAILED && facts.may_fail => {
@@ -96,16 +107,25 @@ pub fn step(rung: Rung, facts: &Facts) -> Option<(Rung, Reason)> {
         Rung::Avoided if facts.relapses >= RELAPSES_SUSPECT => {
             Some((Rung::Suspect, Reason::Relapses))
         }
-        Rung::Avoided => recovered(facts).then_some((Rung::Good, Reason::Recovered)),
+        Rung::Avoided if recovered(facts) => Some((Rung::Good, Reason::Recovered)),
+        Rung::Avoided => lasting(facts).then_some((Rung::Suspect, Reason::Lasting)),
         Rung::Suspect if facts.oldest >= FAIL_AFTER => {
             facts.may_fail.then_some((Rung::Failed, Reason::Overdue))
         }
-        Rung::Suspect if facts.oldest < AVOID_AFTER && facts.relapses < RELAPSES_SUSPECT => {
+        Rung::Suspect
+            if facts.oldest < AVOID_AFTER
+                && facts.relapses < RELAPSES_SUSPECT
+                && !lasting(facts) =>
+        {
             Some((Rung::Avoided, Reason::Answered))
         }
         Rung::Suspect => recovered(facts).then_some((Rung::Good, Reason::Recovered)),
         Rung::Failed => None,
     }
+}
+
+fn lasting(facts: &Facts) -> bool {
+    facts.avoided_for >= facts.sit_out.saturating_add(SUSPECT_LASTING)
 }
 
 fn recovered(facts: &Facts) -> bool {
@@ -142,7 +162,9 @@ mod tests {
     const CALM: Facts = Facts {
         oldest: 0,
         outlier: false,
+        slow: false,
         since: 0,
+        avoided_for: 0,
         sit_out: SIT_OUT,
         good_probes: 0,
         failed_probes: 0,
@@ -162,6 +184,21 @@ mod tests {
         assert_eq!(up(Rung::Suspect, FAIL_AFTER - 1), None);
         assert_eq!(up(Rung::Suspect, FAIL_AFTER), Some(Rung::Failed));
         assert_eq!(step(Rung::Failed, &CALM), None);
+    }
+
+    #[test]
+    fn a_drive_that_stays_slow_is_avoided_then_suspect_and_never_failed_for_it() {
+        let slow = Facts { slow: true, ..CALM };
+        assert_eq!(step(Rung::Good, &slow), Some((Rung::Avoided, Reason::Slow)));
+        let long = |avoided_for| Facts { avoided_for, since: avoided_for, ..slow };
+        let lasting = SIT_OUT + SUSPECT_LASTING;
+        assert_eq!(step(Rung::Avoided, &long(lasting - 1)), None);
+        let suspect = Some((Rung::Suspect, Reason::Lasting));
+        assert_eq!(step(Rung::Avoided, &long(lasting)), suspect);
+        assert_eq!(step(Rung::Suspect, &long(100 * lasting)), None);
+        let quick = Facts { good_probes: PROBES_GOOD, ..long(lasting) };
+        assert_eq!(step(Rung::Suspect, &quick), Some((Rung::Good, Reason::Recovered)));
+        assert_eq!(step(Rung::Avoided, &quick), Some((Rung::Good, Reason::Recovered)));
     }
 
     #[test]
