@@ -199,7 +199,8 @@ mod tests {
                 }
             }
             let mut expected = Vec::new();
-            for (severity, max) in SEVERITIES.into_iter().zip([EVENTS_MAX, ALARMS_MAX, ALARMS_MAX]) {
+            let most = [EVENTS_MAX, ALARMS_MAX, ALARMS_MAX];
+            for (severity, max) in SEVERITIES.into_iter().zip(most) {
                 let own = all.iter().filter(|event| event.1 == severity).rev().take(max);
                 expected.extend(own.filter(|event| event.0 > after));
             }

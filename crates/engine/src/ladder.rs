@@ -123,8 +123,8 @@ impl<E: Env> Shard<E> {
         }
         self.load_told.set((now, (loads, nanos)));
         let text = format!(
-            "many drives were behind at once, {} times, {} in all: that is the host's or the load's, \
-             and nothing bypassed them",
+            "many drives were behind at once, {} times, {} in all: that is the host's or the \
+             load's, and nothing bypassed them",
             (loads - told.0).max(1),
             Nanos(nanos - told.1)
         );

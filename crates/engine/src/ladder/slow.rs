@@ -16,7 +16,11 @@ impl<E: Env> Shard<E> {
     pub(super) fn compare(&self) {
         let monitor = &self.array.monitor;
         let automatic = |index| monitor.watch(index).borrow().decided == DriveOverride::Automatic;
-        let counts = |index| self.array.is_active(index) && automatic(index);
+        // What is copied from one, or onto it, is none of its peers' work.
+        let copies = |index| {
+            self.array.awaited(index).is_some() || self.array.member(index).replacing().is_some()
+        };
+        let counts = |index| self.array.is_active(index) && automatic(index) && !copies(index);
         let (changed, shared) = monitor.compare(counts);
         for index in changed {
             self.tell_slow(index);
