@@ -82,7 +82,11 @@ impl<E: Env> Shard<E> {
         self.tell_spikes();
         self.compare();
         if monitor.handling().ladder {
-            for index in self.array.indexes().filter(|&index| self.array.is_active(index)) {
+            let active = self.array.indexes().filter(|&index| self.array.is_active(index));
+            let mut active: Vec<DriveIndex> = active.collect();
+            // Of several that wait the one that waits for longest: not all can be avoided.
+            active.sort_by_key(|&index| monitor.watch(index).borrow().oldest().unwrap_or(u64::MAX));
+            for index in active {
                 self.climb(index);
                 self.probe(index);
             }
@@ -176,13 +180,24 @@ impl<E: Env> Shard<E> {
         let sits_out = |&&other: &&DriveIndex| monitor.watch(other).borrow().sits_out();
         let out = others.iter().filter(active).filter(sits_out).count();
         let parity = self.least_parity();
+        let overdue = |index: DriveIndex| {
+            let oldest = monitor.watch(index).borrow().oldest();
+            oldest.map_or(0, |oldest| monitor.heard(oldest))
+        };
+        let others_overdue = others.iter().filter(active).map(|&other| overdue(other));
+        let most = policy::slow::most(self.array.len(), parity);
+        let overdue = overdue(index);
+        let shared = health::is_stall_of_many(overdue, others_overdue, most);
         let loaded = monitor.is_loaded();
         let watch = monitor.watch(index).borrow();
         let ladder = watch.ladder;
-        let overdue = watch.oldest().map_or(0, |oldest| monitor.heard(oldest));
         Facts {
             // Under load there is always one that waits for long, at whatever drive.
-            oldest: if loaded { watch.silent_for(now).min(overdue) } else { overdue },
+            oldest: match (shared, loaded) {
+                (true, _) => 0,
+                (false, true) => watch.silent_for(now).min(overdue),
+                (false, false) => overdue,
+            },
             outlier: !loaded && health::is_outlier(&watch.tally, &mut peers),
             slow: watch.record.is_slow(),
             since: now.saturating_sub(ladder.since),

@@ -40,6 +40,9 @@ pub const SUSPECT_LASTING: u64 = 60_000_000_000;
 pub const SLOW_PERMILLE: u64 = 5;
 /// So many times its peers' share makes an outlier.
 pub const SLOW_TIMES: u64 = 4;
+/// A drive that is used again is compared after so long (ns), when what its peers did before counts
+/// half: the shares are of the same time then.
+pub const OUTLIER_AFTER: u64 = 2_000_000_000;
 /// Slow operations in so many different ticks: a single spike is the detector's business.
 pub const SLOW_TICKS: u32 = 8;
 
@@ -98,7 +101,9 @@ pub fn step(rung: Rung, facts: &Facts) -> Option<(Rung, Reason)> {
         Rung::Good if !facts.may_avoid => None,
         Rung::Good if facts.oldest >= AVOID_AFTER => Some((Rung::Avoided, Reason::Overdue)),
         Rung::Good if facts.slow => Some((Rung::Avoided, Reason::Slow)),
-        Rung::Good if facts.outlier => Some((Rung::Avoided, Reason::Outlier)),
+        Rung::Good if facts.outlier && facts.since >= OUTLIER_AFTER => {
+            Some((Rung::Avoided, Reason::Outlier))
+        }
         Rung::Good => None,
         Rung::Avoided | Rung::Suspect if facts.failed_probes >= PROBES_FAILED && facts.may_fail => {
             Some((Rung::Failed, Reason::Errors))
@@ -131,6 +136,14 @@ fn lasting(facts: &Facts) -> bool {
 fn recovered(facts: &Facts) -> bool {
     let rested = facts.since >= facts.sit_out && facts.oldest < AVOID_AFTER;
     rested && facts.good_probes >= PROBES_GOOD
+}
+
+/// Is an operation that has waited for `own` (ns) a stall of the host rather than of the drive? It
+/// is if the oldest operations of more than `most` drives, this one included, have waited half as
+/// long. Not once the drive would be suspect: then each has to answer for itself.
+pub fn is_stall_of_many(own: u64, others: impl Iterator<Item = u64>, most: usize) -> bool {
+    let together = || others.filter(|&other| other >= own / 2).count() + 1;
+    (AVOID_AFTER..SUSPECT_AFTER).contains(&own) && together() > most
 }
 
 /// Operations of a drive of late.
@@ -206,6 +219,28 @@ mod tests {
         let needed = Facts { oldest: u64::MAX, may_avoid: false, may_fail: false, ..CALM };
         assert_eq!(step(Rung::Good, &needed), None);
         assert_eq!(step(Rung::Suspect, &needed), None);
+    }
+
+    #[test]
+    fn an_outlier_is_avoided_unless_it_has_just_come_back() {
+        let outlier = |since| Facts { outlier: true, since, ..CALM };
+        assert_eq!(step(Rung::Good, &outlier(OUTLIER_AFTER - 1)), None);
+        let avoided = Some((Rung::Avoided, Reason::Outlier));
+        assert_eq!(step(Rung::Good, &outlier(OUTLIER_AFTER)), avoided);
+    }
+
+    /// All drives were files on one disk. Whenever that was busy the first drive of the pool was
+    /// avoided, as the first that was looked at, and was suspect after three minutes.
+    #[test]
+    fn operations_that_wait_at_many_drives_wait_for_the_host() {
+        let of = |own, others: &[u64], most| is_stall_of_many(own, others.iter().copied(), most);
+        let late = AVOID_AFTER;
+        assert!(of(late, &[0, late, late / 2], 1) && of(late, &[0, late / 2], 1));
+        assert!(!of(late, &[0, 0, late / 2 - 1], 1), "nobody else waits");
+        assert!(!of(late, &[late, 0, 0], 2), "as many as the pool can do without");
+        assert!(!of(10 * late, &[late; 6], 1), "it waits for much longer than the others");
+        assert!(!of(SUSPECT_AFTER, &[SUSPECT_AFTER; 6], 1), "long enough");
+        assert!(!of(late - 1, &[late; 6], 1), "not overdue yet");
     }
 
     #[test]
