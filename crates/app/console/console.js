@@ -82,7 +82,7 @@ function isFusion(view) {
 /** Why others go round a drive, if they do. */
 function shunned(drive, old) {
   if (drive.decided === "sit-out") return "sits out";
-  if (["avoided", "suspect"].includes(drive.health)) return drive.health;
+  if (["slow", "avoided", "suspect"].includes(drive.health)) return drive.health;
   const slow = drive.spikes.unresponsive
     || (old !== undefined && drive.spikes.spike_nanos - old.spikes.spike_nanos >= NOTICED);
   return slow ? "unresponsive" : "";

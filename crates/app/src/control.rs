@@ -166,6 +166,9 @@ pub enum Request {
         after: BTreeMap<String, u64>,
         #[serde(default)]
         wait_millis: u64,
+        /// Single spikes instead, which have numbers of their own.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        spikes: bool,
     },
     /// For tests, see [`crate::serve::faults`].
     Fault {

@@ -328,6 +328,8 @@ pub struct DriveStatus {
     pub takes_discards: Option<bool>,
     pub health: DriveHealth,
     pub decided: DriveOverride,
+    /// It is slower than its peers for seconds.
+    pub slow: Option<SlowDrive>,
     pub spikes: SpikeStatus,
     pub latency: OperationLatencies,
     /// Operations that it has been given and has not answered.

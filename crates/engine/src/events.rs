@@ -1,76 +1,130 @@
-//! What happened, for whoever asks: the last events. Those that are only told, spikes above all, do
-//! not push out those that somebody has to know of.
+//! What happened, for whoever asks: the last events. Those that are only told do not push out
+//! those that somebody has to know of, nor warnings errors. Spikes are told of together; each by
+//! itself is remembered apart, for those who ask for it.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
+use io::Nanos;
 use io::sync::{Event, EventWait};
 
 use crate::api::{EventKind, PoolEvent, Severity};
-use crate::limits::{ALARMS_MAX, EVENTS_MAX};
+use crate::limits::{ALARMS_MAX, EVENTS_MAX, SPIKES_MAX, SPIKES_TOLD_EVERY};
+
+/// Events of one severity, the oldest first.
+type Ring = VecDeque<PoolEvent>;
 
 #[derive(Default)]
-struct Ring {
-    told: VecDeque<PoolEvent>,
-    /// Warnings and errors.
-    alarms: VecDeque<PoolEvent>,
+struct Rings {
+    infos: Ring,
+    warnings: Ring,
+    errors: Ring,
     next: u64,
+    /// Numbered by themselves.
+    spikes: Ring,
+    next_spike: u64,
+    untold: SpikeSum,
+}
+
+/// Spikes that were not told of yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SpikeSum {
+    /// When the first of them ended.
+    pub since: Nanos,
+    /// Of each drive, how many and how long (ns) in all.
+    pub drives: BTreeMap<u16, (u64, u64)>,
 }
 
 pub struct Events {
-    ring: RefCell<Ring>,
+    rings: RefCell<Rings>,
     arrived: Event,
 }
 
 impl Default for Events {
     fn default() -> Events {
-        let ring = Ring { next: 1, ..Ring::default() };
-        Events { ring: RefCell::new(ring), arrived: Event::new() }
+        let rings = Rings { next: 1, next_spike: 1, ..Rings::default() };
+        Events { rings: RefCell::new(rings), arrived: Event::new() }
     }
 }
 
 impl Events {
     pub fn push(
         &self,
-        at: io::Nanos,
+        at: Nanos,
         severity: Severity,
         kind: EventKind,
         drive: Option<u16>,
         text: String,
     ) {
-        let mut ring = self.ring.borrow_mut();
-        let sequence = ring.next;
-        ring.next += 1;
-        let (events, max) = match severity {
-            Severity::Info => (&mut ring.told, EVENTS_MAX),
-            Severity::Warning | Severity::Error => (&mut ring.alarms, ALARMS_MAX),
+        let mut rings = self.rings.borrow_mut();
+        let sequence = rings.next;
+        rings.next += 1;
+        let (ring, max) = match severity {
+            Severity::Info => (&mut rings.infos, EVENTS_MAX),
+            Severity::Warning => (&mut rings.warnings, ALARMS_MAX),
+            Severity::Error => (&mut rings.errors, ALARMS_MAX),
         };
-        if events.len() == max {
-            events.pop_front();
-        }
-        events.push_back(PoolEvent { sequence, at, severity, kind, drive, text });
-        drop(ring);
+        add(ring, max, PoolEvent { sequence, at, severity, kind, drive, text });
+        drop(rings);
         self.arrived.notify_all();
+    }
+
+    /// A drive was unresponsive from `begin` to `end` (ns).
+    pub fn push_spike(&self, drive: u16, (begin, end): (u64, u64), text: String) {
+        let mut rings = self.rings.borrow_mut();
+        let (at, sequence) = (Nanos(end), rings.next_spike);
+        rings.next_spike += 1;
+        let (severity, kind, drive) = (Severity::Info, EventKind::Spike, Some(drive));
+        let event = PoolEvent { sequence, at, severity, kind, drive, text };
+        add(&mut rings.spikes, SPIKES_MAX, event);
+        let untold = &mut rings.untold;
+        if untold.drives.is_empty() {
+            untold.since = at;
+        }
+        let (count, nanos) = untold.drives.entry(drive.unwrap_or_default()).or_default();
+        (*count, *nanos) = (*count + 1, *nanos + (end - begin));
+        drop(rings);
+        self.arrived.notify_all();
+    }
+
+    /// The spikes to be told of, if it is time.
+    pub fn take_spikes(&self, now: Nanos) -> Option<SpikeSum> {
+        let untold = &mut self.rings.borrow_mut().untold;
+        let due = !untold.drives.is_empty() && now >= untold.since + SPIKES_TOLD_EVERY;
+        due.then(|| std::mem::take(untold))
     }
 
     /// Events with a sequence above `after`, oldest first. Those that are not remembered any more
     /// are missing: the gap in the sequence tells.
     pub fn after(&self, after: u64) -> Vec<PoolEvent> {
-        let ring = self.ring.borrow();
-        let newer = |events: &VecDeque<PoolEvent>| {
-            let first = events.partition_point(|event| event.sequence <= after);
-            events.range(first..).cloned().collect::<Vec<_>>()
-        };
-        let mut all = newer(&ring.told);
-        all.extend(newer(&ring.alarms));
+        let rings = self.rings.borrow();
+        let of = [&rings.infos, &rings.warnings, &rings.errors];
+        let mut all: Vec<PoolEvent> = of.into_iter().flat_map(|ring| newer(ring, after)).collect();
         all.sort_by_key(|event| event.sequence);
         all
     }
 
-    /// Completes when the next event arrives.
+    /// The same of single spikes, which have numbers of their own.
+    pub fn spikes_after(&self, after: u64) -> Vec<PoolEvent> {
+        newer(&self.rings.borrow().spikes, after).collect()
+    }
+
+    /// Completes when the next event arrives, or a spike.
     pub fn wait(&self) -> EventWait {
         self.arrived.wait()
     }
+}
+
+fn add(ring: &mut Ring, max: usize, event: PoolEvent) {
+    if ring.len() == max {
+        ring.pop_front();
+    }
+    ring.push_back(event);
+}
+
+fn newer(ring: &Ring, after: u64) -> impl Iterator<Item = PoolEvent> + '_ {
+    let first = ring.partition_point(|event| event.sequence <= after);
+    ring.range(first..).cloned()
 }
 
 #[cfg(test)]
@@ -108,7 +162,52 @@ mod tests {
             push(&events, Severity::Warning, EventKind::PagesHealed);
         }
         let all = events.after(0);
-        assert_eq!(all.len(), EVENTS_MAX + ALARMS_MAX);
+        assert_eq!(all.len(), EVENTS_MAX + ALARMS_MAX + 1);
+        assert_eq!((all[0].sequence, all[0].severity), (3, Severity::Error));
         assert!(all.windows(2).all(|pair| pair[0].sequence < pair[1].sequence));
+    }
+
+    #[test]
+    fn spikes_are_told_of_together_and_each_is_there_for_those_who_ask() {
+        let events = Events::default();
+        let second = Nanos::from_secs(1);
+        for at in 1..=30 {
+            let end = second.0 * at;
+            events.push_spike((at % 3 == 0).into(), (end - at, end), String::new());
+        }
+        assert_eq!((events.after(0).len(), events.spikes_after(28).len()), (0, 2));
+        assert_eq!(events.take_spikes(Nanos::from_secs(60)), None);
+        let sum = events.take_spikes(Nanos::from_secs(61)).expect("a minute has passed");
+        assert_eq!(sum.since, second);
+        assert_eq!(sum.drives, [(0, (20, 300)), (1, (10, 165))].into());
+        assert_eq!(events.take_spikes(Nanos::from_secs(6000)), None);
+    }
+
+    proptest::proptest! {
+        /// Against a list of all: of each severity the newest are there, whatever else came.
+        #[test]
+        fn a_flood_of_one_severity_pushes_out_none_of_another(
+            floods in proptest::collection::vec((0_usize..3, 1_usize..3000), 1..12),
+            after in 0_u64..8000,
+        ) {
+            const SEVERITIES: [Severity; 3] = [Severity::Info, Severity::Warning, Severity::Error];
+            let (events, mut all) = (Events::default(), Vec::new());
+            for (severity, count) in floods {
+                for _ in 0..count {
+                    push(&events, SEVERITIES[severity], EventKind::Load);
+                    all.push((all.len() as u64 + 1, SEVERITIES[severity]));
+                }
+            }
+            let mut expected = Vec::new();
+            let most = [EVENTS_MAX, ALARMS_MAX, ALARMS_MAX];
+            for (severity, max) in SEVERITIES.into_iter().zip(most) {
+                let own = all.iter().filter(|event| event.1 == severity).rev().take(max);
+                expected.extend(own.filter(|event| event.0 > after));
+            }
+            expected.sort_unstable();
+            let found: Vec<(u64, Severity)> =
+                events.after(after).iter().map(|event| (event.sequence, event.severity)).collect();
+            proptest::prop_assert_eq!(found, expected);
+        }
     }
 }

@@ -4,6 +4,8 @@
 //! A drive that is gone round is asked nothing by requests, so the engine asks it itself: a page
 //! now and then, whose answers decide when it is used again.
 
+mod slow;
+
 use std::rc::Rc;
 
 use futures_util::future::{Either, select};
@@ -14,7 +16,8 @@ use policy::health::{self, Facts, Reason, Rung, Tally};
 use crate::api::{DriveHealth, DriveOverride, EventKind, RequestError, Severity};
 use crate::geometry::Class;
 use crate::limits::{
-    LADDER_TICK, LOAD_TOLD_EVERY, PROBE_INTERVAL, PROBE_LOOKS_MAX, STOPPED, TALLY_SPAN,
+    LADDER_TICK, LOAD_LASTING, LOAD_TOLD_EVERY, PROBE_INTERVAL, PROBE_LOOKS_MAX, STOPPED,
+    TALLY_SPAN,
 };
 use crate::monitor::Watch;
 use crate::shard::Shard;
@@ -32,7 +35,8 @@ impl<E: Env> Shard<E> {
             loop {
                 let due = env.now() + LADDER_TICK;
                 env.sleep_until(due).await;
-                if env.now() > due + STOPPED {
+                let woken = env.now();
+                if woken > due + STOPPED {
                     // The process itself was: drives may have answered long ago, which is to be
                     // heard before any is judged.
                     graced_until = env.now() + STOPPED;
@@ -44,6 +48,7 @@ impl<E: Env> Shard<E> {
                     return;
                 };
                 ticks += 1;
+                shard.array.monitor.stalls.borrow_mut().look(due.0, woken.0);
                 shard.tick(ticks);
                 shard.rest().await;
             }
@@ -72,10 +77,16 @@ impl<E: Env> Shard<E> {
         self.tell_load();
         for index in self.array.indexes() {
             monitor.watch(index).borrow_mut().end_tick();
-            self.tell_spikes(index);
+            self.note_spikes(index);
         }
+        self.tell_spikes();
+        self.compare();
         if monitor.handling().ladder {
-            for index in self.array.indexes().filter(|&index| self.array.is_active(index)) {
+            let active = self.array.indexes().filter(|&index| self.array.is_active(index));
+            let mut active: Vec<DriveIndex> = active.collect();
+            // Of several that wait the one that waits for longest: not all can be avoided.
+            active.sort_by_key(|&index| monitor.watch(index).borrow().oldest().unwrap_or(u64::MAX));
+            for index in active {
                 self.climb(index);
                 self.probe(index);
             }
@@ -97,14 +108,11 @@ impl<E: Env> Shard<E> {
         }
     }
 
-    fn tell_spikes(&self, index: DriveIndex) {
+    fn note_spikes(&self, index: DriveIndex) {
         for (begin, end) in self.array.monitor.watch(index).borrow_mut().take_untold() {
-            let text = format!(
-                "drive {} was unresponsive for {}",
-                self.drive_name(index),
-                Nanos(end - begin)
-            );
-            self.events.push(Nanos(end), Severity::Info, EventKind::Spike, Some(index.0), text);
+            let (name, took) = (self.drive_name(index), Nanos(end - begin));
+            let text = format!("drive {name} was unresponsive for {took}");
+            self.events.push_spike(index.0, (begin, end), text);
         }
     }
 
@@ -113,13 +121,15 @@ impl<E: Env> Shard<E> {
         let (monitor, now) = (&self.array.monitor, self.env.now());
         let ((loads, nanos), (told_at, told)) = (monitor.loads(), self.load_told.get());
         let due = told.0 == 0 || now >= told_at + LOAD_TOLD_EVERY;
-        if loads == told.0 || monitor.is_loaded() || !due {
+        let short = monitor.is_loaded() && nanos - told.1 < LOAD_LASTING.0;
+        if nanos == told.1 || short || !due {
             return;
         }
         self.load_told.set((now, (loads, nanos)));
         let text = format!(
-            "many drives were behind at once, {} times, {} in all: nothing went round them then",
-            loads - told.0,
+            "many drives were behind at once, {} times, {} in all: that is the host's or the \
+             load's, and nothing bypassed them",
+            (loads - told.0).max(1),
             Nanos(nanos - told.1)
         );
         self.events.push(now, Severity::Info, EventKind::Load, None, text);
@@ -147,11 +157,11 @@ impl<E: Env> Shard<E> {
         watch.borrow_mut().put_on(next, self.now());
         let (severity, kind) = match next {
             Rung::Good => (Severity::Info, EventKind::DriveGood),
-            Rung::Avoided => (Severity::Warning, EventKind::DriveAvoided),
+            // For a stall of a tenth of a second, maybe: a drive that is slow is told of as such.
+            Rung::Avoided => (Severity::Info, EventKind::DriveAvoided),
             Rung::Suspect | Rung::Failed => (Severity::Warning, EventKind::DriveSuspect),
         };
-        let text = format!("drive {} {text}", self.drive_name(index));
-        self.events.push(self.env.now(), severity, kind, Some(index.0), text);
+        self.tell_of_drive(index, severity, kind, &text);
     }
 
     fn now(&self) -> u64 {
@@ -170,15 +180,28 @@ impl<E: Env> Shard<E> {
         let sits_out = |&&other: &&DriveIndex| monitor.watch(other).borrow().sits_out();
         let out = others.iter().filter(active).filter(sits_out).count();
         let parity = self.least_parity();
+        let overdue = |index: DriveIndex| {
+            let oldest = monitor.watch(index).borrow().oldest();
+            oldest.map_or(0, |oldest| monitor.heard(oldest))
+        };
+        let others_overdue = others.iter().filter(active).map(|&other| overdue(other));
+        let most = policy::slow::most(self.array.len(), parity);
+        let overdue = overdue(index);
+        let shared = health::is_stall_of_many(overdue, others_overdue, most);
         let loaded = monitor.is_loaded();
         let watch = monitor.watch(index).borrow();
         let ladder = watch.ladder;
-        let overdue = watch.oldest().map_or(0, |oldest| now.saturating_sub(oldest));
         Facts {
             // Under load there is always one that waits for long, at whatever drive.
-            oldest: if loaded { watch.silent_for(now) } else { overdue },
+            oldest: match (shared, loaded) {
+                (true, _) => 0,
+                (false, true) => watch.silent_for(now).min(overdue),
+                (false, false) => overdue,
+            },
             outlier: !loaded && health::is_outlier(&watch.tally, &mut peers),
+            slow: watch.record.is_slow(),
             since: now.saturating_sub(ladder.since),
+            avoided_for: now.saturating_sub(ladder.left_good),
             sit_out: ladder.sit_out,
             good_probes: ladder.good_probes,
             failed_probes: ladder.failed_probes,
@@ -204,6 +227,14 @@ impl<E: Env> Shard<E> {
                 "{} of its last {} answers were slow, more than its peers'",
                 tally.slow, tally.operations
             ),
+            Reason::Slow => {
+                let slow = self.array.monitor.watch(index).borrow().slow_drive(self.now());
+                slow.map_or_else(String::new, |slow| slow.to_string())
+            }
+            Reason::Lasting => format!(
+                "it has been avoided for {}, and is not quick again",
+                Nanos(facts.avoided_for)
+            ),
             Reason::Relapses => format!("it was slow again {} times", facts.relapses),
             Reason::Answered => "what was overdue has been answered".to_owned(),
             Reason::Recovered => {
@@ -215,7 +246,7 @@ impl<E: Env> Shard<E> {
         };
         match next {
             Rung::Good => format!("is used again: {why}"),
-            Rung::Avoided => format!("is gone round: {why}"),
+            Rung::Avoided => format!("is avoided: {why}"),
             Rung::Suspect => format!(
                 "is suspect: {why}; it will be failed if it stays silent for {}",
                 Nanos(health::FAIL_AFTER)
@@ -276,6 +307,7 @@ impl<E: Env> Shard<E> {
     pub fn decide(&self, index: DriveIndex, decided: DriveOverride) {
         let mut watch = self.array.monitor.watch(index).borrow_mut();
         let before = std::mem::replace(&mut watch.decided, decided);
+        watch.forget_periods();
         if decided == DriveOverride::Automatic {
             watch.put_on(Rung::Good, self.now());
         }
@@ -321,6 +353,7 @@ impl Watch {
             Rung::Good => {
                 self.health = DriveHealth::Good;
                 self.tally = Tally::default();
+                self.forget_periods();
             }
             Rung::Avoided if self.health == DriveHealth::Good => {
                 let relapse = ladder.sit_out > 0 && rested < ladder.sit_out.saturating_mul(8);
@@ -332,6 +365,7 @@ impl Watch {
                     ladder.sit_out = health::SIT_OUT;
                 }
                 self.health = DriveHealth::Avoided;
+                self.ladder.left_good = now;
             }
             Rung::Avoided => self.health = DriveHealth::Avoided,
             Rung::Suspect | Rung::Failed => self.health = DriveHealth::Suspect,

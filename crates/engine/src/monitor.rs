@@ -12,6 +12,9 @@ use layout::DriveIndex;
 use policy::hedge::{self, Budget, Spent};
 use policy::learn;
 use policy::load::{self, LoadGuard};
+use policy::slow::{self, Finding, Record, Seen};
+use policy::stall::Stalls;
+use policy::throttle::Throttle;
 
 use crate::api::{DriveHealth, DriveOverride, OperationLatencies, SpikeHandling, SpikeStatus};
 use crate::limits::{HANG_AFTER, LOAD_LOOK, MUTE_DEADLINES, MUTE_MIN};
@@ -44,6 +47,12 @@ pub struct Monitor {
     bears: Cell<usize>,
     /// When the drives are looked at again for the guard.
     look_at: Cell<u64>,
+    pub stalls: RefCell<Stalls>,
+    /// When drives are compared for slowness again.
+    period_ends: Cell<u64>,
+    /// Whether too many drives were slow at once in the last periods, and the telling of it.
+    shared: Cell<Record>,
+    pub shared_told: RefCell<Throttle>,
     /// Operations have begun since the last tick; with none there is nothing to judge.
     stirred: Cell<bool>,
     pub stirring: io::sync::Event,
@@ -65,6 +74,10 @@ impl Monitor {
             guard: Cell::default(),
             bears: Cell::new(1),
             look_at: Cell::new(0),
+            stalls: RefCell::default(),
+            period_ends: Cell::new(now.0 + slow::PERIOD),
+            shared: Cell::default(),
+            shared_told: RefCell::default(),
             stirred: Cell::new(false),
             stirring: io::sync::Event::new(),
         }
@@ -284,6 +297,46 @@ impl Monitor {
             let slow_from = learn::slow_from(watch.learning, quantiles[at][2], &mut peers);
             watch.set_slow_from(now, slow_from);
         }
+    }
+
+    /// Compares the drives that count, if a period is over: which are slow from now on, or are not
+    /// any more, and whether from now on too many are at once.
+    pub fn compare(&self, counts: impl Fn(DriveIndex) -> bool) -> (Vec<DriveIndex>, bool) {
+        let now = self.now();
+        if now < self.period_ends.get() {
+            return (Vec::new(), false);
+        }
+        self.period_ends.set(now + slow::PERIOD);
+        let index = |at: usize| DriveIndex(at as u16);
+        let seen = |(at, watch): (usize, &RefCell<Watch>)| {
+            let seen = watch.borrow_mut().end_period(now);
+            if counts(index(at)) {
+                seen
+            } else {
+                Seen { reads: None, writes: None, silent: 0, ..seen }
+            }
+        };
+        let all: Vec<Seen> = self.watches.iter().enumerate().map(seen).collect();
+        let (findings, too_many) = slow::judge(&all, slow::most(all.len(), self.bears.get()));
+        let mut shared = self.shared.get();
+        let begins = shared.note(too_many) && shared.is_slow();
+        self.shared.set(shared);
+        let note = |(at, finding): (usize, &Finding)| {
+            let mut watch = self.watches[at].borrow_mut();
+            let changed = match *finding {
+                Finding::Unknown => false,
+                Finding::Usual => watch.note_period(now, None),
+                Finding::Slow(excess) => watch.note_period(now, Some(excess)),
+            };
+            changed.then(|| index(at))
+        };
+        (findings.iter().enumerate().filter_map(note).collect(), begins)
+    }
+
+    /// For how long (ns) an operation that began then has been awaited while we listened.
+    pub fn heard(&self, begin: u64) -> u64 {
+        let (age, stalled) = (self.now().saturating_sub(begin), self.stalls.borrow().since(begin));
+        age.saturating_sub(stalled)
     }
 
     /// The long reads of opening say nothing of what clients' requests will take: with them, no

@@ -16,6 +16,7 @@ pub mod papers;
 pub mod pressure;
 pub mod rebuild;
 pub mod recovery;
+pub mod slow_drives;
 pub mod space;
 pub mod spikes;
 pub mod systems;

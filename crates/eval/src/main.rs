@@ -1,15 +1,16 @@
 //! `steadyraid-eval`: the papers' experiments by name (`list`, `run`, `report`, `compare`), and
 //! our own, a verb each: `engine` the engine alone, no transport; `space` overwriting a full volume
 //! for a long time; `recovery` metadata size and opening after a kill; `model` how fast modelled
-//! drives are; `detector` the spike detector against an oracle; the rest looks at arrays over
+//! drives are; `detector` the spike detector against an oracle, `slow-drives` that of drives
+//! that are slow for long; the rest looks at arrays over
 //! modelled drives in virtual time.
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use eval::{
-    command, conversion, detector, engine_speed, model_speed, pressure, rebuild, recovery, space,
-    spikes, systems, tail, thresholds, trace,
+    command, conversion, detector, engine_speed, model_speed, pressure, rebuild, recovery,
+    slow_drives, space, spikes, systems, tail, thresholds, trace,
 };
 
 /// What a cell made goes back to the system when the next one makes something else. The C library
@@ -44,6 +45,8 @@ enum Experiment {
     Model(model_speed::Options),
     /// The spike detector against an oracle: precision, recall, reaction time
     Detector(detector::Options),
+    /// Drives that are slow for long: precision, recall, time to the verdict
+    SlowDrives(slow_drives::Options),
     /// Any schemes and systems under one load: latency, write amplification (virtual time)
     Systems(systems::Options),
     /// Latency with one slow drive in the array, and without (virtual time)
@@ -86,6 +89,7 @@ fn main() -> ExitCode {
             Ok(())
         }
         Experiment::Detector(options) => detector::run(&options).map_err(|e| e.to_string()),
+        Experiment::SlowDrives(options) => slow_drives::run(&options),
         Experiment::Systems(options) => systems::run(&options),
         Experiment::Tail(options) => tail::run(&options),
         Experiment::Spikes(options) => spikes::run(&options),

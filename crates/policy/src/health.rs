@@ -1,8 +1,8 @@
 //! The ladder of a drive that is slow for longer than a spike: avoided, suspect, failed.
 //!
 //! ```text
-//!        an operation is 0.1 s overdue,      5 s overdue, or         30 s overdue, and
-//!        or slower than its peers            avoided too often       the pool can spare it
+//!        an operation is 0.1 s overdue,      5 s overdue, avoided    30 s overdue, and
+//!        or slower than its peers            too often or too long   the pool can spare it
 //!   Good ─────────────────────> Avoided ───────────────> Suspect ─────────────────> failed
 //!    ^                            │ ^                      │
 //!    └─ sat out, probes are quick ┘ └── nothing overdue ───┘
@@ -32,11 +32,17 @@ pub const PROBES_GOOD: u32 = 20;
 pub const PROBES_FAILED: u32 = 20;
 /// Relapses that make a drive suspect.
 pub const RELAPSES_SUSPECT: u32 = 6;
+/// Avoided for so long (ns) beyond its time of sitting out, a drive is suspect: it was asked more
+/// than a thousand times, and was never quick for a second.
+pub const SUSPECT_LASTING: u64 = 60_000_000_000;
 
 /// Share of slow operations, in 1/1000, below which nobody is an outlier.
 pub const SLOW_PERMILLE: u64 = 5;
 /// So many times its peers' share makes an outlier.
 pub const SLOW_TIMES: u64 = 4;
+/// A drive that is used again is compared after so long (ns), when what its peers did before counts
+/// half: the shares are of the same time then.
+pub const OUTLIER_AFTER: u64 = 2_000_000_000;
 /// Slow operations in so many different ticks: a single spike is the detector's business.
 pub const SLOW_TICKS: u32 = 8;
 
@@ -54,7 +60,11 @@ pub enum Reason {
     Overdue,
     /// More slow operations than its peers.
     Outlier,
+    /// Slower than its peers for seconds (`slow`).
+    Slow,
     Relapses,
+    /// It has been avoided for long, and is as slow as it was.
+    Lasting,
     /// What was overdue has come back.
     Answered,
     /// Sat out, and probes are quick again.
@@ -69,8 +79,11 @@ pub struct Facts {
     /// Age (ns) of the oldest operation outstanding.
     pub oldest: u64,
     pub outlier: bool,
+    pub slow: bool,
     /// Time (ns) since it was last put on a rung.
     pub since: u64,
+    /// Time (ns) since it was last used like any other.
+    pub avoided_for: u64,
     /// How long it has to sit out.
     pub sit_out: u64,
     pub good_probes: u32,
@@ -87,7 +100,10 @@ pub fn step(rung: Rung, facts: &Facts) -> Option<(Rung, Reason)> {
     match rung {
         Rung::Good if !facts.may_avoid => None,
         Rung::Good if facts.oldest >= AVOID_AFTER => Some((Rung::Avoided, Reason::Overdue)),
-        Rung::Good if facts.outlier => Some((Rung::Avoided, Reason::Outlier)),
+        Rung::Good if facts.slow => Some((Rung::Avoided, Reason::Slow)),
+        Rung::Good if facts.outlier && facts.since >= OUTLIER_AFTER => {
+            Some((Rung::Avoided, Reason::Outlier))
+        }
         Rung::Good => None,
         Rung::Avoided | Rung::Suspect if facts.failed_probes >= PROBES_FAILED && facts.may_fail => {
             Some((Rung::Failed, Reason::Errors))
@@ -96,11 +112,16 @@ pub fn step(rung: Rung, facts: &Facts) -> Option<(Rung, Reason)> {
         Rung::Avoided if facts.relapses >= RELAPSES_SUSPECT => {
             Some((Rung::Suspect, Reason::Relapses))
         }
-        Rung::Avoided => recovered(facts).then_some((Rung::Good, Reason::Recovered)),
+        Rung::Avoided if recovered(facts) => Some((Rung::Good, Reason::Recovered)),
+        Rung::Avoided => lasting(facts).then_some((Rung::Suspect, Reason::Lasting)),
         Rung::Suspect if facts.oldest >= FAIL_AFTER => {
             facts.may_fail.then_some((Rung::Failed, Reason::Overdue))
         }
-        Rung::Suspect if facts.oldest < AVOID_AFTER && facts.relapses < RELAPSES_SUSPECT => {
+        Rung::Suspect
+            if facts.oldest < AVOID_AFTER
+                && facts.relapses < RELAPSES_SUSPECT
+                && !lasting(facts) =>
+        {
             Some((Rung::Avoided, Reason::Answered))
         }
         Rung::Suspect => recovered(facts).then_some((Rung::Good, Reason::Recovered)),
@@ -108,9 +129,21 @@ pub fn step(rung: Rung, facts: &Facts) -> Option<(Rung, Reason)> {
     }
 }
 
+fn lasting(facts: &Facts) -> bool {
+    facts.avoided_for >= facts.sit_out.saturating_add(SUSPECT_LASTING)
+}
+
 fn recovered(facts: &Facts) -> bool {
     let rested = facts.since >= facts.sit_out && facts.oldest < AVOID_AFTER;
     rested && facts.good_probes >= PROBES_GOOD
+}
+
+/// Is an operation that has waited for `own` (ns) a stall of the host rather than of the drive? It
+/// is if the oldest operations of more than `most` drives, this one included, have waited half as
+/// long. Not once the drive would be suspect: then each has to answer for itself.
+pub fn is_stall_of_many(own: u64, others: impl Iterator<Item = u64>, most: usize) -> bool {
+    let together = || others.filter(|&other| other >= own / 2).count() + 1;
+    (AVOID_AFTER..SUSPECT_AFTER).contains(&own) && together() > most
 }
 
 /// Operations of a drive of late.
@@ -142,7 +175,9 @@ mod tests {
     const CALM: Facts = Facts {
         oldest: 0,
         outlier: false,
+        slow: false,
         since: 0,
+        avoided_for: 0,
         sit_out: SIT_OUT,
         good_probes: 0,
         failed_probes: 0,
@@ -165,10 +200,47 @@ mod tests {
     }
 
     #[test]
+    fn a_drive_that_stays_slow_is_avoided_then_suspect_and_never_failed_for_it() {
+        let slow = Facts { slow: true, ..CALM };
+        assert_eq!(step(Rung::Good, &slow), Some((Rung::Avoided, Reason::Slow)));
+        let long = |avoided_for| Facts { avoided_for, since: avoided_for, ..slow };
+        let lasting = SIT_OUT + SUSPECT_LASTING;
+        assert_eq!(step(Rung::Avoided, &long(lasting - 1)), None);
+        let suspect = Some((Rung::Suspect, Reason::Lasting));
+        assert_eq!(step(Rung::Avoided, &long(lasting)), suspect);
+        assert_eq!(step(Rung::Suspect, &long(100 * lasting)), None);
+        let quick = Facts { good_probes: PROBES_GOOD, ..long(lasting) };
+        assert_eq!(step(Rung::Suspect, &quick), Some((Rung::Good, Reason::Recovered)));
+        assert_eq!(step(Rung::Avoided, &quick), Some((Rung::Good, Reason::Recovered)));
+    }
+
+    #[test]
     fn what_the_pool_needs_is_neither_avoided_nor_failed() {
         let needed = Facts { oldest: u64::MAX, may_avoid: false, may_fail: false, ..CALM };
         assert_eq!(step(Rung::Good, &needed), None);
         assert_eq!(step(Rung::Suspect, &needed), None);
+    }
+
+    #[test]
+    fn an_outlier_is_avoided_unless_it_has_just_come_back() {
+        let outlier = |since| Facts { outlier: true, since, ..CALM };
+        assert_eq!(step(Rung::Good, &outlier(OUTLIER_AFTER - 1)), None);
+        let avoided = Some((Rung::Avoided, Reason::Outlier));
+        assert_eq!(step(Rung::Good, &outlier(OUTLIER_AFTER)), avoided);
+    }
+
+    /// All drives were files on one disk. Whenever that was busy the first drive of the pool was
+    /// avoided, as the first that was looked at, and was suspect after three minutes.
+    #[test]
+    fn operations_that_wait_at_many_drives_wait_for_the_host() {
+        let of = |own, others: &[u64], most| is_stall_of_many(own, others.iter().copied(), most);
+        let late = AVOID_AFTER;
+        assert!(of(late, &[0, late, late / 2], 1) && of(late, &[0, late / 2], 1));
+        assert!(!of(late, &[0, 0, late / 2 - 1], 1), "nobody else waits");
+        assert!(!of(late, &[late, 0, 0], 2), "as many as the pool can do without");
+        assert!(!of(10 * late, &[late; 6], 1), "it waits for much longer than the others");
+        assert!(!of(SUSPECT_AFTER, &[SUSPECT_AFTER; 6], 1), "long enough");
+        assert!(!of(late - 1, &[late; 6], 1), "not overdue yet");
     }
 
     #[test]

@@ -16,11 +16,13 @@ pub const MEMORY: u32 = 2048;
 pub struct Recent {
     buckets: Box<[u32]>,
     total: u32,
+    /// What of it had been taken; empty: nothing.
+    taken: Vec<u32>,
 }
 
 impl Default for Recent {
     fn default() -> Recent {
-        Recent { buckets: vec![0; BUCKETS].into(), total: 0 }
+        Recent { buckets: vec![0; BUCKETS].into(), total: 0, taken: Vec::new() }
     }
 }
 
@@ -50,6 +52,7 @@ impl Recent {
         self.total += 1;
         if self.total >= 2 * MEMORY {
             self.buckets.iter_mut().for_each(|count| *count /= 2);
+            self.taken.iter_mut().for_each(|count| *count /= 2);
             self.total = self.buckets.iter().sum();
         }
     }
@@ -61,16 +64,31 @@ impl Recent {
 
     /// Upper bound of the bucket with the `permille`-th request, 0 if there is none.
     pub fn quantile(&self, permille: u32) -> u64 {
-        let rank = (u64::from(self.total) * u64::from(permille)).div_ceil(1000).max(1);
-        let mut seen = 0;
-        for (at, &count) in self.buckets.iter().enumerate() {
-            seen += u64::from(count);
-            if seen >= rank {
-                return upper(at);
-            }
-        }
-        0
+        quantile(self.buckets.iter().copied(), self.total, permille)
     }
+
+    /// How many there were since this was last asked, and their median, as [`Recent::quantile`].
+    /// Those from before counts were halved count half.
+    pub fn take_median(&mut self) -> Option<(u32, u64)> {
+        self.taken.resize(BUCKETS, 0);
+        let new = self.buckets.iter().zip(&self.taken).map(|(count, taken)| count - taken);
+        let total = new.clone().sum();
+        let median = quantile(new, total, 500);
+        self.taken.copy_from_slice(&self.buckets);
+        (total > 0).then_some((total, median))
+    }
+}
+
+fn quantile(buckets: impl Iterator<Item = u32>, total: u32, permille: u32) -> u64 {
+    let rank = (u64::from(total) * u64::from(permille)).div_ceil(1000).max(1);
+    let mut seen = 0;
+    for (at, count) in buckets.enumerate() {
+        seen += u64::from(count);
+        if seen >= rank {
+            return upper(at);
+        }
+    }
+    0
 }
 
 #[cfg(test)]
@@ -95,6 +113,38 @@ mod tests {
     }
 
     proptest::proptest! {
+        /// Also when counts are halved in between, of which both halves count then.
+        #[test]
+        fn a_median_is_of_what_is_new(
+            before in 0_u32..3 * MEMORY,
+            values in proptest::collection::vec(10_000_u64..10_000_000_000, 0..200),
+        ) {
+            let mut recent = Recent::default();
+            (0..before).for_each(|_| recent.record(77_000));
+            let taken = recent.take_median();
+            proptest::prop_assert_eq!(taken.is_some(), before > 0);
+            let counted = if before < 2 * MEMORY { before } else { before - MEMORY };
+            let halved = counted as usize + values.len() >= 2 * MEMORY as usize;
+            values.iter().for_each(|&value| recent.record(value));
+            let mut sorted = values.clone();
+            sorted.sort_unstable();
+            match recent.take_median() {
+                None => proptest::prop_assert!(values.is_empty() || halved),
+                Some((count, median)) if !halved => {
+                    let exact = sorted[sorted.len().div_ceil(2) - 1];
+                    proptest::prop_assert_eq!(count as usize, values.len());
+                    proptest::prop_assert!(median > exact && median <= exact + exact / 8 + 1024);
+                }
+                Some((count, median)) => {
+                    proptest::prop_assert!(count as usize <= values.len());
+                    let most = sorted[sorted.len() - 1];
+                    proptest::prop_assert!(median > sorted[0]);
+                    proptest::prop_assert!(median <= most + most / 8 + 1024);
+                }
+            }
+            proptest::prop_assert_eq!(recent.take_median(), None);
+        }
+
         #[test]
         fn quantiles_are_at_most_an_eighth_too_high(
             mut values in proptest::collection::vec(10_000_u64..10_000_000_000, 1..1000),

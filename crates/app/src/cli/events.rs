@@ -16,15 +16,17 @@ use crate::wall_clock;
 /// How long the server may keep a request for events waiting: as long as it will.
 const WAIT_MILLIS: u64 = 20_000;
 
-/// Show what happened to pools: spikes, drives avoided, suspected or failed, space running low
+/// Show what happened to pools: spikes, drives slow, avoided or failed, space running low
 ///
 /// The server remembers the last few thousand events of each pool, from when it was opened. A
-/// line says how many are missing where events came faster than they were taken.
+/// line says how many are missing where events came faster than they were taken. Spikes are told
+/// of together once a minute; --spikes shows the last thousand one by one.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
   steadyraid events
   steadyraid events tank --follow
+  steadyraid events tank --spikes
   steadyraid events tank --since 1200 --json")]
 pub struct Args {
     /// Only those of this pool
@@ -35,6 +37,9 @@ pub struct Args {
     /// Only events after number N of their pool
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     since: u64,
+    /// Each spike by itself, with numbers of their own, instead of events
+    #[arg(long)]
+    spikes: bool,
     #[command(flatten)]
     control: ControlArgs,
     /// A JSON document for each event, in one line, instead of text
@@ -49,9 +54,9 @@ pub fn run(args: &Args) -> Outcome<Exit> {
     let mut printer = Printer::new(args.json);
     let mut wait_millis = 0;
     loop {
-        let (pool, after) = (args.pool.clone(), reader.last.clone());
-        let Answer::Events(events) = server.ask(&Request::Events { pool, after, wait_millis })?
-        else {
+        let (pool, after, spikes) = (args.pool.clone(), reader.last.clone(), args.spikes);
+        let request = Request::Events { pool, after, wait_millis, spikes };
+        let Answer::Events(events) = server.ask(&request)? else {
             return Err(Failure::new("server", "answered something else than it was asked"));
         };
         let text: String = reader.read(events).iter().map(|item| printer.text(item)).collect();

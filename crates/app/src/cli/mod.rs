@@ -26,7 +26,7 @@ use crate::exit::Exit;
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done, all is well
-  1  the answer is negative: a pool is degraded or failed, nothing was found
+  1  the answer is negative: a pool is degraded or failed, a drive is slow, nothing was found
   2  the command or configuration makes no sense; nothing was touched
   3  refused or failed
 

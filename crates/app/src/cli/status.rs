@@ -13,7 +13,8 @@ use crate::render::{human, json, print};
 /// Show how pools are: state, reason, action, space, drives, volumes, latency, counters
 ///
 /// Asks the server; with --drives it opens a pool that is not being served, read-only.
-/// Exit code 1 if a pool is degraded or failed, or if 90 % of its space is used.
+/// Exit code 1 if a pool is degraded or failed, if a drive is slow or suspect, or if 90 % of the
+/// space is used.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -45,7 +46,10 @@ struct Report {
 pub fn run(args: &Args) -> Outcome<Exit> {
     let (pools, server) = find_whole(args.pool.as_deref(), &args.reach)?;
     // Writes that are slowed in a burst are no reason to wake anybody.
-    let healthy = |pool: &Pool| pool.state == Health::Online && pool.capacity < Capacity::Low;
+    let healthy = |pool: &Pool| {
+        let whole = pool.state == Health::Online && pool.capacity < Capacity::Low;
+        whole && !pool.has_slow_drives()
+    };
     let healthy = pools.iter().all(healthy);
     if args.json {
         print(&json::document(&Report { pools, server }));

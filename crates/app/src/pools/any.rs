@@ -165,6 +165,21 @@ impl Pool {
         }
     }
 
+    /// The same of single spikes, which have numbers of their own and are no events.
+    pub fn spikes(
+        &self,
+        after: u64,
+        now: Nanos,
+        drive_name: impl Fn(u16) -> Option<String>,
+    ) -> Vec<Event> {
+        let name = self.name();
+        let Pool::Fusion(pool) = self else { return Vec::new() };
+        let event = |event: &engine::PoolEvent| {
+            Event::of_engine(&name, event, event.drive.and_then(&drive_name), now)
+        };
+        pool.spikes(after).iter().map(event).collect()
+    }
+
     /// Completes at the next event.
     pub fn next_event(&self) -> EventWait {
         match self {

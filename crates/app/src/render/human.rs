@@ -315,8 +315,9 @@ fn health(drive: &Drive) -> String {
         "automatic" | "" => "",
         decided => &format!(", {decided}"),
     };
-    let now = if drive.spikes.unresponsive { ", slow now" } else { "" };
-    format!("{}{decided}{now}", drive.health)
+    let slow = if drive.slow.is_some() && drive.health != "slow" { ", slow" } else { "" };
+    let now = if drive.spikes.unresponsive && drive.slow.is_none() { ", slow now" } else { "" };
+    format!("{}{slow}{decided}{now}", drive.health)
 }
 
 fn spikes(drive: &Drive) -> String {

@@ -30,12 +30,14 @@ mod capacity;
 mod care;
 mod other;
 mod server;
+mod slow;
 mod tail;
 mod unopened;
 
 pub use capacity::{Capacity, Fill};
 pub use care::{Rebalance, Rebuild, RebuildDrive, Scrub};
 pub use server::{DroppedMessages, NbdConnections, Server};
+pub use slow::Slow;
 pub use tail::{Backlog, Event, Handling, Latencies, Limits, OperationLatencies, Spikes};
 
 mirror! {
@@ -152,9 +154,12 @@ pub struct Drive {
     /// What is freed is told to it. Absent of a drive that is not here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub takes_discards: Option<bool>,
-    /// `good`, `avoided` or `suspect`.
+    /// `good`, `slow`, `avoided` or `suspect`.
     #[serde(default)]
     pub health: String,
+    /// While it is slower than its peers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slow: Option<Slow>,
     /// What an operator has decided: `automatic`, `sit-out` or `trusted`.
     #[serde(default)]
     pub decided: String,
@@ -351,7 +356,8 @@ impl From<&engine::DriveStatus> for Drive {
             size: drive.size,
             counters: (&drive.counters).into(),
             takes_discards: drive.takes_discards,
-            health: drive.health.to_string(),
+            health: slow::health(drive),
+            slow: drive.slow.as_ref().map(Slow::from),
             decided: drive.decided.to_string(),
             spikes: (&drive.spikes).into(),
             latency: (&drive.latency).into(),
@@ -407,7 +413,10 @@ fn diagnosis(status: &PoolStatus) -> (Health, Option<String>, Option<String>) {
         .map(|drive| format!("drive {} ({}) is {}", drive.index, drive.uuid, drive.state))
         .collect();
     if gone.is_empty() {
-        return (Health::Online, vacated(status), None);
+        let (slow, action) = slow::diagnosis(status).unzip();
+        let reasons: Vec<String> = vacated(status).into_iter().chain(slow).collect();
+        let reason = (!reasons.is_empty()).then(|| reasons.join("; "));
+        return (Health::Online, reason, action);
     }
     if gone.len() > usize::from(status.parity) {
         let reason = format!("{}: more than parity can make up for", gone.join(", "));
@@ -415,7 +424,9 @@ fn diagnosis(status: &PoolStatus) -> (Health, Option<String>, Option<String>) {
         return (Health::Failed, Some(reason), Some(action.to_owned()));
     }
     let action = degraded_action(status);
-    (Health::Degraded, Some(gone.join(", ")), Some(action.to_owned()))
+    let slow = slow::diagnosis(status);
+    let slow = slow.map_or_else(String::new, |(reason, _)| format!("; {reason}"));
+    (Health::Degraded, Some(gone.join(", ") + &slow), Some(action.to_owned()))
 }
 
 /// Drives that nothing is missed without.

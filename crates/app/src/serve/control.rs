@@ -10,7 +10,7 @@ use io::{Env, Nanos};
 
 use super::add;
 use super::doings::Doings;
-use super::events::Followers;
+use super::events::{Followers, What};
 use super::exports::Catalogue;
 use super::faults;
 use super::metrics::Facts;
@@ -190,10 +190,11 @@ impl Control {
             (Request::Status { .. }, ..) => {
                 Ok(Answer::Pools(held.iter().map(Held::view).chain(unopened).collect()))
             }
-            (Request::Events { after, wait_millis, .. }, ..) => {
+            (Request::Events { after, wait_millis, spikes, .. }, ..) => {
+                let what = if *spikes { What::Spikes } else { What::Events };
                 let pools: Vec<Pool> = held.iter().map(|held| held.pool.clone()).collect();
                 let names: Vec<String> = unopened.into_iter().map(|pool| pool.name).collect();
-                self.followers.events((&pools, &names), after, *wait_millis).await
+                self.followers.events(what, (&pools, &names), after, *wait_millis).await
             }
             (_, [held], _) => self.change(held, request).await,
             (_, [], [pool]) => Err(not_open(pool)),

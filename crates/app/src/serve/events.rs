@@ -28,6 +28,14 @@ const FOLLOWERS_MAX: usize = 8;
 /// configuration that found another than the one before.
 const REASONS_MAX: usize = 64;
 
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    Events,
+    /// Each spike by itself.
+    Spikes,
+}
+
 /// Whoever waits for events. A handle.
 #[derive(Clone)]
 pub struct Followers {
@@ -83,11 +91,12 @@ impl Followers {
     /// first to come within `wait_millis`, or none.
     pub async fn events(
         &self,
+        what: What,
         (pools, unopened): (&[Pool], &[String]),
         after: &BTreeMap<String, u64>,
         wait_millis: u64,
     ) -> Outcome<Answer> {
-        let events = self.known(pools, unopened, after);
+        let events = self.known(what, pools, unopened, after);
         if !events.is_empty() || wait_millis == 0 {
             return Ok(Answer::Events(events));
         }
@@ -98,13 +107,14 @@ impl Followers {
         }
         self.waiting.set(count + 1);
         let deadline = self.env.now() + Nanos::from_millis(wait_millis.min(WAIT_MILLIS_MAX));
-        let answer = self.wait((pools, unopened), after, deadline).await;
+        let answer = self.wait(what, (pools, unopened), after, deadline).await;
         self.waiting.set(self.waiting.get() - 1);
         answer
     }
 
     async fn wait(
         &self,
+        what: What,
         (pools, unopened): (&[Pool], &[String]),
         after: &BTreeMap<String, u64>,
         deadline: Nanos,
@@ -113,7 +123,7 @@ impl Followers {
             // Places in line are taken before the look, so that nothing falls between.
             let arrivals = pools.iter().map(Pool::next_event).chain([self.told.wait()]);
             let arrivals = arrivals.collect::<Vec<_>>();
-            let events = self.known(pools, unopened, after);
+            let events = self.known(what, pools, unopened, after);
             if !events.is_empty() || self.env.now() >= deadline {
                 return Ok(Answer::Events(events));
             }
@@ -131,11 +141,19 @@ impl Followers {
     /// some time after it, so times may go back.)
     fn known(
         &self,
+        what: What,
         pools: &[Pool],
         unopened: &[String],
         after: &BTreeMap<String, u64>,
     ) -> Vec<Event> {
         let after = |name: &str| after.get(name).copied().unwrap_or(0);
+        if what == What::Spikes {
+            let of_pool = |pool: &Pool| {
+                let name = pool.name();
+                pool.spikes(after(&name), self.env.now(), |drive| self.drive_name(&name, drive))
+            };
+            return pools.iter().flat_map(of_pool).collect();
+        }
         let of_open = pools.iter().flat_map(|pool| self.of_pool(pool, after(&pool.name())));
         let others = unopened.iter().flat_map(|name| self.of_unopened(name, after(name)));
         of_open.chain(others).collect()

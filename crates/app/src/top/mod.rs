@@ -49,7 +49,8 @@ fn wish(key: KeyEvent) -> Option<Wish> {
 fn look(server: &Connection, history: &mut History) -> Outcome<()> {
     let after = history.seen().clone();
     let pools = server.ask(&Request::Status { pool: None })?;
-    let events = server.ask(&Request::Events { pool: None, after, wait_millis: 0 })?;
+    let events =
+        server.ask(&Request::Events { pool: None, after, wait_millis: 0, spikes: false })?;
     let (Answer::Pools(pools), Answer::Events(events)) = (pools, events) else {
         return Err(Failure::new("server", "answered something else than it was asked"));
     };

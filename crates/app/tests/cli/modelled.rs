@@ -120,6 +120,55 @@ fn a_drive_that_fails_does_not_stop_the_service() {
     assert!(!err.contains("panic"), "{err}");
 }
 
+/// A drive that was 0.3 s late with everything was "good", nothing was said of it, and `status`
+/// ended with 0.
+#[test]
+fn a_drive_that_is_always_slow_is_told_of_with_what_to_do() {
+    for (drives, spare) in [(7, true), (7, false), (29, true)] {
+        let scratch = Scratch::new();
+        let pool = format!("demo:{drives}:128M:vm=16M");
+        let options = ["--test-faults", "--rebuild-after", "never", "--mem-pool"];
+        let server = scratch.serve(&[&options[..], &[&pool]].concat());
+        let mut client = Client::open(&scratch.path("run/nbd.sock"), "demo/vm");
+        let mut control = Control::connect(&scratch);
+        let mut ask = || control.ask(&json!({"request": "status"}))["pools"][0].clone();
+        for at in 0..16 {
+            client.write(at << 20, &[7; 1 << 20], 0);
+        }
+        if !spare {
+            scratch.run(&["drive", "fail", "demo", "1", "--force"]).expect(0);
+        }
+        let mut faults = Control::connect(&scratch);
+        let late = json!({"effect": {"delay": {"constant": {"micros": 300_000}}}});
+        faults.fault("mem:3", &late);
+        let mut told = None;
+        let took = timed(|| {
+            for at in 0..100_000_u64 {
+                client.write((at % 256) << 16, &[at as u8; 65536], 0);
+                client.read((at * 7 % 4096) << 12, 4096);
+                if at % 16 == 0 && ask()["drives"][3]["slow"].is_object() {
+                    told = Some(at);
+                    break;
+                }
+            }
+        });
+        println!("{drives} drives, spare {spare}: told after {took:?}, {told:?} requests");
+        assert!(told.is_some(), "not within {took:?}");
+        let status = scratch.run(&["status", "demo"]).expect(1);
+        let action = if spare { "drive replace demo 3 NEW" } else { "no redundancy is left" };
+        status.says("drive 3 (mem:3) is slow: its ").says(action);
+        scratch.run(&["events", "demo"]).expect(0).says("drive-slow");
+        let pool = ask();
+        let slow = &pool["drives"][3];
+        assert_eq!(slow["health"], if spare { "avoided" } else { "slow" }, "{slow}");
+        assert_eq!(slow["slow"]["bypassed"], spare, "{slow}");
+        client.disconnect();
+        drop((control, faults));
+        let err = server.stop();
+        assert!(err.contains("warning: pool demo: drive mem:3 is slow: "), "{err}");
+    }
+}
+
 #[test]
 fn drives_that_hang_make_requests_wait_until_they_go_on() {
     let scratch = Scratch::new();

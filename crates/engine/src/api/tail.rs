@@ -8,6 +8,7 @@ use io::{DriveError, Nanos};
 
 pub use io::latency::{Latencies, OperationLatencies};
 pub use io::tally::RequestCounters;
+pub use policy::slow::Kind as SlowKind;
 
 use super::{OpenError, RequestError};
 
@@ -85,6 +86,31 @@ impl fmt::Display for DriveHealth {
             DriveHealth::Avoided => "avoided",
             DriveHealth::Suspect => "suspect",
         })
+    }
+}
+
+/// How a drive is slower than its peers (`policy::slow`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlowDrive {
+    pub what: SlowKind,
+    /// The median of half a second (ns), or for how long it has answered nothing.
+    pub own_nanos: u64,
+    /// The median of its peers' medians.
+    pub peers_nanos: u64,
+    /// For how long it has been called slow.
+    pub lasting: Nanos,
+    /// Requests bypass it if they can.
+    pub bypassed: bool,
+}
+
+impl fmt::Display for SlowDrive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (own, peers) = (Nanos(self.own_nanos), Nanos(self.peers_nanos));
+        match self.what {
+            SlowKind::Reads => write!(f, "its reads take {own}, those of its peers {peers}"),
+            SlowKind::Writes => write!(f, "its writes take {own}, those of its peers {peers}"),
+            SlowKind::Silence => write!(f, "it has answered nothing for {own}, and its peers have"),
+        }
     }
 }
 
@@ -217,11 +243,13 @@ impl fmt::Display for Severity {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
-    /// A spike of a drive is over.
+    /// Spikes of drives are over.
     Spike,
     /// Many drives were behind at a time, which is no spike.
     Load,
     DriveAvoided,
+    /// It is slower than its peers for seconds.
+    DriveSlow,
     DriveSuspect,
     DriveFailed,
     /// The file that is the drive is in no directory any more: it is lost when it is closed.
@@ -285,6 +313,7 @@ impl EventKind {
             EventKind::Spike => "spike",
             EventKind::Load => "load",
             EventKind::DriveAvoided => "drive-avoided",
+            EventKind::DriveSlow => "drive-slow",
             EventKind::DriveSuspect => "drive-suspect",
             EventKind::DriveFailed => "drive-failed",
             EventKind::DriveDeleted => "drive-deleted",

@@ -6,11 +6,14 @@ use policy::health::Tally;
 use policy::hedge;
 use policy::learn::{self, Learning, SAMPLES_MIN};
 use policy::recent::Recent;
+use policy::slow::{Answers, Excess, Record, Seen};
 use policy::spike::{Slot, SpikeConfig, SpikeDetector, Spikes};
+use policy::throttle::Throttle;
 
 use super::outstanding::Outstanding;
+use crate::api::SpikeStatus;
 use crate::api::Threshold;
-use crate::api::{DriveHealth, DriveOverride, OperationLatencies, SpikeHandling, SpikeStatus};
+use crate::api::{DriveHealth, DriveOverride, OperationLatencies, SlowDrive, SpikeHandling};
 use crate::limits::SPIKES_UNTOLD_MAX;
 
 /// An operation that is being watched.
@@ -43,6 +46,12 @@ pub struct Watch {
     pub health: DriveHealth,
     pub decided: DriveOverride,
     pub ladder: Ladder,
+    /// The last periods, and how slow it was in the last slow one.
+    pub record: Record,
+    excess: Option<Excess>,
+    slow_since: u64,
+    pub warnings: Throttle,
+    pub moves: Throttle,
 }
 
 /// Where the drive is on its way up and down the ladder (`policy::health`).
@@ -50,6 +59,8 @@ pub struct Watch {
 pub struct Ladder {
     /// When it was put on its rung.
     pub since: u64,
+    /// When it was last used like any other.
+    pub left_good: u64,
     pub sit_out: u64,
     pub relapses: u32,
     pub good_probes: u32,
@@ -89,6 +100,11 @@ impl Watch {
             health: DriveHealth::default(),
             decided: DriveOverride::default(),
             ladder: Ladder::default(),
+            record: Record::default(),
+            excess: None,
+            slow_since: 0,
+            warnings: Throttle::default(),
+            moves: Throttle::default(),
         }
     }
 
@@ -194,6 +210,46 @@ impl Watch {
     /// What a probe has to keep within.
     pub fn quick_upto(&self) -> u64 {
         learn::threshold(self.learning, self.slow_from)
+    }
+
+    /// What it answered since this was last asked.
+    pub fn end_period(&mut self, now: u64) -> Seen {
+        let answers = |(count, median)| Answers { count, median };
+        Seen {
+            reads: self.reads.take_median().map(answers),
+            writes: self.writes.take_median().map(answers),
+            silent: self.silent_for(now),
+            class: u8::from(self.learning == learn::HDD),
+            noise: self.learning.least,
+        }
+    }
+
+    /// What the period says of it; `None`: it was as quick as others. Returns whether it is slow
+    /// from now on, or is not any more.
+    pub fn note_period(&mut self, now: u64, excess: Option<Excess>) -> bool {
+        self.excess = excess.or(self.excess);
+        let changed = self.record.note(excess.is_some());
+        if changed {
+            self.slow_since = now;
+        }
+        changed
+    }
+
+    pub fn slow_drive(&self, now: u64) -> Option<SlowDrive> {
+        let excess = self.excess.filter(|_| self.record.is_slow())?;
+        Some(SlowDrive {
+            what: excess.kind,
+            own_nanos: excess.own,
+            peers_nanos: excess.usual,
+            lasting: Nanos(now.saturating_sub(self.slow_since)),
+            bypassed: self.sits_out(),
+        })
+    }
+
+    /// Forgets whether it was slow.
+    pub fn forget_periods(&mut self) {
+        self.record = Record::default();
+        self.excess = None;
     }
 
     /// A tick of the ladder is over.

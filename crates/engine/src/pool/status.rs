@@ -89,9 +89,9 @@ impl<E: Env> Pool<E> {
         let shard = self.shard();
         let member = shard.array.member(index);
         let monitor = &shard.array.monitor;
-        let (health, decided) = {
+        let (health, decided, slow) = {
             let watch = monitor.watch(index).borrow();
-            (watch.health, watch.decided)
+            (watch.health, watch.decided, watch.slow_drive(monitor.now()))
         };
         DriveStatus {
             index: index.0,
@@ -103,6 +103,7 @@ impl<E: Env> Pool<E> {
             takes_discards: member.takes_discards(),
             health,
             decided,
+            slow,
             spikes: monitor.spikes(index),
             latency: monitor.latencies(index),
             under_way: member.outstanding().into(),
@@ -247,7 +248,12 @@ impl<E: Env> Pool<E> {
         self.shard().events.after(after)
     }
 
-    /// Completes at the next event.
+    /// Single spikes, which have numbers of their own: no event tells of each.
+    pub fn spikes(&self, after: u64) -> Vec<crate::api::PoolEvent> {
+        self.shard().events.spikes_after(after)
+    }
+
+    /// Completes at the next event, or spike.
     pub fn next_event(&self) -> io::sync::EventWait {
         self.shard().events.wait()
     }

@@ -50,8 +50,13 @@ fn requests() -> Vec<Request> {
         Request::Rebuild { pool: pool(), pause: true },
         Request::Scrub { pool: pool(), action: ScrubAction::Pause },
         Request::Rebalance { pool: pool(), stop: false },
-        Request::Events { pool: Some(pool()), after: [(pool(), 7)].into(), wait_millis: 20_000 },
-        Request::Events { pool: None, after: [].into(), wait_millis: 0 },
+        Request::Events {
+            pool: Some(pool()),
+            after: [(pool(), 7)].into(),
+            wait_millis: 20_000,
+            spikes: false,
+        },
+        Request::Events { pool: None, after: [].into(), wait_millis: 0, spikes: true },
         Request::Fault {
             pool: pool(),
             drive: drive(),

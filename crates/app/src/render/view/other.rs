@@ -105,6 +105,7 @@ impl From<&DriveInfo> for Drive {
             },
             takes_discards: drive.takes_discards,
             health: "-".to_owned(),
+            slow: None,
             decided: if drive.sits_out { "sit-out" } else { "automatic" }.to_owned(),
             spikes: Spikes {
                 stragglers: seen.stragglers,

@@ -79,6 +79,7 @@ fn drive(group: &Group, (index, member): (u16, &Member)) -> Drive {
         counters: DriveCounters::default(),
         takes_discards: None,
         health: String::new(),
+        slow: None,
         decided: String::new(),
         spikes: Spikes::default(),
         latency: OperationLatencies::default(),

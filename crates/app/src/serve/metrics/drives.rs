@@ -42,7 +42,7 @@ fn states(pools: &[Pool], to: &mut Writer) -> fmt::Result {
     to.gauge("drive_state", "1 for the state that the drive is in", |to| {
         each(pools, |labels, drive, _| to.state(&labels, &STATES, &drive.state))
     })?;
-    const RUNGS: [&str; 3] = ["good", "avoided", "suspect"];
+    const RUNGS: [&str; 4] = ["good", "slow", "avoided", "suspect"];
     let help = "1 for what the pool thinks of how the drive answers";
     to.gauge("drive_rung", help, |to| {
         each(pools, |labels, drive, pool| match pool.is_fusion() {
