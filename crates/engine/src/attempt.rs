@@ -229,7 +229,7 @@ impl<E: Env> Shard<E> {
         if attempt.number < begun {
             let again = attempt.records.iter().map(|record| self.journal.append_with_data(record));
             won.failed.extend(std::mem::replace(&mut won.sequences, again.collect()));
-            let commit = async { self.journal.commit(newest(&won.sequences)).await };
+            let commit = self.journal.commit(newest(&won.sequences));
             if fua && !self.told(Wait::Journal, commit).await {
                 won.late.into_iter().for_each(|attempt| self.leave_attempt(attempt));
                 return Err(self.fail("the journal can't be written to any drive"));

@@ -31,7 +31,7 @@ pub use cache::CutMode;
 pub use disk::{Counters, Disk};
 pub use drive::VirtDrive;
 use origin::Doing;
-pub use origin::{Listener, OnBehalf, Origin};
+pub use origin::{Listener, Origin};
 pub use port::ModelPort;
 
 /// So many polls without time moving on means that tasks wake each other for ever.

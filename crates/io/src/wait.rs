@@ -66,8 +66,8 @@ pub async fn told<T>(env: &impl Env, wait: Wait, future: impl Future<Output = T>
             since.get_or_insert_with(|| env.recent());
         }
         poll
-    });
-    let output = output.await;
+    })
+    .await;
     if let Some(since) = since {
         env.waited(wait, since);
     }

@@ -150,12 +150,7 @@ impl Pool {
     ) -> Vec<Event> {
         let name = self.name();
         match self {
-            Pool::Fusion(pool) => {
-                let event = |event: &engine::PoolEvent| {
-                    Event::of_engine(&name, event, event.drive.and_then(&drive_name), now)
-                };
-                pool.events(after).iter().map(event).collect()
-            }
+            Pool::Fusion(pool) => of_engine(&name, &pool.events(after), now, drive_name),
             Pool::Other(pool) => {
                 let event = |event: &schemes::pool::Event| {
                     Event::of_scheme(&name, event, event.drive.and_then(&drive_name), now)
@@ -172,12 +167,8 @@ impl Pool {
         now: Nanos,
         drive_name: impl Fn(u16) -> Option<String>,
     ) -> Vec<Event> {
-        let name = self.name();
         let Pool::Fusion(pool) = self else { return Vec::new() };
-        let event = |event: &engine::PoolEvent| {
-            Event::of_engine(&name, event, event.drive.and_then(&drive_name), now)
-        };
-        pool.spikes(after).iter().map(event).collect()
+        of_engine(&self.name(), &pool.spikes(after), now, drive_name)
     }
 
     /// Completes at the next event.
@@ -208,4 +199,16 @@ impl Pool {
             }
         }
     }
+}
+
+fn of_engine(
+    pool: &str,
+    events: &[engine::PoolEvent],
+    now: Nanos,
+    drive_name: impl Fn(u16) -> Option<String>,
+) -> Vec<Event> {
+    let event = |event: &engine::PoolEvent| {
+        Event::of_engine(pool, event, event.drive.and_then(&drive_name), now)
+    };
+    events.iter().map(event).collect()
 }

@@ -94,7 +94,7 @@ fn a_slow_drive_that_the_pool_needs_is_told_of_and_used() {
     }
 }
 
-/// Stalls of a shared host gave 72 warnings that a drive "is gone round" in half an hour, and 1,800
+/// Stalls of a shared host gave 72 warnings that a drive was bypassed in half an hour, and 1,800
 /// events of spikes.
 #[test]
 fn drives_that_are_slow_together_are_told_of_once_and_none_is_blamed() {

@@ -34,11 +34,7 @@ pub enum Trim {
 
 impl Trim {
     pub const BOTH: [Trim; 2] = [Trim::Trimmed, Trim::Untrimmed];
-}
 
-/// As headings say it of drives that settled.
-impl Trim {
-    /// Of files.
     pub fn name(self) -> &'static str {
         match self {
             Trim::Trimmed => "trimmed",
@@ -47,12 +43,10 @@ impl Trim {
     }
 }
 
+/// As headings say it of drives that settled.
 impl fmt::Display for Trim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Trim::Trimmed => "trimmed, settled",
-            Trim::Untrimmed => "untrimmed, settled",
-        })
+        write!(f, "{}, settled", self.name())
     }
 }
 

@@ -111,9 +111,7 @@ impl<D: Drive> Watched<D> {
         self.watch.note(Ended { drive, operation, offset, begin, end, collecting });
         result
     }
-}
 
-impl<D: Drive> Watched<D> {
     /// Writes into the book whose operation it was, and where its time went.
     async fn told<T>(&self, book: &Book, inner: impl Future<Output = T>) -> T {
         let env = &self.watch.env;

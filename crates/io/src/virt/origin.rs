@@ -6,10 +6,8 @@
 //! ```
 
 use std::cell::Cell;
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
 use std::rc::Rc;
-use std::task::{Context, Poll};
 
 use super::VirtEnv;
 use crate::env::Nanos;
@@ -64,16 +62,18 @@ impl VirtEnv {
     }
 
     /// What `future` does, and what it spawns, is done for `origin`.
-    pub fn on_behalf<F: Future>(&self, origin: Origin, future: F) -> OnBehalf<F> {
-        OnBehalf { env: self.clone(), origin, future: Box::pin(future) }
+    pub fn on_behalf<F: Future>(
+        &self,
+        origin: Origin,
+        future: F,
+    ) -> impl Future<Output = F::Output> + use<F> {
+        self.doing(|doing| &doing.origin, origin, future)
     }
 
     /// Runs one operation of a drive with a model, which says where its time went.
     pub async fn metered<F: Future>(&self, operation: F) -> (F::Output, Phases) {
         let meter = Rc::new(Cell::new(Phases::default()));
-        let metered =
-            Metered { env: self.clone(), meter: meter.clone(), operation: Box::pin(operation) };
-        let output = metered.await;
+        let output = self.doing(|doing| &doing.meter, Some(meter.clone()), operation).await;
         (output, meter.get())
     }
 
@@ -81,41 +81,20 @@ impl VirtEnv {
     pub fn listen(&self, listener: Listener) {
         self.world.doing.listener.set(Some(listener));
     }
-}
 
-/// The future of [`VirtEnv::on_behalf`].
-pub struct OnBehalf<F> {
-    env: VirtEnv,
-    origin: Origin,
-    future: Pin<Box<F>>,
-}
-
-impl<F: Future> Future for OnBehalf<F> {
-    type Output = F::Output;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        let env = self.env.clone();
-        let before = env.world.doing.origin.replace(self.origin);
-        let poll = self.future.as_mut().poll(context);
-        env.world.doing.origin.set(before);
-        poll
-    }
-}
-
-struct Metered<F> {
-    env: VirtEnv,
-    meter: Rc<Cell<Phases>>,
-    operation: Pin<Box<F>>,
-}
-
-impl<F: Future> Future for Metered<F> {
-    type Output = F::Output;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        let env = self.env.clone();
-        let before = env.world.doing.meter.replace(Some(self.meter.clone()));
-        let poll = self.operation.as_mut().poll(context);
-        env.world.doing.meter.set(before);
-        poll
+    /// Whenever `future` is polled `cell` has this value.
+    fn doing<T: Clone, F: Future>(
+        &self,
+        cell: fn(&Doing) -> &Cell<T>,
+        value: T,
+        future: F,
+    ) -> impl Future<Output = F::Output> + use<T, F> {
+        let (world, mut future) = (self.world.clone(), Box::pin(future));
+        poll_fn(move |context| {
+            let before = cell(&world.doing).replace(value.clone());
+            let poll = future.as_mut().poll(context);
+            cell(&world.doing).set(before);
+            poll
+        })
     }
 }

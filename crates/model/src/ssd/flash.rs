@@ -283,7 +283,12 @@ impl Flash {
         state.turn += 1;
         let turn = state.turn;
         let now = now + delay;
-        let (operation, waited) = (queued.operation, queued.waited(now, &state.busy));
+        let operation = queued.operation;
+        // Of copies and programs nobody asks.
+        let waited = match operation.work {
+            Work::HostRead { .. } => queued.waited(now, &state.busy),
+            _ => Phases::default(),
+        };
         let mut running =
             Running { operation, waited, since: now, cells_from: now, end: now, suspensions: 0 };
         if operation.work.is_read() {
