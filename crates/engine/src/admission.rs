@@ -80,6 +80,11 @@ impl Admission {
         Enter { admission: self, lane, bytes, ticket: None }
     }
 
+    /// Some request has a place.
+    pub fn is_used(&self) -> bool {
+        self.taken.get() > 0
+    }
+
     /// A place without waiting, if there is one.
     fn try_enter(&self, lane: &Lane) -> bool {
         let free = self.taken.get() < self.places.get() || lane.under_way.get() < PLACES_GUARANTEED;

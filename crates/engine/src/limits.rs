@@ -18,9 +18,14 @@ pub const TUPLE_CANDIDATES: [usize; 2] = [4, 6];
 /// Draws of so many stripes until there is a tuple among them. One is enough unless stripes have
 /// a single data block: with 1+2 on three drives a quarter of the draws lack a drive.
 pub const TUPLE_ATTEMPTS: usize = 16;
-/// Blocks that small writes of a class are packed into at the same time. Neighbouring writes
-/// of different blocks then use different drives; more only leaves more half-filled blocks.
-pub const PACKED_SLOTS_OPEN: usize = 8;
+/// Blocks that small writes of a class are packed into at the same time: as many as have their
+/// copies on all drives, each on one, within these bounds. Neighbouring writes of different blocks
+/// then use different drives; more only leaves more half-filled blocks.
+pub const LANES_MIN: usize = 8;
+pub const LANES_MAX: usize = 64;
+/// Operations outstanding at a drive from which a small write looks at a second lane: it would wait
+/// for more than the one before it.
+pub const LANE_QUEUE: u32 = 2;
 /// Journal blocks in flight at once. Two keep the drives busy while the next one fills; more
 /// would only make smaller groups.
 pub const JOURNAL_WRITES_MAX: usize = 4;
@@ -215,6 +220,8 @@ pub const WRITES_PER_DRIVE: usize = 8;
 /// Requests that a volume may have under way whatever others do: what a program that waits for
 /// each answer has, with its log and its readahead. A thousand such volumes are no burst.
 pub const PLACES_GUARANTEED: usize = 4;
+/// Of the planted bug that has writes wait for reads: how often a write looks again.
+pub const STARVED_LOOK: Nanos = Nanos::from_millis(1);
 /// Longest sleep of a request that its volume's limit holds back, before it looks whether the
 /// pool is about to be closed.
 pub const LIMIT_SLEEP_MAX: Nanos = Nanos::from_secs(1);

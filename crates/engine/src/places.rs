@@ -11,8 +11,8 @@ use smallvec::SmallVec;
 use crate::attempt::Avoid;
 use crate::geometry::{BlockAddress, Class};
 use crate::limits::{
-    HANG_AFTER, PACKED_SLOTS_OPEN, RESERVE_STRIPES, SPARE_BUILDS_MAX, SPARE_IDLE, SPARE_LOOKS_MAX,
-    SPARE_MAX, SPARE_TUPLES_AT_REST, TUPLE_CANDIDATES,
+    HANG_AFTER, LANE_QUEUE, LANES_MAX, LANES_MIN, RESERVE_STRIPES, SPARE_BUILDS_MAX, SPARE_IDLE,
+    SPARE_LOOKS_MAX, SPARE_MAX, SPARE_TUPLES_AT_REST, TUPLE_CANDIDATES,
 };
 use crate::planted::{self, Bug};
 use crate::shard::{Claim, PackedSlot, Shard, Spot, State};
@@ -78,8 +78,14 @@ impl<E: Env> Shard<E> {
         oldest.is_some_and(|oldest| self.env.now().0.saturating_sub(oldest) >= span.0)
     }
 
-    /// The lane of the hash, unless its slot has a slow drive: then the next one with a slot that
-    /// has none, or one whose slot is to be replaced anyway. Says whether there is one.
+    /// As many lanes as drives hold one of their blocks each.
+    fn lanes(&self, class: &Class) -> usize {
+        (self.geometry.drives / (class.parity() + 1)).clamp(LANES_MIN, LANES_MAX)
+    }
+
+    /// The lane of the hash, or the next one if its drives have less to do, unless its slot has a
+    /// slow drive: then the next one with a slot that has none, or one whose slot is to be replaced
+    /// anyway. Says whether there is one.
     fn choose_lane(
         &self,
         state: &mut State,
@@ -88,26 +94,41 @@ impl<E: Env> Shard<E> {
         pages: u16,
         avoid: &Avoid,
     ) -> (usize, bool) {
-        state.open.entry(class.id).or_default();
+        let wanted = self.lanes(class);
+        let open = state.open.entry(class.id).or_default();
+        // A pool that has lost drives keeps what it has open.
+        let lanes = wanted.max(open.packed.len());
+        open.packed.resize(lanes, None);
         let room = self.geometry.block_pages();
-        let first = (hash % PACKED_SLOTS_OPEN as u64) as usize;
-        let fits = |lane: usize| {
+        let first = (hash % lanes as u64) as usize;
+        let spot = |lane: usize| {
             let packed = state.open[&class.id].packed[lane];
-            packed.filter(|packed| packed.next_page + pages <= room)
+            let packed = packed.filter(|packed| packed.next_page + pages <= room)?;
+            Some(self.spot(state, class, packed.key, packed.slot, 0))
         };
-        let lanes = || (0..PACKED_SLOTS_OPEN).map(|step| (first + step) % PACKED_SLOTS_OPEN);
-        let is_quick = |packed: &PackedSlot| {
-            let spot = self.spot(state, class, packed.key, packed.slot, 0);
-            !spot.targets.iter().any(|at| self.is_shunned(at.drive, avoid))
-        };
-        // No slot in it: a new one is taken, which will be chosen with care.
-        let good = |lane: usize| fits(lane).is_none_or(|packed| is_quick(&packed));
-        if good(first) {
-            return (first, true);
+        let is_quick =
+            |spot: &Spot| !spot.targets.iter().any(|at| self.is_shunned(at.drive, avoid));
+        match spot(first) {
+            Some(own) if is_quick(&own) => {
+                let (other, queue) = ((first + 1) % lanes, self.queue_at(&own));
+                let shorter = |other: &Spot| is_quick(other) && self.queue_at(other) < queue;
+                let change = queue > LANE_QUEUE && spot(other).as_ref().is_some_and(shorter);
+                return (if change { other } else { first }, true);
+            }
+            // A new one is taken, which will be chosen with care.
+            None => return (first, true),
+            Some(_) => {}
         }
+        let good = |lane: usize| spot(lane).as_ref().is_none_or(is_quick);
         self.count(|counters| counters.redirected_writes += 1);
-        let found = lanes().find(|&lane| good(lane));
+        let found = (0..lanes).map(|step| (first + step) % lanes).find(|&lane| good(lane));
         (found.unwrap_or(first), found.is_some())
+    }
+
+    /// Operations outstanding at the busiest drive of a slot.
+    fn queue_at(&self, spot: &Spot) -> u32 {
+        let queues = spot.targets.iter().map(|at| self.array.member(at.drive).outstanding());
+        queues.max().unwrap_or(0)
     }
 
     /// Gives a lane a new slot if there is one without slow drives.
@@ -296,7 +317,8 @@ impl<E: Env> Shard<E> {
     pub fn seal_open(&self, class: ClassId) {
         self.seal_spare(class, 0);
         let mut state = self.state.borrow_mut();
-        for lane in 0..PACKED_SLOTS_OPEN {
+        let lanes = state.open.get(&class).map_or(0, |open| open.packed.len());
+        for lane in 0..lanes {
             self.close_packed(&mut state, class, lane);
         }
     }

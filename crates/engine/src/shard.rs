@@ -23,7 +23,7 @@ use crate::events::Events;
 use crate::geometry::{BlockAddress, Class, PoolGeometry};
 use crate::journal::Journal;
 use crate::label::Labels;
-use crate::limits::{PACKED_SLOTS_OPEN, PATCH_BUDGET_BYTES};
+use crate::limits::PATCH_BUDGET_BYTES;
 use crate::locks::RangeLocks;
 use crate::map::{BlockMap, Deltas};
 use crate::mend::Mending;
@@ -60,7 +60,8 @@ pub struct PackedSlot {
 pub struct ClassOpen {
     /// Slots of built tuples that nobody has taken yet ("spare block pairs").
     pub spare: VecDeque<(TupleKey, usize)>,
-    pub packed: [Option<PackedSlot>; PACKED_SLOTS_OPEN],
+    /// By lane; lanes that had none yet may be missing.
+    pub packed: Vec<Option<PackedSlot>>,
 }
 
 /// Settings of the pool that the configuration object keeps.

@@ -52,6 +52,13 @@ fn a_load_that_never_ends() {
     assert!(failure.to_string().contains("behind"), "{failure}");
 }
 
+/// Nor this: clients that read keep all others from writing.
+#[test]
+fn reads_that_starve_writes() {
+    let failure = is_caught(Bug::ReadsStarveWrites, |failure| failure.check == Check::Liveness);
+    assert!(failure.to_string().contains("beside reads"), "{failure}");
+}
+
 /// Nor this: late requests are waited for, however useful second ways are.
 #[test]
 fn a_budget_that_is_not_given_back() {

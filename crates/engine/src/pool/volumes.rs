@@ -12,7 +12,8 @@ use crate::admission::Place;
 use crate::api::{
     CreateError, RequestError, VolumeError, VolumeExtent, VolumeInfo, VolumeLimits, VolumeShape,
 };
-use crate::limits::{CLASSES_MAX, EXTENT_BLOCKS_MAX, VOLUMES_MAX};
+use crate::limits::{CLASSES_MAX, EXTENT_BLOCKS_MAX, STARVED_LOOK, VOLUMES_MAX};
+use crate::planted::{self, Bug};
 use crate::pool::create::default_width;
 use crate::pool::shapes::Wanted;
 use crate::pool::traffic::Traffic;
@@ -294,7 +295,11 @@ impl<E: Env> Volume<E> {
 
     async fn admit_write(&self, bytes: u64) -> Place<'_> {
         self.pass_limits(bytes).await;
-        let enter = self.inner.admissions.writes.enter(&self.traffic.writes, bytes);
+        let admissions = &self.inner.admissions;
+        while planted::is(Bug::ReadsStarveWrites) && admissions.reads.is_used() {
+            self.inner.env.sleep_until(self.inner.env.now() + STARVED_LOOK).await;
+        }
+        let enter = admissions.writes.enter(&self.traffic.writes, bytes);
         told(&self.inner.env, Wait::Admission, enter).await
     }
 

@@ -124,6 +124,105 @@ fn reads_do_not_stand_in_line_behind_a_burst_of_writes() {
     });
 }
 
+/// A volume writes by the thousand; what another makes durable waits for what the drives have been
+/// given, and for none of what waits.
+#[test]
+fn what_is_made_durable_does_not_stand_in_line_behind_a_burst() {
+    const WRITES: u64 = 12_000;
+    let bench = Bench::new(8, 15);
+    bench.world.block_on(async {
+        let (pool, volume) = bench.pool(1, SpikeHandling::default()).await;
+        pool.volume_create("other", VOLUME, None, None).await.expect("room");
+        let other = pool.volume("other").expect("made");
+        let env = bench.env();
+        let data = Buf::zeroed(65536);
+        let (over, begun) = (Cell::new(Nanos::ZERO), env.now());
+        let burst = async {
+            let write = |at: u64| volume.write(at * 65536 % VOLUME, data.clone(), false);
+            join_all((0..WRITES).map(write)).await;
+            over.set(env.now());
+        };
+        let durable = async {
+            let (mut fua, mut flush, mut at) = (Nanos::ZERO, Nanos::ZERO, 0);
+            while over.get() == Nanos::ZERO {
+                let begin = env.now();
+                other.write(at * 4096 % VOLUME, data.slice(0..4096), true).await.expect("written");
+                let written = env.now();
+                other.flush().await.expect("flushed");
+                fua = fua.max(written.saturating_sub(begin));
+                flush = flush.max(env.now().saturating_sub(written));
+                at += 1;
+            }
+            (fua, flush)
+        };
+        let ((), (fua, flush)) = join(burst, durable).await;
+        let took = over.get().saturating_sub(begun);
+        // 8 writes for each of 8 drives are with them at a time, a 187th of the burst; a FLUSH may
+        // come after one that is running, and a journal block after its copies.
+        let bound = Nanos(took.0 / 5);
+        assert!(fua.max(flush) < bound, "{fua} and {flush}, bound {bound}, the burst took {took}");
+        drop((volume, other));
+        pool.close().await.expect("closes");
+    });
+}
+
+/// Neither does a burst of reads hold up writes.
+#[test]
+fn writes_do_not_stand_in_line_behind_a_burst_of_reads() {
+    const READS: u64 = 100_000;
+    let bench = Bench::new(8, 16);
+    bench.world.block_on(async {
+        let (pool, volume) = bench.pool(1, SpikeHandling::default()).await;
+        let env = bench.env();
+        let data = Buf::zeroed(65536);
+        let fill = (0..VOLUME / 65536).map(|at| volume.write(at * 65536, data.clone(), false));
+        join_all(fill).await;
+        let (over, begun) = (Cell::new(Nanos::ZERO), env.now());
+        let burst = async {
+            let read = |at: u64| volume.read(at * 7 * 65536 % VOLUME, 4096);
+            join_all((0..READS).map(read)).await;
+            over.set(env.now());
+        };
+        let writes = async {
+            let (mut most, mut at) = (Nanos::ZERO, 0);
+            while over.get() == Nanos::ZERO {
+                let begin = env.now();
+                volume.write(at * 65536 % VOLUME, data.clone(), true).await.expect("written");
+                most = most.max(env.now().saturating_sub(begin));
+                at += 1;
+            }
+            most
+        };
+        let ((), most) = join(burst, writes).await;
+        let took = over.get().saturating_sub(begun);
+        // 32 reads for each of 8 drives are with them at a time, a 390th of the burst.
+        let bound = Nanos(took.0 / 10);
+        assert!(most < bound, "{most}, bound {bound}, the burst took {took}");
+        drop(volume);
+        pool.close().await.expect("closes");
+    });
+}
+
+/// A block for each drive is open for small writes, however many there are.
+#[test]
+fn small_writes_are_on_most_drives_at_a_time() {
+    const DRIVES: usize = 29;
+    let bench = Bench::new(DRIVES, 17);
+    bench.world.block_on(async {
+        let (pool, volume) = bench.pool(1, SpikeHandling::default()).await;
+        let writes = || pool.status().drives.iter().map(|d| d.counters.writes).collect::<Vec<_>>();
+        let before = writes();
+        // Less than the lanes' blocks hold.
+        for at in 0..100 {
+            volume.write(at * 65536, Buf::zeroed(4096), false).await.expect("written");
+        }
+        let used = writes().iter().zip(&before).filter(|(now, before)| now > before).count();
+        assert!(used > DRIVES * 2 / 3, "{used} of {DRIVES} drives");
+        drop(volume);
+        pool.close().await.expect("closes");
+    });
+}
+
 /// Two in a hundred reads meet an erase, whichever drive they are of: more than the hundredth whose
 /// time was once taken for what is usual.
 #[test]

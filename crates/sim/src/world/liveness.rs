@@ -2,12 +2,16 @@
 //!
 //! ```text
 //!  clients ─> faults stop in their midst ─> they all finish ─> flush ─> at rest, backlog gone
-//!    ─> audit ─> drives that only hesitated are in use ─> all volumes deleted ─> all space free
+//!    ─> drives that only hesitated are in use ─> audit ─> writes beside reads that never rest
+//!    ─> all volumes deleted ─> all space free
 //! ```
 
-use engine::{ConversionPolicy, DriveState, Pool};
+use std::cell::Cell;
+
+use engine::{ConversionPolicy, DriveState, Pool, VolumeInfo, VolumeLimits};
+use futures_util::future::join;
 use io::virt::VirtEnv;
-use io::{Env, Nanos, join_all};
+use io::{Buf, Env, Nanos, PAGE, join_all};
 use policy::hedge::SAVED_MAX;
 
 use super::World;
@@ -23,8 +27,10 @@ const REST_MAX: Nanos = Nanos::from_secs(60);
 /// Faults stop within this time, about that of the clients' requests.
 const FAULTS_LAST_MAX: Nanos = Nanos::from_millis(60);
 const REST_STEP: Nanos = Nanos::from_secs(3);
+/// Clients that read without a pause: some of them is always under way.
+const READERS: u64 = 4;
 /// Tuples that may stay open at rest: those of packed slots and of spare ones, which wait for
-/// more writes. See `engine::limits::PACKED_SLOTS_OPEN`.
+/// more writes. See `engine::limits::LANES_MIN`.
 const OPEN_TUPLES_MAX: u64 = 16;
 
 fn wrong(what: impl Into<String>) -> Failure {
@@ -68,6 +74,7 @@ impl World {
         self.check_drives(&pool)?;
         self.scrub_rot(&pool)?;
         self.audit(&pool)?;
+        self.nobody_starves(&pool)?;
         self.leaks_nothing(pool)
     }
 
@@ -167,6 +174,38 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// Clients that read without a pause keep nobody from writing, nor from making it durable.
+    fn nobody_starves(&self, pool: &Pool<VirtEnv>) -> Result<(), Failure> {
+        let unlimited = |volume: &VolumeInfo| volume.limits == VolumeLimits::default();
+        let info = pool.volumes().into_iter().find(unlimited);
+        let Some(volume) = info.and_then(|info| pool.volume(&info.name)) else { return Ok(()) };
+        let (env, over) = (&self.machine.env, Cell::new(false));
+        let most = Patience::WHOLE.reads_and_writes + Patience::WHOLE.flushes;
+        let end = env.now() + Nanos(most.0 * 2);
+        let read = async |at: u64| {
+            while !over.get() && env.now() < end {
+                let _ = volume.read(0, PAGE as u32).await;
+                // What nobody wrote is read in no time.
+                env.sleep_until(env.now() + Nanos::from_micros(at)).await;
+            }
+        };
+        let write = async {
+            // Not before the first of them reads.
+            env.sleep_until(env.now() + Nanos::from_millis(1)).await;
+            let begin = env.now();
+            let _ = volume.write(0, Buf::zeroed(PAGE), true).await;
+            let _ = volume.flush().await;
+            over.set(true);
+            env.now().saturating_sub(begin)
+        };
+        let all = join(write, join_all((1..=READERS).map(read)));
+        let (took, _) = self.complete("writing beside clients that read", all)?;
+        match took <= most {
+            true => Ok(()),
+            false => Err(wrong(format!("a write and a flush beside reads took {took}"))),
+        }
     }
 
     /// Without volumes there is nothing to keep: after another opening all space is free.
