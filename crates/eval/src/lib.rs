@@ -5,6 +5,7 @@
 //! gives the same figures everywhere.
 
 pub mod array;
+pub mod bursts;
 pub mod command;
 pub mod conversion;
 pub mod detector;

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use eval::{
-    command, conversion, detector, engine_speed, model_speed, pressure, rebuild, recovery,
+    bursts, command, conversion, detector, engine_speed, model_speed, pressure, rebuild, recovery,
     slow_drives, space, spikes, systems, tail, thresholds, trace,
 };
 
@@ -49,6 +49,8 @@ enum Experiment {
     SlowDrives(slow_drives::Options),
     /// Any schemes and systems under one load: latency, write amplification (virtual time)
     Systems(systems::Options),
+    /// Reads beside bursts of large writes, and traces, on `fusion` and other arrays (virtual time)
+    Bursts(bursts::Options),
     /// Latency with one slow drive in the array, and without (virtual time)
     Tail(tail::Options),
     /// The slowest 1 % with and without redirection, FusionRAID Table 6 (virtual time)
@@ -91,6 +93,7 @@ fn main() -> ExitCode {
         Experiment::Detector(options) => detector::run(&options).map_err(|e| e.to_string()),
         Experiment::SlowDrives(options) => slow_drives::run(&options),
         Experiment::Systems(options) => systems::run(&options),
+        Experiment::Bursts(options) => bursts::run(&options),
         Experiment::Tail(options) => tail::run(&options),
         Experiment::Spikes(options) => spikes::run(&options),
         Experiment::Thresholds(options) => thresholds::run(&options),

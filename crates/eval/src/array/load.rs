@@ -24,6 +24,9 @@ pub enum Arrivals {
     /// In bursts of [`BURST`] on average, as much silence of twice that between them: three times
     /// the rate, then nothing.
     Bursty,
+    /// In a burst of this length once in every so long, as a Poisson stream whose rate is that in
+    /// the burst; the first begins after half of the rest.
+    Periodic { every: Nanos, burst: Nanos },
 }
 
 /// Mean length of a burst; both lengths are exponential.
@@ -36,6 +39,7 @@ impl fmt::Display for Arrivals {
         f.pad(match self {
             Arrivals::Poisson => "poisson",
             Arrivals::Bursty => "bursty",
+            Arrivals::Periodic { .. } => "periodic",
         })
     }
 }
@@ -237,8 +241,24 @@ impl Clock {
                 next = begin + self.gap.draw(&mut self.rng);
             }
         }
+        if let Arrivals::Periodic { every, burst } = self.arrivals {
+            next = self.within_bursts(next, every, burst);
+        }
         self.now = next;
         next
+    }
+
+    /// A time, or one in the next burst if it is in none.
+    fn within_bursts(&mut self, time: Nanos, every: Nanos, burst: Nanos) -> Nanos {
+        let lead = (every.0 - burst.0) / 2;
+        let (round, at) = (time.0 / every.0, time.0 % every.0);
+        let begin = match at {
+            _ if at < lead => round * every.0 + lead,
+            _ if at >= lead + burst.0 => (round + 1) * every.0 + lead,
+            _ => return time,
+        };
+        let next = Nanos(begin) + self.gap.draw(&mut self.rng);
+        if next.0 < begin + burst.0 { next } else { self.within_bursts(next, every, burst) }
     }
 }
 
@@ -453,6 +473,19 @@ mod tests {
             let most = if arrivals == Arrivals::Poisson { 0..10 } else { 5_000..7_500 };
             assert!(most.contains(&empty), "{arrivals}: {empty} milliseconds without a request");
         }
+    }
+
+    #[test]
+    fn periodic_bursts_come_on_time_at_their_rate() {
+        let (every, burst) = (Nanos::from_millis(500), Nanos::from_millis(100));
+        let periodic = stream(Arrivals::Periodic { every, burst });
+        let requests: Vec<Request> =
+            periodic.requests().take_while(|request| request.at < Nanos::from_secs(10)).collect();
+        let inside = |request: &Request| (200..300).contains(&(request.at.0 / 1_000_000 % 500));
+        assert!(requests.iter().all(inside));
+        // Twenty bursts of a thousand.
+        assert!((19_500..20_500).contains(&requests.len()), "{}", requests.len());
+        assert!(requests.is_sorted_by_key(|request| request.at));
     }
 
     #[test]

@@ -39,6 +39,7 @@ const OPEN: &str = "-open";
 impl System {
     pub const RAID5: System = System::Scheme(Scheme::Raid5, WriteHole::Closed);
     pub const RAID5_OPEN: System = System::Scheme(Scheme::Raid5, WriteHole::Open);
+    pub const RAID50: System = System::Scheme(Scheme::Raid50, WriteHole::Closed);
     pub const RAID10: System = System::Scheme(Scheme::Raid10, WriteHole::Closed);
 
     /// What experiments with slow drives compare unless told otherwise.

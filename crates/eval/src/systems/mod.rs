@@ -30,7 +30,7 @@ use crate::array::{Opened, System};
 use crate::why;
 use crate::workload::verbs;
 
-pub use report::{Outcome, Table};
+pub use report::{Outcome, Table, millis};
 
 #[derive(clap::Args, Clone, Debug)]
 pub struct Options {
@@ -236,34 +236,45 @@ impl Options {
         system: System,
         recorded: Option<&Recorded>,
     ) -> Result<Outcome, String> {
-        let world = stand.of(system)?.wake(self.seed);
-        let span = self.span(recorded);
-        world.env.block_on(async {
-            let opened = stand.open(system, &world).await;
-            let loads = self.loads(opened.array.size(), recorded)?;
-            let tally = Rc::new(RefCell::new(Tally::default()));
-            let streams: Vec<_> = loads.iter().cloned().map(|load| (load, tally.clone())).collect();
-            let before = RefCell::new(ModelCounters::default());
-            play(&world, &opened.array, &streams, span, || {
-                before.replace(world.counters());
-            })
-            .await;
-            let tally = tally.take();
-            Ok(Outcome {
-                system,
-                trim: stand.trim(),
-                shape: opened.shape(),
-                latencies: tally.all(),
-                reads: tally.reads,
-                writes: tally.writes,
-                failed: tally.failed,
-                user_bytes: loads.iter().map(|load| load.written(span)).sum(),
-                drives: since(world.counters(), before.take()),
-                counters: counters(&opened),
-                trouble: opened.served.as_ref().and_then(|served| served.trouble()),
-            })
-        })
+        let loads = |size| self.loads(size, recorded);
+        measure(stand, system, self.seed, self.span(recorded), loads)
     }
+}
+
+/// One system in a world of its own, under the loads that an array of its size gets.
+pub fn measure(
+    stand: &Stand,
+    system: System,
+    seed: u64,
+    span: Span,
+    loads: impl FnOnce(u64) -> Result<Vec<Played>, String>,
+) -> Result<Outcome, String> {
+    let world = stand.of(system)?.wake(seed);
+    world.env.block_on(async {
+        let opened = stand.open(system, &world).await;
+        let loads = loads(opened.array.size())?;
+        let tally = Rc::new(RefCell::new(Tally::default()));
+        let streams: Vec<_> = loads.iter().cloned().map(|load| (load, tally.clone())).collect();
+        let before = RefCell::new(ModelCounters::default());
+        play(&world, &opened.array, &streams, span, || {
+            before.replace(world.counters());
+        })
+        .await;
+        let tally = tally.take();
+        Ok(Outcome {
+            system,
+            trim: stand.trim(),
+            shape: opened.shape(),
+            latencies: tally.all(),
+            reads: tally.reads,
+            writes: tally.writes,
+            failed: tally.failed,
+            user_bytes: loads.iter().map(|load| load.written(span)).sum(),
+            drives: since(world.counters(), before.take()),
+            counters: counters(&opened),
+            trouble: opened.served.as_ref().and_then(|served| served.trouble()),
+        })
+    })
 }
 
 /// What matters of what the drives did meanwhile.

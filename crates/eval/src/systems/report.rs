@@ -41,7 +41,8 @@ pub struct Table {
     pub rows: Vec<Outcome>,
 }
 
-fn millis(nanos: f64) -> String {
+/// Milliseconds with as many places as matter.
+pub fn millis(nanos: f64) -> String {
     let millis = nanos / 1e6;
     let places =
         if millis < 1.0 { 3 } else { usize::from(millis < 100.0) + usize::from(millis < 10.0) };

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::cell::{Cell, Member, Outcome};
 use crate::array::System;
 use crate::array::prepare::Trim;
+use crate::systems;
 
 /// What `fusion` promises with a slow drive, against itself without.
 #[derive(Clone, Copy, Debug)]
@@ -44,10 +45,7 @@ pub struct Table {
 }
 
 fn millis(nanos: u64) -> String {
-    let millis = nanos as f64 / 1e6;
-    let places =
-        if millis < 1.0 { 3 } else { usize::from(millis < 100.0) + usize::from(millis < 10.0) };
-    format!("{millis:.places$}")
+    systems::millis(nanos as f64)
 }
 
 impl Table {
