@@ -263,6 +263,11 @@ impl Executor {
         self.spawn_in(Some(self.inner.lane.get()), task);
     }
 
+    /// In the first lane, whoever spawns it.
+    pub fn spawn_shared(&self, task: impl Future<Output = ()> + 'static) {
+        self.spawn_in(Some(0), task);
+    }
+
     /// In a lane of its own, which it shares with those that it spawns. Where order is drawn there
     /// is one lane for all. Returns the lane, whose number one that has ended may have had.
     pub fn spawn_apart(&self, task: impl Future<Output = ()> + 'static) -> u32 {

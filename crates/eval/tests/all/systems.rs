@@ -76,7 +76,8 @@ fn local_collection_is_raid5_as_it_is() {
 /// that nobody tells.
 #[test]
 fn slow_requests_are_explained() {
-    let short = "--systems raid5,fusion --fill-percent 4 --seconds 1 --warmup 1 --why";
+    let short =
+        "--systems raid5,fusion,log-raid,alternate --fill-percent 4 --seconds 1 --warmup 1 --why";
     let options = options(&short.split(' ').collect::<Vec<_>>());
     let stand = options.stand(Fill::Aged, Trim::Untrimmed).expect("drives");
     for &system in &options.systems {

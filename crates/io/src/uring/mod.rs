@@ -301,6 +301,10 @@ impl Env for UringEnv {
         }
     }
 
+    fn spawn_shared(&self, task: impl Future<Output = ()> + 'static) {
+        self.inner.executor.spawn_shared(task);
+    }
+
     fn waited(&self, wait: Wait, since: Nanos) {
         let lane = self.inner.executor.lane() as usize;
         if let Some(Some(waits)) = self.inner.waits.borrow().get(lane) {

@@ -66,6 +66,7 @@ use std::rc::Rc;
 use classical::{Array, CreateSpec, Grid, OpenOptions, Redundancy};
 use format::SCHEME_ALTERNATE;
 use io::sync::Turn;
+use io::wait::{Wait, told};
 use io::{Buf, Env, Nanos};
 
 pub use self::cache::CACHE_MIN;
@@ -465,7 +466,8 @@ impl<E: Env> Store for Alternate<E> {
         check_range(offset, len, self.size())?;
         for at in (0..len).step_by(ENTRY_MAX as usize) {
             let part = data.slice(at as usize..(at + ENTRY_MAX).min(len) as usize);
-            self.inner.cache(offset + at, &part).await?;
+            let cached = self.inner.cache(offset + at, &part);
+            told(&self.inner.env, Wait::Space, cached).await?;
         }
         if fua { self.flush().await } else { Ok(()) }
     }
@@ -477,7 +479,7 @@ impl<E: Env> Store for Alternate<E> {
 
     async fn flush(&self) -> Result<(), StoreError> {
         let newest = self.inner.cache.borrow().newest();
-        self.inner.make_durable(newest).await
+        told(&self.inner.env, Wait::Journal, self.inner.make_durable(newest)).await
     }
 
     async fn close(&self) -> Result<(), StoreError> {
