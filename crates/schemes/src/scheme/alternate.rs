@@ -436,11 +436,11 @@ impl<E: Env> Inner<E> {
 
     /// Waits until it is in the cache. Who waits does what is needed to make room.
     async fn cache(&self, offset: u64, data: &Buf) -> Result<(), StoreError> {
-        let _turn = self.room_turn.lock().await;
+        let _turn = told(&self.env, Wait::Space, self.room_turn.lock()).await;
         let mut waited = false;
         while !self.cache.borrow_mut().put(offset, data) {
             waited = true;
-            self.turn_or_wait().await?;
+            told(&self.env, Wait::Space, self.turn_or_wait()).await?;
         }
         self.see(|seen| seen.cache_waits += u64::from(waited));
         Ok(())
@@ -466,8 +466,7 @@ impl<E: Env> Store for Alternate<E> {
         check_range(offset, len, self.size())?;
         for at in (0..len).step_by(ENTRY_MAX as usize) {
             let part = data.slice(at as usize..(at + ENTRY_MAX).min(len) as usize);
-            let cached = self.inner.cache(offset + at, &part);
-            told(&self.inner.env, Wait::Space, cached).await?;
+            self.inner.cache(offset + at, &part).await?;
         }
         if fua { self.flush().await } else { Ok(()) }
     }
