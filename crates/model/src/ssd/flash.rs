@@ -109,12 +109,10 @@ pub struct Waited {
 
 impl Waited {
     fn of(asked: &Asked, now: Nanos, busy: &Busy) -> Waited {
-        let mut waited = Waited::default();
-        for kind in 0..BUSY_WITH.len() {
-            waited.busy[kind] = busy[kind] - asked.busy[kind];
-        }
-        waited.held = now.saturating_sub(asked.since).saturating_sub(waited.total()).0;
-        waited
+        let busy = std::array::from_fn(|kind| busy[kind] - asked.busy[kind]);
+        let waited = Waited { busy, held: 0 };
+        let held = now.saturating_sub(asked.since).saturating_sub(waited.total()).0;
+        Waited { held, ..waited }
     }
 
     pub fn total(&self) -> Nanos {
