@@ -15,7 +15,7 @@ use io::Nanos;
 use io::uring::{Access, OpenError, RealDrive, UringDrive, UringEnv};
 use schemes::scheme::Scheme;
 
-use self::held::{Claimed, Held, Others};
+use self::held::{Claimed, ClientWaits, Held, Others};
 use crate::control::{Answer, Request};
 use crate::drives;
 use crate::drives::name::DriveName;
@@ -45,7 +45,7 @@ pub(crate) async fn open(env: &UringEnv, group: &Group) -> Outcome<Held> {
     let open = open_drives(env, drives, group.scheme(), Opening::default());
     let name = object(group);
     let pool = hold.release_unless(held::while_held(Some(&hold), &name, open)).await?;
-    Ok(Held { pool, hold: Some(hold), room: None })
+    Ok(Held { pool, hold: Some(hold), room: None, waits: ClientWaits::new(env) })
 }
 
 /// The drives of a group, for this host and this process, with their names. `warn` is told of those

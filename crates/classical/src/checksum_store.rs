@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 
+use io::wait::{Wait, told};
 use io::{Buf, Durability, Env, join_all};
 
 use crate::array::{ArrayError, Inner};
@@ -210,7 +211,9 @@ impl<E: Env> Inner<E> {
     pub async fn flush_members(&self, end: u64) -> Result<(), ArrayError> {
         let cached = self.sums.as_ref().map(|sums| sums.log.state.borrow().flush_begins());
         let flushes = join_all(self.members.iter().map(|member| member.flush()));
-        let (_, committed) = futures_util::future::join(flushes, self.commit(end)).await;
+        let flushes = told(&self.env, Wait::Drives, flushes);
+        let commit = told(&self.env, Wait::Journal, self.commit(end));
+        let (_, committed) = futures_util::future::join(flushes, commit).await;
         if let Some((sums, cached)) = self.sums.as_ref().zip(cached) {
             sums.log.state.borrow_mut().flushed(&cached);
             sums.log.progress.notify_all();

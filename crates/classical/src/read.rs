@@ -16,8 +16,9 @@ impl<E: Env> Array<E> {
             .flat_map(|share| share.pieces.iter().map(|&(piece, at)| (share.stripe, piece, at)));
         let pieces: Vec<_> = pieces.collect();
         let reads = pieces.iter().map(|&(stripe, piece, _)| self.inner.read_piece(stripe, piece));
+        let read = told(&self.inner.env, Wait::Drives, join_all(reads)).await;
         let mut whole = BufMut::with_len(len as usize);
-        for (&(_, piece, at), bytes) in pieces.iter().zip(join_all(reads).await) {
+        for (&(_, piece, at), bytes) in pieces.iter().zip(read) {
             whole[at as usize..(at + piece.len()) as usize].copy_from_slice(&bytes?);
         }
         Ok(whole.freeze())

@@ -116,7 +116,7 @@ impl<E: Env> Inner<E> {
         if !whole {
             self.settle(stripe).await?;
         }
-        let new = self.round_up(stripe, new).await?;
+        let new = told(&self.env, Wait::Drives, self.round_up(stripe, new)).await?;
         let intent = told(&self.env, Wait::Journal, self.begin_intent(stripe));
         let done = match intent.await {
             Ok(()) => self.write_stripe(stripe, &new, fua).await,
@@ -276,7 +276,7 @@ impl<E: Env> Inner<E> {
     ) -> Result<(), ArrayError> {
         let end = if fua || logged.urgent { logged.end() } else { 0 };
         let commit = told(&self.env, Wait::Journal, self.commit(end));
-        let (_, committed) = join(writes, commit).await;
+        let (_, committed) = join(told(&self.env, Wait::Drives, writes), commit).await;
         self.written(logged, how);
         committed?;
         self.record_losses().await
@@ -295,7 +295,8 @@ impl<E: Env> Inner<E> {
         let pieces: Vec<Piece> = new.iter().map(|new| new.piece).collect();
         let avoided = self.avoided_members(stripe);
         let plan = plan(&pieces, shape.data(), shape.parity(), lost, &avoided);
-        let read = self.read_planned(stripe, &plan, new).await;
+        let read = self.read_planned(stripe, &plan, new);
+        let read = told(&self.env, Wait::Drives, read).await;
         if self.lost_members(stripe) != lost {
             return Ok(false);
         }
@@ -542,7 +543,7 @@ impl<E: Env> Inner<E> {
             let offset = at + taken.slot as u64 * slot_bytes(self.grid.chunk);
             self.members[taken.drive].write(offset, Buf::from_slice(&slot), Durability::Durable)
         });
-        join_all(writes).await;
+        told(&self.env, Wait::Journal, join_all(writes)).await;
         slots.taken.iter().for_each(|taken| self.log.written(taken, stripe, slots.sequence));
         self.record_losses().await?;
         Ok(early.unwrap_or_else(|| self.set_page_sums(stripe, change.sums)))

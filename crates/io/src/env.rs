@@ -4,6 +4,7 @@ use std::fmt;
 use std::future::Future;
 
 use crate::drive::Drive;
+use crate::origin::Origins;
 use crate::wait::Wait;
 
 /// Nanoseconds, as a point on the environment's monotonic clock or as a span.
@@ -80,6 +81,22 @@ pub trait Env: Clone + 'static {
     /// client. It and what it spawns take turns with all others, however many tasks each has.
     fn spawn_apart(&self, task: impl Future<Output = ()> + 'static) {
         self.spawn(task);
+    }
+
+    /// The same, for what is done for the requests of several clients in turn: it and what it
+    /// spawns take turns with pools. Whose work it does it says itself ([`Env::on_behalf`]).
+    fn spawn_shared(&self, task: impl Future<Output = ()> + 'static) {
+        self.spawn(task);
+    }
+
+    /// The requests that the running task works for, if the environment tells them apart.
+    fn origins(&self) -> Origins {
+        Origins::default()
+    }
+
+    /// What `future` does, and what it spawns, is done for these requests.
+    fn on_behalf<F: Future>(&self, _: Origins, future: F) -> impl Future<Output = F::Output> {
+        future
     }
 
     /// The request that the task serves has waited for this until now ([`crate::wait::told`]).

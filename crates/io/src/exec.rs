@@ -263,18 +263,28 @@ impl Executor {
         self.spawn_in(Some(self.inner.lane.get()), task);
     }
 
-    /// In a lane of its own, which it shares with those that it spawns. Where order is drawn there
-    /// is one lane for all.
-    pub fn spawn_apart(&self, task: impl Future<Output = ()> + 'static) {
-        self.spawn_in(self.inner.shuffle.as_ref().map(|_| 0), task);
+    /// In the first lane, whoever spawns it.
+    pub fn spawn_shared(&self, task: impl Future<Output = ()> + 'static) {
+        self.spawn_in(Some(0), task);
     }
 
-    fn spawn_in(&self, lane: Option<u32>, task: impl Future<Output = ()> + 'static) {
+    /// In a lane of its own, which it shares with those that it spawns. Where order is drawn there
+    /// is one lane for all. Returns the lane, whose number one that has ended may have had.
+    pub fn spawn_apart(&self, task: impl Future<Output = ()> + 'static) -> u32 {
+        self.spawn_in(self.inner.shuffle.as_ref().map(|_| 0), task)
+    }
+
+    /// The lane of the task that is being polled; 0 if none is.
+    pub fn lane(&self) -> u32 {
+        self.inner.lane.get()
+    }
+
+    fn spawn_in(&self, lane: Option<u32>, task: impl Future<Output = ()> + 'static) -> u32 {
         let mut slab = self.inner.slab.borrow_mut();
         if slab.dropping {
             // Dropping the task may call back into us: not under the borrow.
             drop(slab);
-            return;
+            return 0;
         }
         let lane = lane.unwrap_or_else(|| slab.claim_lane());
         let id = slab.claim(lane);
@@ -283,6 +293,7 @@ impl Executor {
         let slot = slab.get(id).expect("just claimed");
         slot.task = Some(Task { future: Box::pin(task), signal, waker });
         self.inner.shared.ready().push(id);
+        lane
     }
 
     /// Polls ready tasks until none is ready or `budget` polls were made; says how many.

@@ -23,6 +23,7 @@ use std::task::{Context, Poll, Waker};
 use crate::env::{Env, Nanos};
 use crate::exec::Executor;
 use crate::model::Phases;
+use crate::origin::Origins;
 use crate::rng::{Rng, mix};
 use crate::wait::Wait;
 
@@ -31,7 +32,7 @@ pub use cache::CutMode;
 pub use disk::{Counters, Disk};
 pub use drive::VirtDrive;
 use origin::Doing;
-pub use origin::{Listener, Origin};
+pub use origin::Listener;
 pub use port::ModelPort;
 
 /// So many polls without time moving on means that tasks wake each other for ever.
@@ -281,10 +282,23 @@ impl Env for VirtEnv {
     }
 
     fn spawn(&self, task: impl Future<Output = ()> + 'static) {
-        match self.origin() {
-            0 => self.world.executor.spawn(task),
-            origin => self.world.executor.spawn(self.on_behalf(origin, task)),
+        let origins = self.origins();
+        match origins.is_none() {
+            true => self.world.executor.spawn(task),
+            false => self.world.executor.spawn(self.doing_for(origins, task)),
         }
+    }
+
+    fn spawn_shared(&self, task: impl Future<Output = ()> + 'static) {
+        self.world.executor.spawn(task);
+    }
+
+    fn origins(&self) -> Origins {
+        self.world.doing.origins()
+    }
+
+    fn on_behalf<F: Future>(&self, origins: Origins, future: F) -> impl Future<Output = F::Output> {
+        self.doing_for(origins, future)
     }
 
     fn waited(&self, wait: Wait, since: Nanos) {

@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use io::rng::Rng;
 use io::virt::{CutMode, Disk, Latency, VirtDrive, VirtEnv};
 use io::wait::told;
-use io::{Buf, Drive, DriveErrorKind, Durability, Env, Nanos, Operation, Wait};
+use io::{Buf, Drive, DriveErrorKind, Durability, Env, Nanos, Operation, Origins, Wait};
 
 const MIB: u64 = 1 << 20;
 
@@ -382,16 +382,41 @@ fn waits_are_told_with_the_request_whose_they_are() {
             told(&env, Wait::Space, env.sleep_until(millis(4))).await;
         };
         let other = told(&env, Wait::Drives, env.sleep_until(millis(5)));
-        futures_util::future::join(env.on_behalf(7, request), other).await;
+        futures_util::future::join(env.on_behalf(Origins::one(7), request), other).await;
         env.sleep_until(millis(9)).await;
     });
-    assert_eq!(env.origin(), 0);
+    assert!(env.origins().is_none());
     let expected = [
         (7, Wait::Admission, millis(0), millis(2)),
         (7, Wait::Space, millis(2), millis(4)),
-        (0, Wait::Drives, millis(0), millis(5)),
         (7, Wait::Journal, millis(2), millis(7)),
     ];
     assert_eq!(*heard.borrow(), expected);
+    env.crash();
+}
+
+/// What several requests have in common is each one's, whoever's task spawned it.
+#[test]
+fn shared_work_is_done_for_all_whose_it_is() {
+    let env = VirtEnv::new(1);
+    let heard = Rc::new(RefCell::new(Vec::new()));
+    let ears = heard.clone();
+    env.listen(Rc::new(move |origin, wait, _| ears.borrow_mut().push((origin, wait))));
+    let millis = Nanos::from_millis;
+    env.block_on(async {
+        let own = env.clone();
+        let request = async {
+            assert_eq!(env.origins(), Origins::one(7));
+            env.spawn_shared(async move {
+                told(&own, Wait::Space, own.sleep_until(millis(1))).await;
+                let all = Origins::of_all(&[Origins::one(9), Origins::one(7), Origins::one(9)]);
+                let record = told(&own, Wait::Journal, own.sleep_until(millis(2)));
+                own.on_behalf(all, record).await;
+            });
+            env.sleep_until(millis(3)).await;
+        };
+        env.on_behalf(Origins::one(7), request).await;
+    });
+    assert_eq!(*heard.borrow(), [(7, Wait::Journal), (9, Wait::Journal)]);
     env.crash();
 }

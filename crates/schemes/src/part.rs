@@ -14,7 +14,7 @@ use io::gate::Shut;
 use io::twin::Twin;
 use io::{
     AnyDrive, Buf, BufMut, Drive, DriveError, DriveErrorKind, Durability, Env, Geometry, Nanos,
-    Operation, Wait,
+    Operation, Origins, Wait,
 };
 
 use self::hang::Patience;
@@ -427,6 +427,18 @@ impl<E: Env, D: Drive> Env for EnvOn<E, D> {
 
     fn spawn(&self, task: impl Future<Output = ()> + 'static) {
         self.env.spawn(task);
+    }
+
+    fn spawn_shared(&self, task: impl Future<Output = ()> + 'static) {
+        self.env.spawn_shared(task);
+    }
+
+    fn origins(&self) -> Origins {
+        self.env.origins()
+    }
+
+    fn on_behalf<F: Future>(&self, origins: Origins, future: F) -> impl Future<Output = F::Output> {
+        self.env.on_behalf(origins, future)
     }
 
     fn waited(&self, wait: Wait, since: Nanos) {

@@ -129,6 +129,10 @@ impl<E: Env, M: Medium> SegmentLog<E, M> {
         &self.inner.medium
     }
 
+    pub fn env(&self) -> &E {
+        &self.inner.env
+    }
+
     pub async fn read(&self, offset: u64, len: u64) -> Result<Buf, StoreError> {
         check_range(offset, len, self.size())?;
         let first = offset / PAGE;

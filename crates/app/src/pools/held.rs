@@ -4,8 +4,9 @@ use std::pin::pin;
 
 use format::Seen;
 use futures_util::future::{Either, select};
-use io::join_all;
 use io::uring::{RealDrive, UringDrive, UringEnv};
+use io::wait::Waits;
+use io::{Env, join_all};
 use members::host::{Refusal, Verdict, judge, look};
 
 use super::Pool;
@@ -97,12 +98,35 @@ pub(crate) struct Held {
     pub hold: Option<Hold>,
     /// Of one that is served.
     pub room: Option<Room>,
+    pub waits: ClientWaits,
+}
+
+/// How long requests of a pool's clients wait, and for what.
+#[derive(Clone)]
+pub(crate) struct ClientWaits {
+    env: UringEnv,
+    waits: Waits,
+}
+
+impl ClientWaits {
+    pub fn new(env: &UringEnv) -> ClientWaits {
+        ClientWaits { env: env.clone(), waits: Waits::default() }
+    }
+
+    /// The client whose task calls this has opened a volume of the pool: its requests count.
+    pub fn count(&self) {
+        self.env.count_waits(&self.waits);
+    }
+
+    fn view(&self) -> Vec<view::Wait> {
+        view::Wait::all(&self.waits.summary(self.env.now()))
+    }
 }
 
 impl Held {
-    /// The pool, and whether its drives lack room.
+    /// The pool, what its clients wait for, and whether its drives lack room.
     pub fn view(&self) -> view::Pool {
-        let view = self.pool.view();
+        let view = view::Pool { waits: self.waits.view(), ..self.pool.view() };
         match self.room.as_ref().and_then(Room::lacking) {
             Some(short) if view.state != Health::Failed => view::Pool {
                 state: Health::Degraded,

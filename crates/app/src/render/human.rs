@@ -7,6 +7,7 @@ use super::table::{Columns, printable};
 use super::view::{
     Drive, Health, Limits, Listed, Pool, Rebalance, Rebuild, RebuildDrive, Scrub, Server, Volume,
 };
+use super::waits;
 use crate::size::Size;
 
 /// The report on one pool; with `latency` also how long its drives took to answer.
@@ -31,10 +32,14 @@ pub fn pool(pool: &Pool, latency: bool) -> String {
     for (label, value) in if pool.is_fusion() { facts(pool) } else { other_facts(pool) } {
         line(label, &value);
     }
+    if let Some(waits) = waits::line(&pool.waits) {
+        line("waits", &waits);
+    }
     let _ = write!(text, "\n{}", drives(&pool.drives));
     let _ = write!(text, "\n{}", pool_volumes(&pool.volumes));
     let mut tables = vec![latency::volumes(&pool.volumes)];
     if latency {
+        tables.push(waits::table(&pool.waits));
         tables.push(latency::drives(pool));
     }
     tables.push(counters(pool));

@@ -6,6 +6,7 @@ pub mod json;
 pub mod latency;
 pub mod table;
 pub mod view;
+pub mod waits;
 
 use std::io::{self, ErrorKind, Write};
 use std::sync::atomic::{AtomicBool, Ordering};

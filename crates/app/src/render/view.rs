@@ -33,12 +33,14 @@ mod server;
 mod slow;
 mod tail;
 mod unopened;
+mod waits;
 
 pub use capacity::{Capacity, Fill};
 pub use care::{Rebalance, Rebuild, RebuildDrive, Scrub};
 pub use server::{DroppedMessages, NbdConnections, Server};
 pub use slow::Slow;
 pub use tail::{Backlog, Event, Handling, Latencies, Limits, OperationLatencies, Spikes};
+pub use waits::{Wait, Waited};
 
 mirror! {
     /// Drive space by what it is used for, in bytes; `used`, `available` and, together, `usable`
@@ -256,6 +258,9 @@ pub struct Pool {
     pub drives: Vec<Drive>,
     pub volumes: Vec<Volume>,
     pub counters: Counters,
+    /// What clients' requests wait for, by cause. Empty of a pool that is not served.
+    #[serde(default)]
+    pub waits: Vec<Wait>,
     pub memory: Memory,
     pub recovery: Recovery,
     #[serde(default)]
@@ -331,6 +336,7 @@ impl From<&PoolStatus> for Pool {
             drives: status.drives.iter().map(Drive::from).collect(),
             volumes: status.volumes.iter().map(Volume::from).collect(),
             counters: (&status.counters).into(),
+            waits: Vec::new(),
             memory: (&status.memory).into(),
             recovery: (&status.recovery).into(),
             spike_handling: (&status.spike_handling).into(),

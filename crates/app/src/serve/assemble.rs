@@ -18,7 +18,7 @@ use super::wait_for_drives;
 use super::wrap::Wrapper;
 use crate::drives::scan::Group;
 use crate::error::{Failure, Outcome};
-use crate::pools::held::{self, Claimed, Held};
+use crate::pools::held::{self, Claimed, ClientWaits, Held};
 use crate::pools::{self, Opening};
 use crate::render::view;
 
@@ -112,7 +112,7 @@ pub(crate) async fn pool_in_memory(
 ) -> Outcome<Held> {
     name_is_free(served, mem_pool.name())?;
     let pool = mem_pool.make(env, drives, wrapper, opening(options, Mode::On)?).await?;
-    Ok(Held { pool, hold: None, room: None })
+    Ok(Held { pool, hold: None, room: None, waits: ClientWaits::new(env) })
 }
 
 async fn open(
@@ -137,7 +137,7 @@ async fn open(
         }
     };
     let pool = hold.release_unless(held::while_held(Some(&hold), &object, open)).await?;
-    Ok(Held { pool, hold: Some(hold), room: Some(room) })
+    Ok(Held { pool, hold: Some(hold), room: Some(room), waits: ClientWaits::new(env) })
 }
 
 fn no_room(object: &str, short: &Short) -> Failure {

@@ -73,12 +73,6 @@ impl Doings {
         }
     }
 
-    /// How long requests waited, for each cause.
-    pub fn waits(&self) -> Vec<(&'static str, Latencies)> {
-        let waits = self.env.waits();
-        waits.iter().map(|(wait, latencies)| (wait.name(), latencies.into())).collect()
-    }
-
     /// How long tasks had the thread at a time.
     pub fn slices(&self) -> Latencies {
         (&self.env.slices()).into()

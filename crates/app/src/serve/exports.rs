@@ -143,11 +143,12 @@ impl Exports for Catalogue {
 
     fn open(&self, name: &str) -> Option<Exported> {
         let (pool, volume) = name.split_once('/')?;
-        let Held { pool, hold, room } = self.named(pool)?;
+        let Held { pool, hold, room, waits } = self.named(pool)?;
         let volume = match pool.volume(volume)? {
             any::Volume::Fusion(volume) => Kind::Fusion(Fusion(volume)),
             any::Volume::Other(volume) => Kind::Other(Other(volume)),
         };
+        waits.count();
         Some(Exported { volume, hold, room })
     }
 }

@@ -233,7 +233,7 @@ impl Reload {
 
     /// Tells of it when its drives have no room, and serves it no more once another host has it.
     fn look_after(&self, held: &Held) {
-        let Held { pool, hold: Some(hold), room: Some(room) } = held.clone() else { return };
+        let Held { pool, hold: Some(hold), room: Some(room), .. } = held.clone() else { return };
         let (catalogue, teller) = (self.catalogue.clone(), self.teller());
         self.env.spawn(async move {
             let claim = match select(pin!(hold.until_lost()), pin!(room.keep_telling(&pool))).await

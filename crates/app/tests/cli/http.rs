@@ -242,7 +242,7 @@ fn metrics_count_what_clients_did() {
     assert_eq!(value("steadyraid_volume_queue_depth{pool=\"demo\",volume=\"vm\"}"), 0.0);
     assert_eq!(value("steadyraid_nbd_clients{}"), 1.0);
     assert!(value("steadyraid_slice_seconds_count{}") > 15.0, "each request is more than one");
-    let waited = "steadyraid_wait_seconds_count{cause=\"admission\"}";
+    let waited = "steadyraid_wait_seconds_count{pool=\"demo\",cause=\"admission\"}";
     assert_eq!(value(waited), 0.0, "one client alone never waits for a place");
     assert_eq!(value("steadyraid_http_refused_total{reason=\"token\"}"), 1.0);
     assert!(value("process_resident_memory_bytes{}") > 1e6);

@@ -5,7 +5,7 @@ use std::io::pipe;
 
 use serde_json::Value;
 
-use crate::nbd::Client;
+use crate::nbd::{Client, FUA};
 use crate::support::Scratch;
 
 #[test]
@@ -156,4 +156,57 @@ fn an_answer_that_can_not_be_written_is_none() {
         assert!(done.exit == 0 && done.err.is_empty(), "{command}: {done:?}");
     }
     server.stop();
+}
+
+/// What a pool's clients wait for is that pool's, and what it does by itself counts nowhere.
+#[test]
+fn what_clients_wait_for_is_told_by_cause() {
+    let scratch = Scratch::with_pool();
+    for drive in ["e0", "e1", "e2"] {
+        scratch.file(drive, 64 << 20);
+    }
+    scratch.run(&["create", "--scheme", "raid5", "five", "e0", "e1", "e2"]).expect(0);
+    scratch.run(&["volume", "create", "five/vm", "16M", "--drives", "."]).expect(0);
+    let server = scratch.serve(&["."]);
+    scratch.run(&["wait", "five", "background", "--timeout", "60"]).expect(0);
+    let counts = |pool: &str, field: &str| -> Vec<(String, u64)> {
+        let status = scratch.run(&["status", pool, "--json"]).expect(0).json();
+        let waits = status["pools"][0]["waits"].as_array().expect("a list").clone();
+        let number = |wait: &Value| wait["last_minute"][field].as_u64().expect("a number");
+        let cause = |wait: &Value| wait["cause"].as_str().expect("a name").to_owned();
+        waits.iter().map(|wait| (cause(wait), number(wait))).collect()
+    };
+    let all = |pool: &str| counts(pool, "count").iter().map(|(_, count)| count).sum::<u64>();
+    let of = |pool: &str, cause: &str| {
+        let counts = counts(pool, "count");
+        counts.iter().find(|(own, _)| own == cause).expect("all causes are there").1
+    };
+    let write = |pool: &str, times: u64| {
+        let mut client = Client::open(&scratch.path("run/nbd.sock"), &format!("{pool}/vm"));
+        (0..times).for_each(|at| client.write(at * 4096, &[7; 4096], FUA));
+        client.disconnect();
+    };
+    let silent = |pool: &str| {
+        let done = scratch.run(&["status", pool, "--latency"]).expect(0);
+        assert!(!done.out.contains("waits:") && !done.out.contains("CLIENTS WAIT FOR"), "{done:?}");
+    };
+    silent("tank");
+    write("tank", 20);
+    assert!(of("tank", "drives") >= 20 && of("tank", "limits") == 0);
+    let shares: u64 = counts("tank", "share_permille").iter().map(|(_, share)| share).sum();
+    assert!((990..=1000).contains(&shares), "{shares}");
+    let table = scratch.run(&["status", "tank", "--latency"]).expect(0);
+    table.says("CLIENTS WAIT FOR").says("  drives ");
+    assert_eq!(all("five"), 0, "nobody asked for anything of it");
+    silent("five");
+
+    write("five", 20);
+    assert!(of("five", "drives") >= 20);
+    scratch.run(&["volume", "limit", "tank/vm", "--iops", "1"]).expect(0);
+    write("tank", 2);
+    assert!(of("tank", "limits") > 0, "those of another client count as well");
+    scratch.run(&["status", "tank"]).expect(0).says("waits: in the last minute for ");
+    server.stop();
+    let done = scratch.run(&["status", "tank", "--drives", ".", "--json"]).expect(0).json();
+    assert_eq!(done["pools"][0]["waits"].as_array().map(Vec::len), Some(0));
 }

@@ -9,7 +9,7 @@ use io::faulty::Delay;
 use io::rng::Rng;
 use io::sync::Event;
 use io::virt::VirtEnv;
-use io::{Buf, Env, Nanos};
+use io::{Buf, Env, Nanos, Origins};
 
 use super::Array;
 use super::tally::Tally;
@@ -384,7 +384,7 @@ impl Player {
     async fn perform(&self, request: Request, counted: bool) {
         let Some(book) = &self.watch.book else { return self.answer(request, counted).await };
         let (origin, begin) = (book.begin(), self.env.now());
-        self.env.on_behalf(origin, self.answer(request, counted)).await;
+        self.env.on_behalf(Origins::one(origin), self.answer(request, counted)).await;
         book.end(origin, begin, self.env.now(), counted.then_some(request));
     }
 

@@ -115,9 +115,9 @@ impl<D: Drive> Watched<D> {
     /// Writes into the book whose operation it was, and where its time went.
     async fn told<T>(&self, book: &Book, inner: impl Future<Output = T>) -> T {
         let env = &self.watch.env;
-        let asked = book.ask(env.origin(), env.now());
+        let asked = book.ask(&env.origins(), env.now());
         let (result, phases) = env.metered(inner).await;
-        book.answered(asked, env.now(), phases);
+        book.answered(&asked, env.now(), phases);
         result
     }
 }

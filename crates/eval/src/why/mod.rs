@@ -16,8 +16,8 @@ use std::path::Path;
 use std::rc::Rc;
 
 use io::model::Phases;
-use io::virt::{Origin, VirtEnv};
-use io::{Env, Nanos, Wait};
+use io::virt::VirtEnv;
+use io::{Env, Nanos, Origin, Origins, Wait};
 
 pub use path::{Cause, Delays};
 pub use report::{Report, Share, shares};
@@ -136,18 +136,22 @@ impl Book {
         slowest.keep(Told { begin, nanos, offset, len, path });
     }
 
-    /// A drive is asked for something by whoever runs now. `None`: for nobody's request.
-    pub fn ask(&self, origin: Origin, begin: Nanos) -> Option<(Origin, usize)> {
+    /// A drive is asked for something, for these requests: where it is in the book of each that is
+    /// under way.
+    pub fn ask(&self, origins: &Origins, begin: Nanos) -> Vec<(Origin, usize)> {
         let what = What::Operation(Phases::default());
-        let at = self.inner.borrow_mut().push(origin, Segment { begin, end: None, what })?;
-        Some((origin, at))
+        let mut inner = self.inner.borrow_mut();
+        let mut push = |origin| inner.push(origin, Segment { begin, end: None, what });
+        origins.iter().filter_map(|origin| push(origin).map(|at| (origin, at))).collect()
     }
 
     /// It has answered.
-    pub fn answered(&self, asked: Option<(Origin, usize)>, end: Nanos, phases: Phases) {
-        let Some((origin, at)) = asked else { return };
-        if let Some(segments) = self.inner.borrow_mut().open.get_mut(&origin) {
-            (segments[at].end, segments[at].what) = (Some(end), What::Operation(phases));
+    pub fn answered(&self, asked: &[(Origin, usize)], end: Nanos, phases: Phases) {
+        let mut inner = self.inner.borrow_mut();
+        for (origin, at) in asked {
+            if let Some(segments) = inner.open.get_mut(origin) {
+                (segments[*at].end, segments[*at].what) = (Some(end), What::Operation(phases));
+            }
         }
     }
 

@@ -74,7 +74,9 @@ struct Inner {
     /// Wakers of one look at the completions; kept to reuse its memory.
     woken: RefCell<Vec<Waker>>,
     slices: RefCell<LatencyHistogram>,
-    waits: RefCell<Waits>,
+    /// For each lane, where the waits of its requests are counted. Empty of the first, which is no
+    /// client's.
+    waits: RefCell<Vec<Option<Waits>>>,
     running: Cell<bool>,
     blocking: Blocking,
 }
@@ -154,9 +156,18 @@ impl UringEnv {
         self.inner.slices.take();
     }
 
-    /// How long requests waited, for each cause, since the environment was made.
-    pub fn waits(&self) -> [(Wait, Latencies); Wait::ALL.len()] {
-        self.inner.waits.borrow().summary()
+    /// From now on what the client waits for whose task calls this is counted there, whichever of
+    /// the tasks waits that it spawns. Nothing is, where the task is no client's: only clients
+    /// have lanes of their own ([`Env::spawn_apart`]).
+    pub fn count_waits(&self, waits: &Waits) {
+        let lane = self.inner.executor.lane() as usize;
+        if lane > 0 {
+            let mut all = self.inner.waits.borrow_mut();
+            if all.len() <= lane {
+                all.resize(lane + 1, None);
+            }
+            all[lane] = Some(waits.clone());
+        }
     }
 
     /// Whether this thread goes round.
@@ -283,12 +294,22 @@ impl Env for UringEnv {
     }
 
     fn spawn_apart(&self, task: impl Future<Output = ()> + 'static) {
-        self.inner.executor.spawn_apart(task);
+        let lane = self.inner.executor.spawn_apart(task);
+        // Those of the client that had it before are not this one's.
+        if let Some(waits) = self.inner.waits.borrow_mut().get_mut(lane as usize) {
+            *waits = None;
+        }
+    }
+
+    fn spawn_shared(&self, task: impl Future<Output = ()> + 'static) {
+        self.inner.executor.spawn_shared(task);
     }
 
     fn waited(&self, wait: Wait, since: Nanos) {
-        let nanos = self.recent().saturating_sub(since);
-        self.inner.waits.borrow_mut().record(wait, nanos);
+        let lane = self.inner.executor.lane() as usize;
+        if let Some(Some(waits)) = self.inner.waits.borrow().get(lane) {
+            waits.record(wait, self.recent().saturating_sub(since), self.recent());
+        }
     }
 
     fn random(&self) -> u64 {

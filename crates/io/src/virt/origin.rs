@@ -1,9 +1,4 @@
 //! Whose work a task does: so that what happened in the world can be told for each request.
-//!
-//! ```text
-//!  on_behalf(7, request) ─ poll ─> its operations and waits are 7's
-//!        └─ spawn(task) ────────────> the task's are 7's, too
-//! ```
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -12,10 +7,8 @@ use std::rc::Rc;
 use super::VirtEnv;
 use crate::env::Nanos;
 use crate::model::Phases;
+use crate::origin::{Origin, Origins};
 use crate::wait::Wait;
-
-/// A request, as whoever made it numbers it; zero is no request.
-pub type Origin = u64;
 
 /// Told each wait when it is over: whose it was, for what, and since when.
 pub type Listener = Rc<dyn Fn(Origin, Wait, Nanos)>;
@@ -23,14 +16,14 @@ pub type Listener = Rc<dyn Fn(Origin, Wait, Nanos)>;
 /// Whose work is done just now, and who wants to know where its operations' time goes.
 #[derive(Default)]
 pub(super) struct Doing {
-    origin: Cell<Origin>,
+    origins: Cell<Origins>,
     meter: Cell<Option<Rc<Cell<Phases>>>>,
     listener: Cell<Option<Listener>>,
 }
 
 impl Doing {
-    pub(super) fn origin(&self) -> Origin {
-        self.origin.get()
+    pub(super) fn origins(&self) -> Origins {
+        clone_of(&self.origins)
     }
 
     pub(super) fn meter(&self) -> Option<Rc<Cell<Phases>>> {
@@ -44,30 +37,24 @@ impl Doing {
 
     pub(super) fn waited(&self, wait: Wait, since: Nanos) {
         if let Some(listener) = clone_of(&self.listener) {
-            listener(self.origin(), wait, since);
+            self.origins().iter().for_each(|origin| listener(origin, wait, since));
         }
     }
 }
 
-fn clone_of<T: Clone>(cell: &Cell<Option<T>>) -> Option<T> {
+fn clone_of<T: Clone + Default>(cell: &Cell<T>) -> T {
     let value = cell.take();
     cell.set(value.clone());
     value
 }
 
 impl VirtEnv {
-    /// Whose work the task that runs now does.
-    pub fn origin(&self) -> Origin {
-        self.world.doing.origin()
-    }
-
-    /// What `future` does, and what it spawns, is done for `origin`.
-    pub fn on_behalf<F: Future>(
+    pub(super) fn doing_for<F: Future>(
         &self,
-        origin: Origin,
+        origins: Origins,
         future: F,
     ) -> impl Future<Output = F::Output> + use<F> {
-        self.doing(|doing| &doing.origin, origin, future)
+        self.doing(|doing| &doing.origins, origins, future)
     }
 
     /// Runs one operation of a drive with a model, which says where its time went.

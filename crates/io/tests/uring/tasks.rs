@@ -13,8 +13,10 @@ use std::time::Duration;
 
 use futures_util::future::{join_all, select};
 use io::signal::{Signal, Signals};
+use io::sync::oneshot;
 use io::uring::UringEnv;
-use io::{Drive, Env, Nanos};
+use io::wait::{Waits, told};
+use io::{Drive, Env, Nanos, Wait};
 
 use crate::support::{TempDir, argument, in_child};
 
@@ -173,4 +175,50 @@ fn child_waits_for_signals() {
             return;
         }
     }
+}
+
+/// How many waits for a lock were counted.
+fn locks(env: &UringEnv, waits: &Waits) -> u64 {
+    waits.summary(env.now())[Wait::Lock as usize].1.all.count
+}
+
+/// A task that waits once, in a task that it spawns.
+async fn wait_once(env: UringEnv) {
+    let (told_to, over) = oneshot();
+    let own = env.clone();
+    env.spawn(async move {
+        told(&own, Wait::Lock, std::future::ready(())).await;
+        told(&own, Wait::Lock, own.yield_now()).await;
+        told_to.send(());
+    });
+    over.await;
+}
+
+#[test]
+fn waits_are_counted_for_the_client_whose_they_are() {
+    let env = env();
+    let (first, second) = (Waits::default(), Waits::default());
+    // As a background task of a pool: no client's, also while one is connected.
+    let (sender, over) = oneshot();
+    let own = env.clone();
+    env.spawn(async move {
+        own.count_waits(&Waits::default());
+        wait_once(own).await;
+        sender.send(());
+    });
+    env.block_on(over);
+    for (waits, times) in [(Some(&first), 2), (Some(&second), 1), (None, 3)] {
+        let (sender, over) = oneshot();
+        let (own, waits) = (env.clone(), waits.cloned());
+        env.spawn_apart(async move {
+            // The third has the lane of those before, and has chosen no pool.
+            waits.iter().for_each(|waits| own.count_waits(waits));
+            for _ in 0..times {
+                wait_once(own.clone()).await;
+            }
+            sender.send(());
+        });
+        env.block_on(over);
+    }
+    assert_eq!((locks(&env, &first), locks(&env, &second)), (2, 1));
 }

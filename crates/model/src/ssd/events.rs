@@ -1,11 +1,11 @@
 //! What will happen: events in the order of their time, then of their making.
 
-use std::cmp::Reverse;
+use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use io::Nanos;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The firmware has understood the command in this slot.
     Fetched(u32),
@@ -23,29 +23,68 @@ pub enum Event {
     Silent { count: u32 },
 }
 
+/// An event and its place in the order: its time, then its number.
+#[derive(Clone, Copy, Debug)]
+struct Due {
+    time: u64,
+    made: u64,
+    event: Event,
+}
+
+impl Due {
+    fn place(&self) -> u128 {
+        u128::from(self.time) << 64 | u128::from(self.made)
+    }
+}
+
+/// The first is the greatest: that is what a heap gives first. No two have one place, so that
+/// events need not be compared.
+impl Ord for Due {
+    fn cmp(&self, other: &Due) -> Ordering {
+        other.place().cmp(&self.place())
+    }
+}
+
+impl PartialOrd for Due {
+    fn partial_cmp(&self, other: &Due) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Due {
+    fn eq(&self, other: &Due) -> bool {
+        self.place() == other.place()
+    }
+}
+
+impl Eq for Due {}
+
 /// Bounded by what can be under way: two events a die, one a command, two timers.
 #[derive(Clone, Debug, Default)]
 pub struct Events {
-    heap: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    heap: BinaryHeap<Due>,
     made: u64,
 }
 
 impl Events {
+    #[inline]
     pub fn at(&mut self, time: Nanos, event: Event) {
         self.made += 1;
-        self.heap.push(Reverse((time.0, self.made, event)));
+        self.heap.push(Due { time: time.0, made: self.made, event });
     }
 
+    #[inline]
     pub fn next_time(&self) -> Option<Nanos> {
-        self.heap.peek().map(|Reverse((time, ..))| Nanos(*time))
+        self.heap.peek().map(|due| Nanos(due.time))
     }
 
     /// The next event, if it is not later than `now`.
+    #[inline]
     pub fn pop_until(&mut self, now: Nanos) -> Option<(Nanos, Event)> {
         if self.next_time()? > now {
             return None;
         }
-        let Reverse((time, _, event)) = self.heap.pop()?;
+        let Due { time, event, .. } = self.heap.pop()?;
         Some((Nanos(time), event))
     }
 

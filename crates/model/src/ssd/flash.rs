@@ -90,33 +90,46 @@ pub enum Class {
     Background = 2,
 }
 
-/// An operation that waits for its die.
+/// A read of the host that waits for its die. Of copies and programs nobody asks what they waited
+/// for, and there are many: they carry nothing.
 #[derive(Clone, Copy, Debug)]
-struct Queued {
-    operation: Operation,
+struct Asked {
     since: Nanos,
     /// How long the die had been busy by then.
     busy: Busy,
 }
 
-impl Queued {
-    /// What it waited for, if it starts `now`. While the die did nothing a collection held it.
-    fn waited(&self, now: Nanos, busy: &Busy) -> Phases {
-        let mut phases = Phases::default();
-        for (kind, phase) in BUSY_WITH.into_iter().enumerate() {
-            phases.add(phase, Nanos(busy[kind] - self.busy[kind]));
+/// What a read of the host waited for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Waited {
+    busy: Busy,
+    /// While the die did nothing a collection held it.
+    held: u64,
+}
+
+impl Waited {
+    fn of(asked: &Asked, now: Nanos, busy: &Busy) -> Waited {
+        let busy = std::array::from_fn(|kind| busy[kind] - asked.busy[kind]);
+        let waited = Waited { busy, held: 0 };
+        let held = now.saturating_sub(asked.since).saturating_sub(waited.total()).0;
+        Waited { held, ..waited }
+    }
+
+    pub fn total(&self) -> Nanos {
+        Nanos(self.busy.iter().sum::<u64>() + self.held)
+    }
+
+    pub fn add_to(&self, phases: &mut Phases) {
+        for (phase, nanos) in BUSY_WITH.into_iter().zip(self.busy) {
+            phases.add(phase, Nanos(nanos));
         }
-        let rest = now.saturating_sub(self.since).saturating_sub(phases.total());
-        phases.add(Phase::Held, rest);
-        phases
+        phases.add(Phase::Held, Nanos(self.held));
     }
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Running {
     operation: Operation,
-    /// What it waited for.
-    waited: Phases,
     /// The die has been busy with it since then.
     since: Nanos,
     /// The cells change from here to `end`; only then can it be suspended.
@@ -131,7 +144,12 @@ const SUSPENSIONS_MAX: u32 = 8;
 #[derive(Clone, Debug, Default)]
 struct Die {
     /// By [`Class`]. Bounded by the commands and copies in flight.
-    queues: [VecDeque<Queued>; 3],
+    queues: [VecDeque<Operation>; 3],
+    /// Of the reads of the host in the queues; they all have one class, so in the order in which
+    /// they begin.
+    asked: VecDeque<Asked>,
+    /// What the read of the host waited for that runs, if one does.
+    waited: Waited,
     running: Option<Running>,
     suspended: Option<Running>,
     /// Changes with every start and suspension; events of older ones are void.
@@ -154,12 +172,13 @@ impl Die {
     }
 
     /// Nothing runs any more, from `now` on.
-    fn stop(&mut self, now: Nanos) -> Option<Running> {
-        self.busy = self.busy_by(now);
-        self.running.take()
+    fn stop(&mut self, now: Nanos) -> Option<Operation> {
+        let Running { operation, since, .. } = self.running.take()?;
+        self.busy[operation.work.kind()] += now.saturating_sub(since).0;
+        Some(operation)
     }
 
-    fn pick(&mut self) -> Option<Queued> {
+    fn pick(&mut self) -> Option<Operation> {
         let [first, normal, background] = &mut self.queues;
         if self.suspended.is_some() {
             // Reads are all that may come between.
@@ -184,6 +203,8 @@ pub struct Flash {
     channels: Vec<Nanos>,
     pub bytes_read: u64,
     pub bytes_programmed: u64,
+    /// What the read of the host waited for that ended last.
+    pub waited: Waited,
 }
 
 impl Flash {
@@ -195,6 +216,7 @@ impl Flash {
             channels: vec![Nanos::ZERO; shape.channels as usize],
             bytes_read: 0,
             bytes_programmed: 0,
+            waited: Waited::default(),
         }
     }
 
@@ -207,8 +229,11 @@ impl Flash {
         events: &mut Events,
     ) {
         let state = &mut self.dies[die as usize];
-        let queued = Queued { operation, since: now, busy: state.busy_by(now) };
-        state.queues[class as usize].push_back(queued);
+        if let Work::HostRead { .. } = operation.work {
+            let asked = Asked { since: now, busy: state.busy_by(now) };
+            state.asked.push_back(asked);
+        }
+        state.queues[class as usize].push_back(operation);
         match state.running {
             None => self.start(now, die, Nanos::ZERO, events),
             Some(running) if class == Class::First && state.locks == 0 => {
@@ -243,21 +268,24 @@ impl Flash {
         events.at(end, Event::DieDone { die, turn });
     }
 
-    /// What has ended, if anything has, and what it waited for; the next operation begins.
+    /// What has ended, if anything has; the next operation of the die begins.
     pub fn done(
         &mut self,
         now: Nanos,
         die: u32,
         turn: u32,
         events: &mut Events,
-    ) -> Option<(Operation, Phases)> {
+    ) -> Option<Operation> {
         let state = &mut self.dies[die as usize];
         if state.turn != turn {
             return None;
         }
-        let running = state.stop(now)?;
+        let operation = state.stop(now)?;
+        if let Work::HostRead { .. } = operation.work {
+            self.waited = state.waited;
+        }
         self.start(now, die, Nanos::ZERO, events);
-        Some((running.operation, running.waited))
+        Some(operation)
     }
 
     /// Everything under way is gone.
@@ -279,18 +307,16 @@ impl Flash {
             self.resume(now, die, suspended, events);
             return;
         }
-        let Some(queued) = state.pick() else { return };
+        let Some(operation) = state.pick() else { return };
         state.turn += 1;
         let turn = state.turn;
         let now = now + delay;
-        let operation = queued.operation;
-        // Of copies and programs nobody asks.
-        let waited = match operation.work {
-            Work::HostRead { .. } => queued.waited(now, &state.busy),
-            _ => Phases::default(),
-        };
+        if let Work::HostRead { .. } = operation.work {
+            let asked = state.asked.pop_front().expect("each read of the host is noted");
+            state.waited = Waited::of(&asked, now, &state.busy);
+        }
         let mut running =
-            Running { operation, waited, since: now, cells_from: now, end: now, suspensions: 0 };
+            Running { operation, since: now, cells_from: now, end: now, suspensions: 0 };
         if operation.work.is_read() {
             self.bytes_read += u64::from(operation.bytes);
             events.at(now + self.timing.read, Event::Sensed { die, turn });

@@ -13,6 +13,7 @@ use io::model::{Command, Completion, Phase, Phases, Tag};
 use super::Ssd;
 use super::config;
 use super::events::Event;
+use super::flash::Waited;
 
 /// A command that the drive has taken.
 #[derive(Clone, Copy, Debug)]
@@ -41,10 +42,8 @@ impl Slot {
     }
 
     /// The same, but for what it waited for first.
-    pub fn spend_after(&mut self, waited: &Phases, phase: Phase, now: Nanos) {
-        for waited_for in Phase::ALL {
-            self.phases.add(waited_for, waited.get(waited_for));
-        }
+    pub fn spend_after(&mut self, waited: &Waited, phase: Phase, now: Nanos) {
+        waited.add_to(&mut self.phases);
         self.told = self.told + waited.total();
         self.spend(phase, now);
     }

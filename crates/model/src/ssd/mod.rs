@@ -28,7 +28,7 @@ mod writes;
 #[cfg(test)]
 mod tests;
 
-use io::model::{Command, Completion, Model, ModelCounters, Phases, Tag};
+use io::model::{Command, Completion, Model, ModelCounters, Tag};
 use io::rng::Rng;
 use io::{Geometry, Nanos};
 
@@ -167,8 +167,8 @@ impl Ssd {
                 self.flash.sensed(now, die, turn, &mut self.events);
             }
             Event::DieDone { die, turn } => {
-                if let Some((done, waited)) = self.flash.done(now, die, turn, &mut self.events) {
-                    self.worked(now, done.work, &waited);
+                if let Some(done) = self.flash.done(now, die, turn, &mut self.events) {
+                    self.worked(now, done.work);
                 }
             }
             Event::Drain => self.drain_timer(now),
@@ -177,9 +177,9 @@ impl Ssd {
     }
 
     /// A die has done something.
-    fn worked(&mut self, now: Nanos, work: Work, waited: &Phases) {
+    fn worked(&mut self, now: Nanos, work: Work) {
         match work {
-            Work::HostRead { slot } => self.read_part(now, slot, waited),
+            Work::HostRead { slot } => self.read_part(now, slot),
             Work::HostProgram { slot, place } => self.unbuffered_programmed(now, slot, place),
             Work::BufferProgram { record, place } => self.buffer_programmed(now, record, place),
             Work::CopyRead { pool, place } => self.copy_read(now, pool, place),

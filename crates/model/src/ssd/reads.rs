@@ -1,7 +1,7 @@
 //! Reads: from the buffer, from programs on their way, from the flash.
 
 use io::Nanos;
-use io::model::{Command, Phase, Phases};
+use io::model::{Command, Phase};
 
 use super::Ssd;
 use super::flash::{Class, Operation, Work};
@@ -56,13 +56,13 @@ impl Ssd {
     }
 
     /// A part is there; it had waited for its die. The last one says where the time went.
-    pub(super) fn read_part(&mut self, now: Nanos, slot: u32, waited: &Phases) {
+    pub(super) fn read_part(&mut self, now: Nanos, slot: u32) {
         let state = self.host.slot(slot);
         state.parts -= 1;
         if state.parts > 0 {
             return;
         }
-        state.spend_after(waited, Phase::Service, now);
+        state.spend_after(&self.flash.waited, Phase::Service, now);
         if let Command::Write { offset, len, .. } = state.command {
             self.write_complete_units(now, slot, offset, len);
         } else {

@@ -66,6 +66,7 @@ use std::rc::Rc;
 use classical::{Array, CreateSpec, Grid, OpenOptions, Redundancy};
 use format::SCHEME_ALTERNATE;
 use io::sync::Turn;
+use io::wait::{Wait, told};
 use io::{Buf, Env, Nanos};
 
 pub use self::cache::CACHE_MIN;
@@ -435,11 +436,11 @@ impl<E: Env> Inner<E> {
 
     /// Waits until it is in the cache. Who waits does what is needed to make room.
     async fn cache(&self, offset: u64, data: &Buf) -> Result<(), StoreError> {
-        let _turn = self.room_turn.lock().await;
+        let _turn = told(&self.env, Wait::Space, self.room_turn.lock()).await;
         let mut waited = false;
         while !self.cache.borrow_mut().put(offset, data) {
             waited = true;
-            self.turn_or_wait().await?;
+            told(&self.env, Wait::Space, self.turn_or_wait()).await?;
         }
         self.see(|seen| seen.cache_waits += u64::from(waited));
         Ok(())
@@ -477,7 +478,7 @@ impl<E: Env> Store for Alternate<E> {
 
     async fn flush(&self) -> Result<(), StoreError> {
         let newest = self.inner.cache.borrow().newest();
-        self.inner.make_durable(newest).await
+        told(&self.inner.env, Wait::Journal, self.inner.make_durable(newest)).await
     }
 
     async fn close(&self) -> Result<(), StoreError> {

@@ -43,6 +43,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use format::{INCOMPAT_LOG_SUMS, MemberState, SCHEME_MIRROR_LOG, Superblock};
+use io::wait::{Wait, told};
 use io::{Buf, Drive, Env, join_all};
 
 pub use self::replace::Drives;
@@ -203,7 +204,7 @@ impl<E: Env> Store for Group<E> {
     }
 
     async fn read(&self, offset: u64, len: u64) -> Result<Buf, StoreError> {
-        self.log.read(offset, len).await
+        told(self.log.env(), Wait::Drives, self.log.read(offset, len)).await
     }
 
     async fn write(&self, offset: u64, data: Buf, fua: bool) -> Result<(), StoreError> {
@@ -217,7 +218,7 @@ impl<E: Env> Store for Group<E> {
     }
 
     async fn flush(&self) -> Result<(), StoreError> {
-        self.log.flush().await
+        told(self.log.env(), Wait::Drives, self.log.flush()).await
     }
 
     async fn close(&self) -> Result<(), StoreError> {

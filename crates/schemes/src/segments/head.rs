@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use io::crc::crc32c;
 use io::sync::Event;
-use io::{Buf, BufMut, Env};
+use io::{Buf, BufMut, Env, Origins};
 
 use super::bytes::{Entry, Head, Header, Held, PAGE, Summary};
 use super::medium::Medium;
@@ -39,6 +39,8 @@ pub struct Ticket {
     to_flush: Cell<bool>,
     failed: Cell<bool>,
     done: Event,
+    /// Whose blocks they are.
+    origins: Origins,
 }
 
 impl Ticket {
@@ -131,7 +133,7 @@ impl<E: Env, M: Medium> Inner<E, M> {
 
     /// Blocks, each once, join what a head writes next.
     pub fn join(self: &Rc<Self>, head: usize, blocks: Vec<Waiting>) -> Rc<Ticket> {
-        let ticket = Rc::new(Ticket::default());
+        let ticket = Rc::new(Ticket { origins: self.env.origins(), ..Ticket::default() });
         ticket.left.set(blocks.len());
         let begin = {
             let mut own = self.heads[head].borrow_mut();
@@ -140,7 +142,7 @@ impl<E: Env, M: Medium> Inner<E, M> {
         };
         if begin {
             let inner = self.clone();
-            self.env.spawn(async move { inner.run(head).await });
+            self.env.spawn_shared(async move { inner.run(head).await });
         }
         ticket
     }
@@ -148,7 +150,8 @@ impl<E: Env, M: Medium> Inner<E, M> {
     /// Writes records until nothing waits.
     async fn run(self: Rc<Self>, head: usize) {
         loop {
-            let ready = self.make_ready(head).await;
+            let waiting = origins(self.heads[head].borrow().queue.iter());
+            let ready = self.env.on_behalf(waiting, self.make_ready(head)).await;
             let batch: Vec<(Waiting, Rc<Ticket>)> = {
                 let mut own = self.heads[head].borrow_mut();
                 let room = own.segment.as_ref().map_or(0, |own| self.room_in(own));
@@ -158,7 +161,10 @@ impl<E: Env, M: Medium> Inner<E, M> {
                 own.queue.drain(..count).collect()
             };
             let written = match ready {
-                Ok(()) => self.write_record(head, &batch).await,
+                Ok(()) => {
+                    let record = self.write_record(head, &batch);
+                    self.env.on_behalf(origins(&batch), record).await
+                }
                 Err(error) => Err(error),
             };
             if written.is_err() {
@@ -318,6 +324,11 @@ impl<E: Env, M: Medium> Inner<E, M> {
         });
         durable
     }
+}
+
+/// Whose blocks these are.
+fn origins<'a>(queued: impl IntoIterator<Item = &'a (Waiting, Rc<Ticket>)>) -> Origins {
+    Origins::of_all(queued.into_iter().map(|(_, ticket)| &ticket.origins))
 }
 
 /// Fills `RefCell`s of heads.

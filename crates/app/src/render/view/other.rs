@@ -49,6 +49,7 @@ impl From<&Status> for Pool {
             capacity: Capacity::Enough,
             drives: status.drives.iter().map(Drive::from).collect(),
             volumes: status.volumes.iter().map(Volume::from).collect(),
+            waits: Vec::new(),
             counters: Counters {
                 reads: requests.reads,
                 read_bytes: requests.read_bytes,

@@ -46,6 +46,7 @@ impl Pool {
             drives: (0..).zip(group.members()).map(|of| drive(group, of)).collect(),
             volumes: Vec::new(),
             counters: Counters::default(),
+            waits: Vec::new(),
             memory: Memory::default(),
             recovery: Recovery::default(),
             spike_handling: Handling::default(),

@@ -42,6 +42,7 @@ fn counters<const N: usize>(
 pub fn write(pools: &[Pool], unopened: &[Pool], to: &mut Writer) -> fmt::Result {
     health(pools, unopened, to)?;
     space(pools, to)?;
+    waits(pools, to)?;
     around(pools, to)?;
     background(pools, to)?;
     care(pools, to)?;
@@ -97,6 +98,18 @@ fn space(pools: &[Pool], to: &mut Writer) -> fmt::Result {
     let help = "Tuples of replicas waiting to become RAID stripes";
     to.gauge("pool_conversion_backlog", help, |to| {
         known(pools, to, |pool| fusion(pool).then_some(pool.backlog.tuples as f64))
+    })
+}
+
+fn waits(pools: &[Pool], to: &mut Writer) -> fmt::Result {
+    let help = "How long clients' requests waited, by cause; waits that overlap count for each";
+    to.histogram("wait_seconds", help, |to| {
+        for pool in pools {
+            for wait in &pool.waits {
+                to.spans(&with(of_pool(pool), "cause", &wait.cause), &wait.latency)?;
+            }
+        }
+        Ok(())
     })
 }
 

@@ -19,7 +19,6 @@ pub struct Facts {
     reloads: Counted,
     stuck: u64,
     slices: Latencies,
-    waits: Vec<(&'static str, Latencies)>,
     dropped: Vec<DroppedMessages>,
     nbd_connections: Vec<(&'static str, export::Counted)>,
 }
@@ -35,7 +34,6 @@ impl Facts {
             reloads: doings.reloads.all(),
             stuck: doings.stuck.times(),
             slices: doings.slices(),
-            waits: doings.waits(),
             dropped: doings.log.dropped(),
             nbd_connections: doings.nbd_connections(),
         }
@@ -82,11 +80,6 @@ pub fn write(facts: &Facts, to: &mut Writer) -> fmt::Result {
     to.counter("stuck", help, |to| to.counter(&none, facts.stuck as f64))?;
     let help = "How long one task at a time had the thread which serves";
     to.histogram("slice_seconds", help, |to| to.spans(&none, &facts.slices))?;
-    let help = "How long requests waited, by cause; one that waited for several counts for each";
-    to.histogram("wait_seconds", help, |to| {
-        let cause = |name: &'static str| vec![("cause", name.to_owned())];
-        facts.waits.iter().try_for_each(|(name, waits)| to.spans(&cause(name), waits))
-    })?;
     let help = "Messages of the log, and alerts, that were not written, by target and why";
     to.counter("log_dropped", help, |to| {
         facts.dropped.iter().try_for_each(|dropped| {
