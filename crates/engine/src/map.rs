@@ -16,7 +16,7 @@ pub mod image;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use format::{BmtEntry, CHUNK_ENTRIES, Flbn, Patch, Place, SectorRange, VolumeId};
+use format::{BmtEntry, CHUNK_ENTRIES, ChunkParts, Flbn, Patch, Place, SectorRange, VolumeId};
 use smallvec::SmallVec;
 
 use crate::planted::{self, Bug};
@@ -61,6 +61,13 @@ pub struct PatchedBlock {
     patches: Vec<[u8; 10]>,
 }
 
+impl PatchedBlock {
+    /// Of its list.
+    fn memory(&self) -> u64 {
+        (self.patches.capacity() * size_of::<[u8; 10]>()) as u64
+    }
+}
+
 struct Chunk {
     entries: Box<[u8]>,
     mapped: u32,
@@ -78,6 +85,8 @@ pub struct BlockMap {
     patched: Vec<Option<PatchedBlock>>,
     patched_free: Vec<u32>,
     patches: u64,
+    /// Memory of all lists of patches.
+    list_bytes: u64,
     chunks: u64,
     dirty: BTreeSet<(VolumeId, u32)>,
     /// Patched blocks longer than this are put into `crowded` for merging.
@@ -117,6 +126,7 @@ impl BlockMap {
             patched: Vec::new(),
             patched_free: Vec::new(),
             patches: 0,
+            list_bytes: 0,
             chunks: 0,
             dirty: BTreeSet::new(),
             crowd,
@@ -254,6 +264,7 @@ impl BlockMap {
         let index = entry.index() as u32;
         let patched = self.patched[index as usize].take().expect("P entries name a patched block");
         self.patches -= patched.patches.len() as u64;
+        self.list_bytes -= patched.memory();
         (Some(index), patched)
     }
 
@@ -267,6 +278,7 @@ impl BlockMap {
         }
         let count = patched.patches.len();
         self.patches += count as u64;
+        self.list_bytes += patched.memory();
         // A write inside a patch adds two at once.
         if before < self.crowd && count >= self.crowd {
             self.crowded.push((volume, block));
@@ -388,6 +400,12 @@ impl BlockMap {
         Some(block.max(found as u64 * CHUNK_ENTRIES as u64))
     }
 
+    /// In how many places beside its base a block lies.
+    pub fn patches_of(&self, volume: VolumeId, block: u64) -> usize {
+        let entry = self.entry(volume, block);
+        if entry.is_patched() { self.patched_block(entry).patches.len() } else { 0 }
+    }
+
     pub fn is_mapped(&self, volume: VolumeId, block: u64) -> bool {
         !self.entry(volume, block).is_unmapped()
     }
@@ -439,9 +457,8 @@ impl BlockMap {
         let directory: usize = self.volumes.values().map(|v| v.capacity()).sum();
         let table = self.chunks * (CHUNK_ENTRIES * ENTRY) as u64
             + (directory * size_of::<Option<Chunk>>()) as u64;
-        let lists: usize = self.patched.iter().flatten().map(|b| b.patches.capacity() * 10).sum();
         let slab = self.patched.capacity() * size_of::<Option<PatchedBlock>>();
-        (table, (lists + slab) as u64)
+        (table, self.list_bytes + slab as u64)
     }
 
     /// Chunks changed since the last call, to be written by a checkpoint.
@@ -449,35 +466,33 @@ impl BlockMap {
         std::mem::take(&mut self.dirty).into_iter().collect()
     }
 
-    /// The raw entries and patched blocks of one chunk; P entries are renumbered from zero in
-    /// the order of the list. `None` if the chunk isn't there.
-    pub fn export_chunk(
+    /// Adds these entries of a chunk to its image. Says how many patches they have; `None` if the
+    /// chunk isn't there.
+    pub fn export_entries(
         &self,
         volume: VolumeId,
         chunk: u32,
-    ) -> Option<(Vec<u8>, Vec<format::PatchedBlock>)> {
+        slots: Range<usize>,
+        to: &mut ChunkParts,
+    ) -> Option<usize> {
         let found = self.volumes.get(&volume)?.get(chunk as usize)?.as_ref()?;
-        let mut entries = found.entries.to_vec();
-        let mut patched = Vec::new();
-        for (slot, raw) in entries.chunks_exact_mut(ENTRY).enumerate() {
-            let entry = BmtEntry::from_bytes((&*raw).try_into().expect("five bytes"));
+        let mut patches = 0;
+        for raw in found.entries[slots.start * ENTRY..slots.end * ENTRY].chunks_exact(ENTRY) {
+            let entry = BmtEntry::from_bytes(raw.try_into().expect("five bytes"));
             if entry.is_unmapped() || !entry.is_patched() {
+                to.plain(entry);
                 continue;
             }
-            raw.copy_from_slice(&BmtEntry::patched(patched.len() as u64).to_bytes());
             let block = self.patched_block(entry);
             let base =
                 block.base.map_or(BmtEntry::UNMAPPED, |p| BmtEntry::base(p.flbn, p.replicated));
-            patched.push(format::PatchedBlock {
-                entry_in_chunk: slot as u16,
-                base,
-                patches: block.patches.iter().map(Patch::unpack).collect(),
-            });
+            to.patched(base, &block.patches);
+            patches += block.patches.len();
         }
-        Some((entries, patched))
+        Some(patches)
     }
 
-    /// Loads a chunk as `export_chunk` wrote it, in place of whatever was there.
+    /// Loads a chunk as [`BlockMap::export_entries`] gave it, in place of whatever was there.
     pub fn import_chunk(
         &mut self,
         volume: VolumeId,

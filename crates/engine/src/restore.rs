@@ -21,6 +21,7 @@ use format::{
 };
 use futures_util::future::select;
 use io::awaited::Awaited;
+use io::slice::Work;
 use io::{Buf, Drive, Durability, Env, PAGE, join_all};
 use layout::DriveIndex;
 use smallvec::SmallVec;
@@ -240,7 +241,7 @@ impl<E: Env> Shard<E> {
 
     pub fn start_restoring(self: &Rc<Self>, drive: DriveIndex) {
         let shard = self.clone();
-        self.spawn_task(async move {
+        self.spawn_task(Work::Rebuild, async move {
             // A drive that fails meanwhile has said so; everything else is tried again.
             let _ = shard.restore(drive).await;
         });

@@ -18,7 +18,7 @@ pub struct Facts {
     http_refused: Counted,
     reloads: Counted,
     stuck: u64,
-    slices: Latencies,
+    slices: Vec<(&'static str, Latencies)>,
     waits: Vec<(&'static str, Latencies)>,
     dropped: Vec<DroppedMessages>,
     nbd_connections: Vec<(&'static str, export::Counted)>,
@@ -80,8 +80,11 @@ pub fn write(facts: &Facts, to: &mut Writer) -> fmt::Result {
     })?;
     let help = "Times that the thread which serves was stuck for over a second";
     to.counter("stuck", help, |to| to.counter(&none, facts.stuck as f64))?;
-    let help = "How long one task at a time had the thread which serves";
-    to.histogram("slice_seconds", help, |to| to.spans(&none, &facts.slices))?;
+    let help = "How long one task at a time had the thread which serves, by what it did";
+    to.histogram("slice_seconds", help, |to| {
+        let work = |name: &'static str| vec![("work", name.to_owned())];
+        facts.slices.iter().try_for_each(|(name, slices)| to.spans(&work(name), slices))
+    })?;
     let help = "How long requests waited, by cause; one that waited for several counts for each";
     to.histogram("wait_seconds", help, |to| {
         let cause = |name: &'static str| vec![("cause", name.to_owned())];
