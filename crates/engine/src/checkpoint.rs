@@ -123,8 +123,8 @@ impl<E: Env> Shard<E> {
         (keys, state.meta.seq + u64::from(!planted::is(Bug::ReuseCheckpointSequence)))
     }
 
-    /// Payload parts of an object; `None` if it no longer exists. Others have their turn meanwhile, so
-    /// each entry of a chunk is of a moment of its own, as each chunk is.
+    /// Payload parts of an object; `None` if it no longer exists. Others have their turn meanwhile,
+    /// so each entry of a chunk is of a moment of its own, as each chunk is.
     async fn export_in_turns(&self, key: ObjectKey) -> Option<Vec<Vec<u8>>> {
         let ObjectKey::Chunk { volume, chunk } = key else { return self.export(key) };
         let mut parts = ChunkParts::default();

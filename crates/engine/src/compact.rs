@@ -5,20 +5,22 @@
 //!  [a.][..][b.] ───>  who lies in a victim? ───> gather [a b c d e f][P] ──> flush ──> map
 //!  [..][c.][d.]       (no reverse map in memory)                                └> victims die
 //! ```
-//! What a scan found is moved group by group, a group when space is short: so space is made as it is
-//! needed and not in waves, and what dies meanwhile need not be moved. A plan may be old; whatever
-//! of it does not lie any more where the scan saw it is left out.
+//! What a scan found is moved group by group, a group when space is short: so space is made as it
+//! is needed and not in waves, and what dies meanwhile need not be moved. A plan may be old;
+//! whatever of it does not lie any more where the scan saw it is left out.
 //!
 //! Pieces keep their page alignment where they have one, so that reading a page stays one
 //! page; sub-page pieces are packed tightly, so that space is what `live` says it is.
 //!
 //! A relocation is compare-and-swap: what was overwritten meanwhile stays where it went.
 
+mod pack;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::rc::Rc;
 
-use format::{CHUNK_ENTRIES, ClassId, Flbn, Place, Record, SectorRange, StripeId, VolumeId};
+use format::{CHUNK_ENTRIES, ClassId, Place, Record, SectorRange, StripeId, VolumeId};
 use io::slice::{did, spend};
 use io::{Buf, BufMut, Durability, Env, join_all};
 use rustc_hash::FxHashMap;
@@ -35,29 +37,7 @@ use crate::shard::{Claim, Shard, State};
 use crate::sums::PageSums;
 use crate::write::parity_in_turns;
 
-/// A piece to be moved. `at`: sector it must have in its block (merging), if any.
-#[derive(Clone, Copy, Debug)]
-struct Move {
-    volume: VolumeId,
-    block: u64,
-    range: SectorRange,
-    from: Place,
-}
-
-impl Move {
-    fn cut(self, sectors: u16) -> (Move, Move) {
-        let Move { range, from, .. } = self;
-        let head = SectorRange { len: sectors, ..range };
-        let rest = SectorRange { start: range.start + sectors, len: range.len - sectors };
-        (Move { range: head, ..self }, Move { range: rest, from: advance(from, sectors), ..self })
-    }
-}
-
-/// A piece with its new place in a block of the destination.
-struct Planned {
-    piece: Move,
-    sector: u16,
-}
+use pack::{Move, Packer, Planned, in_order_of_places};
 
 /// A destination stripe as it was written: the sums of its data, and which pieces of each block
 /// are in it.
@@ -76,63 +56,6 @@ pub struct Group {
 
 /// What is to be compacted of each class, the emptiest first.
 pub type Plans = BTreeMap<ClassId, VecDeque<Group>>;
-
-/// Fills destination blocks with pieces.
-struct Packer {
-    block_sectors: u16,
-    blocks: Vec<Vec<Planned>>,
-    /// (block, next sector) still open for page-aligned and for other pieces.
-    aligned: Option<(usize, u16)>,
-    tight: Option<(usize, u16)>,
-}
-
-impl Packer {
-    fn new(block_sectors: u16) -> Packer {
-        Packer { block_sectors, blocks: Vec::new(), aligned: None, tight: None }
-    }
-
-    /// All pieces, whole blocks in blocks of their own. `split`: where a piece does not fit what
-    /// is left of a block it is cut in two, which costs a patch and wastes nothing.
-    async fn pack(block_sectors: u16, pieces: &[Move], split: bool) -> Packer {
-        let mut packer = Packer::new(block_sectors);
-        for some in pieces.chunks(LOOK_STEP) {
-            spend(some.len()).await;
-            some.iter().for_each(|&piece| packer.push(piece, split));
-        }
-        packer
-    }
-
-    fn push(&mut self, piece: Move, split: bool) {
-        let whole_pages = piece.range.start.is_multiple_of(8) && piece.range.len.is_multiple_of(8);
-        let full = self.block_sectors;
-        if piece.range.len == full {
-            self.blocks.push(vec![Planned { piece, sector: 0 }]);
-            return;
-        }
-        let lane = if whole_pages { &mut self.aligned } else { &mut self.tight };
-        let room = lane.map_or(0, |(_, next)| full - next);
-        if split && (1..piece.range.len).contains(&room) {
-            let (head, rest) = piece.cut(room);
-            self.push(head, split);
-            return self.push(rest, split);
-        }
-        let (block, sector) = match *lane {
-            Some((block, next)) if piece.range.len <= room => (block, next),
-            _ => {
-                self.blocks.push(Vec::new());
-                (self.blocks.len() - 1, 0)
-            }
-        };
-        *lane = Some((block, sector + piece.range.len));
-        self.blocks[block].push(Planned { piece, sector });
-    }
-
-    /// A logical block put together again: every piece at its natural place.
-    fn push_merged(&mut self, pieces: &[Move]) {
-        let natural = |&piece: &Move| Planned { piece, sector: piece.range.start };
-        self.blocks.push(pieces.iter().map(natural).collect());
-    }
-}
 
 impl<E: Env> Shard<E> {
     /// Compacts some of the emptiest RAID stripes of a class. Returns the stripes gained.
@@ -603,20 +526,4 @@ impl<E: Env> Shard<E> {
             self.apply_deltas(state, &deltas);
         }
     }
-}
-
-/// Stripe after stripe, block after block.
-async fn in_order_of_places(pieces: Vec<Move>) -> Vec<Move> {
-    let mut blocks: BTreeMap<Flbn, Vec<Move>> = BTreeMap::new();
-    for some in pieces.chunks(LOOK_STEP) {
-        spend(2 * some.len()).await;
-        some.iter().for_each(|&piece| blocks.entry(piece.from.flbn).or_default().push(piece));
-    }
-    let mut sorted = Vec::with_capacity(pieces.len());
-    for mut block in blocks.into_values() {
-        spend(block.len()).await;
-        block.sort_unstable_by_key(|piece| piece.from.sector);
-        sorted.extend(block);
-    }
-    sorted
 }

@@ -51,8 +51,8 @@ pub const COMPACT_BATCH: usize = 2048;
 /// Stripes a batch of compaction should gain even if its victims do not fit the free stripes at
 /// once. Two would do; rounding to whole blocks may take one of them.
 pub const COMPACT_GAIN_MIN: u64 = 4;
-/// Stripes that a group of them gains, which is compacted in one go: space comes in so small portions
-/// that writers beside it notice none, and large enough to fill blocks and stripes of its own.
+/// Stripes that a group of them gains, which is compacted in one go: space comes in so small
+/// portions that writers beside it notice none, and large enough to fill stripes of its own.
 pub const COMPACT_GROUP_GAIN: u64 = 16;
 /// Pieces of one destination block that are read at once: enough for drives to have something to do
 /// and few enough to have all of them in one slice.
@@ -61,8 +61,8 @@ pub const COMPACT_READS: usize = 16;
 /// [`io::slice::SLICE_WORK`].
 pub const READ_WORK: usize = 10;
 pub const RELOCATE_WORK: usize = 10;
-/// Entries of tables looked at, or sorted, before a task asks whether it has had the thread for long
-/// enough ([`io::slice::spend`]): some 10 us.
+/// Entries of tables looked at, or sorted, before a task asks whether it has had the thread for
+/// long enough ([`io::slice::spend`]): some 10 us.
 pub const LOOK_STEP: usize = 256;
 /// Data that parity is computed of in one go beside requests: some 30 us.
 pub const PARITY_STEP_BYTES: usize = 256 << 10;
@@ -247,8 +247,8 @@ pub const SPARE_DRAWS: usize = 16;
 /// How many substitutes more than the drive with the fewest the one that the layout has for a
 /// stripe's spare may have: it evens out over a template of the layout.
 pub const SPARE_SKEW: u64 = 2;
-/// Dead stripes freed at once, some 50 us. In a pool with substitutes each may take a record of up to
-/// some dozens of bytes, for which nobody has reserved room in the journal.
+/// Dead stripes freed at once, some 50 us. In a pool with substitutes each may take a record of up
+/// to some dozens of bytes, for which nobody has reserved room in the journal.
 pub const RELEASE_MAX: usize = 512;
 /// Stripes rebuilt for one pair of flushes: while they are, nothing that dies is given away.
 pub const REBUILD_BATCH: usize = 32;

@@ -21,7 +21,6 @@ use format::{
 };
 use futures_util::future::select;
 use io::awaited::Awaited;
-use io::slice::Work;
 use io::{Buf, Drive, Durability, Env, PAGE, join_all};
 use layout::DriveIndex;
 use smallvec::SmallVec;
@@ -241,7 +240,7 @@ impl<E: Env> Shard<E> {
 
     pub fn start_restoring(self: &Rc<Self>, drive: DriveIndex) {
         let shard = self.clone();
-        self.spawn_task(Work::Rebuild, async move {
+        self.spawn_task(io::slice::Work::Rebuild, async move {
             // A drive that fails meanwhile has said so; everything else is tried again.
             let _ = shard.restore(drive).await;
         });

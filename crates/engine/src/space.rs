@@ -248,11 +248,7 @@ impl Space {
     pub fn zone_release(&mut self, zone: u32) {
         // On replay tuples that died since may still be listed: those of the checkpoint, and of a
         // zone that the checkpoint knows to be given back already (worlds 10338, 10359).
-        let here = |tuple: &&Tuple| tuple.stripes.iter().any(|stripe| stripe.zone == zone);
-        let gone: Vec<TupleKey> = self.tuples.values().filter(here).map(Tuple::key).collect();
-        for key in gone {
-            self.tuples.remove(&key);
-        }
+        self.tuples.forget_zone(zone);
         self.replay_forget_zone(zone);
         let Some(found) = self.zones[zone as usize].take() else { return };
         assert_eq!(found.free.len(), found.kinds.len(), "only an empty zone is given back");

@@ -131,8 +131,8 @@ fn lane<E: Env>(
             request(&volume, load, offset, &data).await;
             let took = env.now().saturating_sub(begin).0;
             shared.latencies.borrow_mut().saturating_record(took);
-            // Memory drives complete at once: let the other lanes and the background run, as they do
-            // beside clients, each of whose requests is a task.
+            // Memory drives complete at once: let the other lanes and the background run, as they
+            // do beside clients, each of whose requests is a task.
             env.yield_now().await;
         }
     }

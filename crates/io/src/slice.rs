@@ -25,8 +25,8 @@ pub const SLICE: Nanos = Nanos::from_micros(100);
 /// The clock is looked at each time so many bytes were copied, which takes some 10 us.
 const LOOK_BYTES: usize = 64 << 10;
 
-/// Work of one slice, after which [`spend`] gives the thread back: units of 100 to 200 ns each, as a
-/// look at a few entries of a table, or a KiB copied and summed up.
+/// Work of one slice, after which [`spend`] gives the thread back: units of 100 to 200 ns each, as
+/// a look at a few entries of a table, or a KiB copied and summed up.
 pub const SLICE_WORK: u32 = 600;
 /// No slice of background work has more: what is only counted afterwards is at most as much again.
 pub const SLICE_WORK_MAX: u32 = 2 * SLICE_WORK;

@@ -44,8 +44,8 @@ pub fn pool(pool: &Pool, latency: bool) -> String {
     text
 }
 
-/// What an operator should know of the server itself; nothing if all is well. With `latency` also how
-/// long its thread was busy at a time.
+/// What an operator should know of the server itself; nothing if all is well. With `latency` also
+/// how long its thread was busy at a time.
 pub fn server(server: &Server, latency: bool) -> Option<String> {
     let of = |dropped: &super::view::DroppedMessages| {
         format!("{} {} ({})", dropped.count, dropped.target, dropped.reason)

@@ -1,5 +1,5 @@
-//! The tuples there are, zone by zone: the checkpoint of a zone looks at those of that zone only, and
-//! what all of them take in memory is known without a look at each.
+//! The tuples there are, zone by zone: the checkpoint of a zone looks at those of that zone only,
+//! and what all of them take in memory is known without a look at each.
 
 use std::ops::Index;
 
@@ -50,6 +50,15 @@ impl Tuples {
         self.count -= 1;
         self.bytes -= tuple.memory();
         Some(tuple)
+    }
+
+    /// Forgets those with a stripe in a zone.
+    pub fn forget_zone(&mut self, zone: u32) {
+        let here = |tuple: &&Tuple| tuple.stripes.iter().any(|stripe| stripe.zone == zone);
+        let gone: Vec<TupleKey> = self.values().filter(here).map(Tuple::key).collect();
+        for key in gone {
+            self.remove(&key);
+        }
     }
 
     /// Those of a zone, in no order.

@@ -1,5 +1,5 @@
-//! Background work gives the thread back after a bounded amount of work, however much it finds to do.
-//! Work is counted, not timed, and in virtual time exactly.
+//! Background work gives the thread back after a bounded amount of work, however much it finds to
+//! do. Work is counted, not timed, and in virtual time exactly.
 
 use std::cell::Cell;
 use std::rc::Rc;
