@@ -206,7 +206,8 @@ impl Table {
             format!("{good} of {}", ratios().count())
         };
         format!(
-            "fusion is at most {WORSE} times the best of the others: reads in {} cells, writes in {}",
+            "fusion is at most {WORSE} times the best of the others: reads in {} cells, writes in \
+             {}",
             count(0),
             count(1)
         )
