@@ -111,10 +111,12 @@ fn range(start: u16, end: u16) -> SectorRange {
     SectorRange { start, len: end - start }
 }
 
-/// The next patch continues this one both in the volume and on the drive.
+/// The next patch continues this one both in the volume and on the drive. One is not replicated and
+/// the other is where records are replayed on what comes after them: a place in two of its lives.
 fn continues(first: &Patch, next: &Patch) -> bool {
     end(first.range) == next.range.start
         && first.place.flbn == next.place.flbn
+        && first.place.replicated == next.place.replicated
         && (first.place.flbn == HOLE.flbn
             || first.place.sector + first.range.len == next.place.sector)
 }

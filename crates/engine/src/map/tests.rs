@@ -401,6 +401,23 @@ fn a_block_cut_into_many_pieces_is_reported_once_for_merging() {
     assert_eq!(map.crowded(), 0);
 }
 
+/// World 31126: the place of a RAID block had been one of a tuple, with another part of the same
+/// block, and records of both lives are replayed on a map that has the later.
+#[test]
+fn a_place_in_two_of_its_lives_keeps_what_it_is_in_each() {
+    let mut map = empty(8);
+    let (volume, block) = (VOLUMES[0], 11);
+    let place = |replicated, sector| Some(Place { flbn: Flbn(7), replicated, sector });
+    let (head, rest) = (SectorRange { start: 0, len: 3 }, SectorRange { start: 3, len: 5 });
+    map.set(volume, block, rest, place(false, 3), &mut Deltas::default());
+    map.set(volume, block, head, place(true, 0), &mut Deltas::default());
+    let moved = Some(Place { flbn: Flbn(9), replicated: false, sector: 0 });
+    map.set(volume, block, head, moved, &mut Deltas::default());
+    let mut pieces = Pieces::new();
+    map.lookup(volume, block, rest, &mut pieces);
+    assert_eq!(pieces[..], [Piece { range: rest, place: place(false, 3) }]);
+}
+
 #[test]
 fn a_removed_volume_leaves_nothing() {
     let mut map = empty(16);
