@@ -27,7 +27,7 @@ impl Space {
         self.dirty_zones.insert(tuple.key().zone);
         let count = filled.len().min(tuple.filled.len());
         tuple.filled[..count].copy_from_slice(&filled[..count]);
-        self.tuples.insert(tuple);
+        self.tuples.insert(tuple.key(), tuple);
     }
 
     /// Something in it was written since the checkpoint.
@@ -47,7 +47,9 @@ impl Space {
             let (stripe, _) = self.change_live(flbn, i32::from(sectors));
             self.claim(stripe, Kind::Raid);
         }
-        for key in self.tuples.keys() {
+        let mut keys: Vec<TupleKey> = self.tuples.keys().copied().collect();
+        keys.sort();
+        for key in keys {
             if self.live(key) == 0 {
                 self.tuples.remove(&key);
                 self.dirty_zones.insert(key.zone);

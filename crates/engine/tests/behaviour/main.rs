@@ -23,7 +23,6 @@ mod reopen;
 mod restore;
 mod rot;
 mod shapes;
-mod slices;
 mod slow;
 mod space_use;
 mod spare;

@@ -29,7 +29,6 @@ use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use io::Env;
 use io::net::{ByteStream, Stream};
-use io::slice::{self, Work};
 use io::uring::UringEnv;
 
 use self::assets::Asset;
@@ -104,7 +103,7 @@ impl Http {
         served.begin();
         seat.is_at(Stage::Body);
         let head = request.method() == hyper::Method::HEAD;
-        let mut reply = slice::of(Work::Control, self.reply(request, seat)).await;
+        let mut reply = self.reply(request, seat).await;
         if head {
             *reply.body_mut() = Full::default();
         }
