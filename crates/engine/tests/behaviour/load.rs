@@ -2,10 +2,12 @@
 //! read that is late is read another way.
 
 use std::cell::Cell;
+use std::fmt::Debug;
 
-use engine::{Counters, EventKind, SpikeHandling};
+use engine::{Counters, EventKind, SpikeHandling, Volume};
 use futures_util::future::{join, join_all};
 use io::faulty::{Delay, Effect, Fault};
+use io::virt::VirtEnv;
 use io::{Buf, Env, Nanos, Operation};
 
 use crate::common::{Mirror, check_all, sleep};
@@ -79,6 +81,46 @@ fn a_drive_that_hangs_under_load_is_bypassed() {
     });
 }
 
+async fn fill(volume: &Volume<VirtEnv>, data: &Buf) {
+    let len = data.len() as u64;
+    join_all((0..VOLUME / len).map(|at| volume.write(at * len, data.clone(), false))).await;
+}
+
+/// How long a request takes, which succeeds.
+async fn timed<T, E: Debug>(env: &VirtEnv, request: impl Future<Output = Result<T, E>>) -> Nanos {
+    let begin = env.now();
+    request.await.expect("it is answered");
+    env.now().saturating_sub(begin)
+}
+
+/// A burst, and something else again and again until that is over: how long the burst took, and
+/// the longest turn of the other.
+async fn beside<T>(
+    env: &VirtEnv,
+    burst: impl Future<Output = T>,
+    mut turn: impl AsyncFnMut(u64),
+) -> (Nanos, Nanos) {
+    let (begun, over) = (env.now(), Cell::new(None));
+    let burst = async {
+        burst.await;
+        over.set(Some(env.now()));
+    };
+    let turns = async {
+        let mut most = Nanos::ZERO;
+        for at in 0.. {
+            if over.get().is_some() {
+                break;
+            }
+            let begin = env.now();
+            turn(at).await;
+            most = most.max(env.now().saturating_sub(begin));
+        }
+        most
+    };
+    let ((), most) = join(burst, turns).await;
+    (over.get().expect("it is over").saturating_sub(begun), most)
+}
+
 /// Writes by the thousand have the drives; reads wait for none of those that wait.
 #[test]
 fn reads_do_not_stand_in_line_behind_a_burst_of_writes() {
@@ -86,37 +128,18 @@ fn reads_do_not_stand_in_line_behind_a_burst_of_writes() {
     bench.world.block_on(async {
         let (pool, volume) = bench.pool(1, SpikeHandling::default()).await;
         let env = bench.env();
-        let timed = async |offset: u64| {
-            let begin = env.now();
-            volume.read(offset, 4096).await.expect("readable");
-            env.now().saturating_sub(begin)
-        };
         let data = Buf::zeroed(65536);
-        let fill = (0..VOLUME / 65536).map(|at| volume.write(at * 65536, data.clone(), false));
-        join_all(fill).await;
+        fill(&volume, &data).await;
         let mut alone = Nanos::ZERO;
         for at in 0..50 {
-            alone = alone.max(timed(at * 65536).await);
+            alone = alone.max(timed(env, volume.read(at * 65536, 4096)).await);
         }
-        let (over, begun) = (Cell::new(Nanos::ZERO), env.now());
-        let burst = async {
-            let write = |at: u64| volume.write(at * 65536 % VOLUME, data.clone(), false);
-            join_all((0..3000).map(write)).await;
-            over.set(env.now());
+        let write = |at: u64| volume.write(at * 65536 % VOLUME, data.clone(), false);
+        // Some of what is read is being written.
+        let read = async |at: u64| {
+            volume.read(at * 7 * 65536 % VOLUME, 4096).await.expect("readable");
         };
-        let reads = async {
-            let mut most = Nanos::ZERO;
-            // Some of its blocks are being written.
-            for at in 0.. {
-                if over.get() > Nanos::ZERO {
-                    break;
-                }
-                most = most.max(timed(at * 7 * 65536 % VOLUME).await);
-            }
-            most
-        };
-        let ((), most) = join(burst, reads).await;
-        let took = over.get().saturating_sub(begun);
+        let (took, most) = beside(env, join_all((0..3000).map(write)), read).await;
         assert!(took > Nanos(alone.0 * 10), "{took}: no burst");
         assert!(most < Nanos(alone.0 * 3), "{most} beside {took} of writes, {alone} alone");
         drop(volume);
@@ -136,27 +159,14 @@ fn what_is_made_durable_does_not_stand_in_line_behind_a_burst() {
         let other = pool.volume("other").expect("made");
         let env = bench.env();
         let data = Buf::zeroed(65536);
-        let (over, begun) = (Cell::new(Nanos::ZERO), env.now());
-        let burst = async {
-            let write = |at: u64| volume.write(at * 65536 % VOLUME, data.clone(), false);
-            join_all((0..WRITES).map(write)).await;
-            over.set(env.now());
+        let write = |at: u64| volume.write(at * 65536 % VOLUME, data.clone(), false);
+        let (mut fua, mut flush) = (Nanos::ZERO, Nanos::ZERO);
+        let durable = async |at: u64| {
+            let write = other.write(at * 4096 % VOLUME, data.slice(0..4096), true);
+            fua = fua.max(timed(env, write).await);
+            flush = flush.max(timed(env, other.flush()).await);
         };
-        let durable = async {
-            let (mut fua, mut flush, mut at) = (Nanos::ZERO, Nanos::ZERO, 0);
-            while over.get() == Nanos::ZERO {
-                let begin = env.now();
-                other.write(at * 4096 % VOLUME, data.slice(0..4096), true).await.expect("written");
-                let written = env.now();
-                other.flush().await.expect("flushed");
-                fua = fua.max(written.saturating_sub(begin));
-                flush = flush.max(env.now().saturating_sub(written));
-                at += 1;
-            }
-            (fua, flush)
-        };
-        let ((), (fua, flush)) = join(burst, durable).await;
-        let took = over.get().saturating_sub(begun);
+        let (took, _) = beside(env, join_all((0..WRITES).map(write)), durable).await;
         // 8 writes for each of 8 drives are with them at a time, a 187th of the burst; a FLUSH may
         // come after one that is running, and a journal block after its copies.
         let bound = Nanos(took.0 / 5);
@@ -175,26 +185,12 @@ fn writes_do_not_stand_in_line_behind_a_burst_of_reads() {
         let (pool, volume) = bench.pool(1, SpikeHandling::default()).await;
         let env = bench.env();
         let data = Buf::zeroed(65536);
-        let fill = (0..VOLUME / 65536).map(|at| volume.write(at * 65536, data.clone(), false));
-        join_all(fill).await;
-        let (over, begun) = (Cell::new(Nanos::ZERO), env.now());
-        let burst = async {
-            let read = |at: u64| volume.read(at * 7 * 65536 % VOLUME, 4096);
-            join_all((0..READS).map(read)).await;
-            over.set(env.now());
+        fill(&volume, &data).await;
+        let read = |at: u64| volume.read(at * 7 * 65536 % VOLUME, 4096);
+        let write = async |at: u64| {
+            volume.write(at * 65536 % VOLUME, data.clone(), true).await.expect("written");
         };
-        let writes = async {
-            let (mut most, mut at) = (Nanos::ZERO, 0);
-            while over.get() == Nanos::ZERO {
-                let begin = env.now();
-                volume.write(at * 65536 % VOLUME, data.clone(), true).await.expect("written");
-                most = most.max(env.now().saturating_sub(begin));
-                at += 1;
-            }
-            most
-        };
-        let ((), most) = join(burst, writes).await;
-        let took = over.get().saturating_sub(begun);
+        let (took, most) = beside(env, join_all((0..READS).map(read)), write).await;
         // 32 reads for each of 8 drives are with them at a time, a 390th of the burst.
         let bound = Nanos(took.0 / 10);
         assert!(most < bound, "{most}, bound {bound}, the burst took {took}");

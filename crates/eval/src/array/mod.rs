@@ -25,6 +25,7 @@ pub mod nv;
 pub mod played;
 pub mod prepare;
 pub mod recorded;
+pub mod saturated;
 pub mod served;
 pub mod single;
 pub mod stand;

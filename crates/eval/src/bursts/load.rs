@@ -7,24 +7,20 @@
 //! Per cent of what RAID10 of the same drives takes of large writes in a closed loop, whatever the
 //! system: all get the same requests.
 
-use std::cell::RefCell;
 use std::fmt;
-use std::path::Path;
-use std::rc::Rc;
+use std::path::{Path, PathBuf};
 
-use io::{Env, Nanos};
+use io::Nanos;
 
 use crate::array::System;
-use crate::array::load::{Arrivals, Sizes, Span, Stream, closed};
+use crate::array::load::{Arrivals, Sizes, Span, Stream};
 use crate::array::played::Played;
 use crate::array::recorded::Recorded;
+use crate::array::saturated::saturate;
 use crate::array::stand::Stand;
-use crate::array::tally::Tally;
 
 /// Of a large write: what block devices take in one piece.
 const LARGE: u64 = 512 << 10;
-/// What RAID10 takes of large writes is measured with so many under way for each drive.
-const DEPTH_EACH: usize = 16;
 /// Rates, in per cent of that.
 const REST: u64 = 10;
 const BURST: u64 = 300;
@@ -74,12 +70,12 @@ impl Kind {
             Kind::Bursts { burst, capacity, .. } => {
                 let every = Nanos(burst.0 * ROUND);
                 let burst = Arrivals::Periodic { every, burst: *burst };
-                let stream = |stream: Stream| Played::Stream(stream);
-                vec![
-                    stream(writes(Arrivals::Poisson, capacity * REST / 100, size, seed)),
-                    stream(writes(burst, capacity * BURST / 100, size, seed + 1)),
-                    stream(reads(capacity * READS / 100, size, seed + 2)),
-                ]
+                let streams = [
+                    writes(Arrivals::Poisson, capacity * REST / 100, size, seed),
+                    writes(burst, capacity * BURST / 100, size, seed + 1),
+                    reads(capacity * READS / 100, size, seed + 2),
+                ];
+                streams.map(Played::Stream).to_vec()
             }
             Kind::Trace(recording) => vec![Played::Recorded(recording.requests.within(size))],
         }
@@ -130,38 +126,15 @@ fn reads(bytes_a_second: u64, size: u64, seed: u64) -> Stream {
 pub fn capacity(stand: &Stand, seed: u64) -> Result<u64, String> {
     let second = Nanos::from_secs(1);
     let span = Span { warmup: second, measured: second };
-    let load = |size| Played::Stream(writes(Arrivals::Poisson, 1 << 30, size, seed));
-    let (answered, _) = in_closed_loop(stand, seed, span, load)?;
-    Ok(answered * LARGE)
-}
-
-/// Requests of the measured span that RAID10 answered while it always had enough of them, and how
-/// long all took.
-fn in_closed_loop(
-    stand: &Stand,
-    seed: u64,
-    span: Span,
-    load: impl FnOnce(u64) -> Played,
-) -> Result<(u64, Nanos), String> {
-    let world = stand.of(System::RAID10)?.wake(seed);
-    let tally = Rc::new(RefCell::new(Tally::default()));
-    let depth = DEPTH_EACH * world.drives().len();
-    let took = world.env.block_on(async {
-        let opened = stand.open(System::RAID10, &world).await;
-        let load = load(opened.array.size());
-        let begin = world.env.now();
-        closed(&world, &opened.array, (&load, &tally), depth, span).await;
-        world.env.now().saturating_sub(begin)
-    });
-    let tally = tally.borrow();
-    Ok((tally.all().len(), took))
+    let load = |size| writes(Arrivals::Poisson, 1 << 30, size, seed);
+    Ok(saturate(stand, System::RAID10, seed, span, load)?.answered * LARGE)
 }
 
 /// A trace, and how many times as fast it is played.
 #[derive(Clone)]
 pub struct Recording {
     name: String,
-    path: std::path::PathBuf,
+    path: PathBuf,
     times: u64,
     requests: Recorded,
 }
@@ -185,7 +158,7 @@ pub fn recordings(folder: &Path) -> Result<Vec<Recording>, String> {
 }
 
 impl Recording {
-    fn read(name: &str, path: std::path::PathBuf, times: u64) -> Result<Recording, String> {
+    fn read(name: &str, path: PathBuf, times: u64) -> Result<Recording, String> {
         let requests = Recorded::read(&path, times)?;
         let name = name.split(".csv").next().unwrap_or(name).to_owned();
         Ok(Recording { name, path, times, requests })
@@ -198,8 +171,8 @@ impl Recording {
     /// So that it asks for a part of what RAID10 can do of it; `None` if it does so already.
     pub fn sped_up(&self, stand: &Stand, seed: u64) -> Result<Option<Recording>, String> {
         let span = Span { warmup: Nanos::ZERO, measured: CLOSED_LOOP_MAX };
-        let load = |size| Played::Recorded(self.requests.within(size));
-        let (_, took) = in_closed_loop(stand, seed, span, load)?;
+        let load = |size| self.requests.within(size);
+        let took = saturate(stand, System::RAID10, seed, span, load)?.took;
         let times = self.requests.length().0 * SPED_UP_PERCENT / 100 / took.0.max(1);
         let faster = || Recording::read(&self.name, self.path.clone(), times);
         (times > 1).then(faster).transpose()

@@ -7,14 +7,12 @@
 mod load;
 mod report;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use model::presets::Preset;
 
 use crate::array::System;
 use crate::array::fusion::Shape;
-use crate::array::load::Span;
-use crate::array::played::Played;
 use crate::array::prepare::{Trim, TrimChoice};
 use crate::array::stand::Stand;
 use crate::why;
@@ -97,7 +95,7 @@ impl Options {
         Ok(())
     }
 
-    fn traces(&self, folder: &std::path::Path, table: &mut Table) -> Result<(), String> {
+    fn traces(&self, folder: &Path, table: &mut Table) -> Result<(), String> {
         let (preset, drives) = (self.presets[0], self.drives[0]);
         let recordings = load::recordings(folder)?;
         for &trim in self.trimmed.all() {
@@ -137,10 +135,8 @@ impl Options {
     }
 
     fn measure(&self, stand: &Stand, cell: &Cell, system: System) -> Result<Row, String> {
-        let loads =
-            |size: u64| -> Result<Vec<Played>, String> { Ok(cell.kind.loads(size, self.seed)) };
-        let span: Span = cell.kind.span();
-        let outcome = systems::measure(stand, system, self.seed, span, loads)?;
+        let loads = |size| Ok(cell.kind.loads(size, self.seed));
+        let outcome = systems::measure(stand, system, self.seed, cell.kind.span(), loads)?;
         Ok(Row::of(&outcome))
     }
 }

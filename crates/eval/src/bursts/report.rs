@@ -10,7 +10,7 @@ use super::load::Kind;
 use crate::array::System;
 use crate::array::prepare::Trim;
 use crate::systems::{self, millis};
-use crate::why::{Report, Told, shares};
+use crate::why::{Report, Share, Told, shares};
 
 /// A load on drives.
 #[derive(Clone)]
@@ -189,9 +189,7 @@ impl Table {
             };
             let told: Vec<Told> = reports.iter().flat_map(slow).collect();
             let causes = shares(&told).into_iter().take(CAUSES);
-            let name = |share: crate::why::Share| {
-                format!("{} {:.0} %", share.cause, share.of_time * 100.0)
-            };
+            let name = |share: Share| format!("{} {:.0} %", share.cause, share.of_time * 100.0);
             let causes = causes.map(name).collect::<Vec<_>>().join(", ");
             cell.why.push(format!("{kind} {ratio:.2} times; the slowest 1 % waited for: {causes}"));
         }

@@ -10,8 +10,9 @@ use io::Nanos;
 use io::faulty::{Delay, Effect, Entry, Fault, Ramp, Schedule, When};
 
 use crate::array::System;
-use crate::array::load::{Arrivals, Sizes, Stream, closed, play};
+use crate::array::load::{Arrivals, Sizes, Stream, play};
 use crate::array::prepare::Trim;
+use crate::array::saturated::{DEPTH_EACH, saturate};
 use crate::array::stand::{Regions, Stand};
 use crate::array::tally::Tally;
 use crate::array::world::World;
@@ -247,22 +248,14 @@ pub fn moderate_rate(drives: usize, kind: Kind, bytes: u64) -> u64 {
     of_eight * drives as u64 / 8
 }
 
-/// Requests always under way for each drive when capacity is measured.
-const DEPTH_EACH: usize = 16;
-
 pub fn print_capacity(stand: &Stand, cell: &Cell, systems: &[System]) -> Result<(), String> {
     let Cell { drives, trim, kind, bytes, .. } = *cell;
     println!("{drives} drives, {trim}, {kind} of {} KiB:", bytes >> 10);
     for &system in systems {
-        let world = stand.of(system)?.wake(cell.seed);
-        let depth = DEPTH_EACH * cell.drives;
-        let tally = Rc::new(RefCell::new(Tally::default()));
-        world.env.block_on(async {
-            let opened = stand.open(system, &world).await;
-            let stream = cell.stream(opened.array.size());
-            closed(&world, &opened.array, (&stream, &tally), depth, cell.timing).await
-        });
-        let rate = tally.borrow().all().len() as f64 * 1e9 / cell.timing.measured.0 as f64;
+        let load = |size| cell.stream(size);
+        let saturated = saturate(stand, system, cell.seed, cell.timing, load)?;
+        let depth = DEPTH_EACH * drives;
+        let rate = saturated.answered as f64 * 1e9 / cell.timing.measured.0 as f64;
         println!("  {system:<14} {rate:>10.0} requests/s, {depth} under way");
     }
     Ok(())
