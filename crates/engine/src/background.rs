@@ -14,7 +14,8 @@ use std::rc::Rc;
 use format::{ClassId, Record, StripeId};
 use futures_util::future::{Either, select};
 use io::Env;
-use policy::background::{Facts, Work, next_work};
+use io::slice::{self, Work};
+use policy::background::{Facts, Work as Step, next_work};
 
 use crate::api::{ConversionPolicy, RequestError};
 use crate::geometry::Class;
@@ -45,20 +46,20 @@ impl<E: Env> Shard<E> {
 
     pub fn start_background(self: &Rc<Self>) {
         let space = self.clone();
-        self.spawn_task(async move { space.space_task().await });
+        self.spawn_task(Work::Compaction, async move { space.space_task().await });
         let sync = self.clone();
-        self.spawn_task(async move { sync.sync_task().await });
+        self.spawn_task(Work::Checkpoint, async move { sync.sync_task().await });
         if self.discards.is_enabled() {
             let discards = self.clone();
-            self.spawn_task(async move { discards.discard_task().await });
+            self.spawn_task(Work::Discard, async move { discards.discard_task().await });
         }
     }
 
-    pub fn spawn_task(self: &Rc<Self>, task: impl Future<Output = ()> + 'static) {
+    pub fn spawn_task(self: &Rc<Self>, work: Work, task: impl Future<Output = ()> + 'static) {
         self.tasks.set(self.tasks.get() + 1);
         let shard = self.clone();
         self.env.spawn(async move {
-            task.await;
+            slice::of(work, task).await;
             shard.tasks.set(shard.tasks.get() - 1);
             shard.closed.notify_all();
         });
@@ -207,22 +208,22 @@ impl<E: Env> Shard<E> {
         let mut facts = self.facts(class.id);
         // What gains nothing (no tuple at rest, nothing dead that can be freed yet) must not keep
         // us from the next best.
-        if next_work(&facts, convertible, true) == Work::Flush {
+        if next_work(&facts, convertible, true) == Step::Flush {
             if self.flush_limbo().await? > 0 {
                 return Ok(true);
             }
             facts = Facts { limbo: 0, ..self.facts(class.id) };
         }
         let mut work = next_work(&facts, convertible, true);
-        if work == Work::Convert {
+        if work == Step::Convert {
             if self.convert_batch().await? > 0 {
                 return Ok(true);
             }
             work = next_work(&facts, false, true);
         }
         match work {
-            Work::Rest | Work::Convert | Work::Flush => Ok(false),
-            Work::Compact => {
+            Step::Rest | Step::Convert | Step::Flush => Ok(false),
+            Step::Compact => {
                 if self.compact_class(class).await? > 0 {
                     return Ok(true);
                 }

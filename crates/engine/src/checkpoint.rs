@@ -15,14 +15,15 @@ pub mod image;
 pub mod slots;
 
 use format::{
-    ChunkObject, ClassImage, ConfigObject, LimitsImage, ObjectKey, SLOT_LEN, VolumeImage,
-    encode_object,
+    CHUNK_ENTRIES, ChunkParts, ClassImage, ConfigObject, LimitsImage, ObjectKey, SLOT_LEN,
+    SlotHeader, VolumeId, VolumeImage, encode_slot, object_crc_append,
 };
+use io::slice::{self, Work, did, spend};
 use io::{Buf, Durability, Env, join_all};
 use layout::LayoutKind;
 
 use crate::api::{ConversionPolicy, RequestError, VolumeLimits};
-use crate::limits::CHECKPOINT_WRITES_MAX;
+use crate::limits::{CHECKPOINT_WRITES_MAX, SCAN_STEP_BLOCKS};
 use crate::planted::{self, Bug};
 use crate::shard::{Settings, Shard, State};
 
@@ -44,6 +45,10 @@ impl<E: Env> Shard<E> {
 
     /// The same at the pace of background work.
     pub async fn write_checkpoint(&self, clean: bool) -> Result<(), RequestError> {
+        slice::of(Work::Checkpoint, self.write_changed(clean)).await
+    }
+
+    async fn write_changed(&self, clean: bool) -> Result<(), RequestError> {
         let _turn = self.checkpoint_turn.lock().await;
         self.check_usable()?;
         self.journal.seal();
@@ -52,7 +57,7 @@ impl<E: Env> Shard<E> {
         let mut obsolete: Vec<u32> = Vec::new();
         let mut written: Vec<(ObjectKey, Option<Stored>)> = Vec::new();
         for key in keys {
-            let Some(parts) = self.export(key) else {
+            let Some(parts) = self.export_in_turns(key).await else {
                 written.push((key, None));
                 continue;
             };
@@ -108,12 +113,8 @@ impl<E: Env> Shard<E> {
         );
         let sums = state.sums.take_dirty().into_iter();
         keys.extend(sums.map(|(zone, part)| ObjectKey::Sums { zone, part }));
-        let gone = |key: &&ObjectKey| match key {
-            ObjectKey::Chunk { volume, .. } => !state.volumes.contains_key(volume),
-            _ => false,
-        };
-        let dropped: Vec<ObjectKey> = state.meta.objects.keys().filter(gone).copied().collect();
-        keys.extend(dropped);
+        let known = |volume: &VolumeId| state.volumes.contains_key(volume);
+        keys.extend(state.meta.chunks_of_others(known));
         if std::mem::take(&mut state.config_dirty) {
             keys.push(ObjectKey::Config);
         }
@@ -122,14 +123,30 @@ impl<E: Env> Shard<E> {
         (keys, state.meta.seq + u64::from(!planted::is(Bug::ReuseCheckpointSequence)))
     }
 
-    /// Payload parts of an object as it is now; `None` if it no longer exists.
+    /// Payload parts of an object; `None` if it no longer exists. Others have their turn meanwhile,
+    /// so each entry of a chunk is of a moment of its own, as each chunk is.
+    async fn export_in_turns(&self, key: ObjectKey) -> Option<Vec<Vec<u8>>> {
+        let ObjectKey::Chunk { volume, chunk } = key else { return self.export(key) };
+        let mut parts = ChunkParts::default();
+        for first in (0..CHUNK_ENTRIES).step_by(SCAN_STEP_BLOCKS) {
+            let some = first..(first + SCAN_STEP_BLOCKS).min(CHUNK_ENTRIES);
+            spend(SCAN_STEP_BLOCKS / 8).await;
+            let state = self.state.borrow();
+            state.volumes.get(&volume)?;
+            did(state.map.export_entries(volume, chunk, some, &mut parts)? / 8);
+        }
+        Some(parts.finish())
+    }
+
+    /// All of it as it is now.
     fn export(&self, key: ObjectKey) -> Option<Vec<Vec<u8>>> {
         let state = self.state.borrow();
         match key {
             ObjectKey::Chunk { volume, chunk } => {
                 state.volumes.get(&volume)?;
-                let (entries, patches) = state.map.export_chunk(volume, chunk)?;
-                Some(ChunkObject { entries, patches }.encode())
+                let mut parts = ChunkParts::default();
+                state.map.export_entries(volume, chunk, 0..CHUNK_ENTRIES, &mut parts)?;
+                Some(parts.finish())
             }
             // Also when it was given back: what is on the drives would pass for its state.
             ObjectKey::Zone { zone } => Some(state.space.export_zone(zone).encode()),
@@ -153,11 +170,21 @@ impl<E: Env> Shard<E> {
             stored.ok_or("the metadata area is full: merge patches or add drives")?
         };
         let pool = self.labels.pool();
-        let images = encode_object(pool, 0, key, seq, parts);
+        let mut object_crc = 0;
+        for part in parts {
+            spend(SLOT_LEN >> 10).await;
+            object_crc = object_crc_append(object_crc, part);
+        }
+        let count = parts.len() as u16;
         let area = self.labels.meta().offset;
         let mut writes = Vec::new();
         for (part, slot) in stored.homes() {
-            let bytes = Buf::from_slice(&images[usize::from(part)]);
+            spend((3 * SLOT_LEN) >> 10).await;
+            let payload = &parts[usize::from(part)];
+            let len = payload.len() as u32;
+            let header =
+                SlotHeader { pool, shard: 0, key, seq, part, parts: count, len, object_crc };
+            let bytes = Buf::from_slice(&encode_slot(&header, payload));
             self.count(|counters| counters.checkpoint_bytes += SLOT_LEN as u64);
             for (drive, at) in self.state.borrow().meta.places(slot) {
                 writes.push((drive, area + at, bytes.clone()));
@@ -168,7 +195,10 @@ impl<E: Env> Shard<E> {
             let batch = std::mem::replace(&mut writes, rest);
             let group = self.pace(|| self.queue_of(batch.iter().map(|write| write.0))).await;
             group.moved(batch.len() * SLOT_LEN);
-            let write = |(drive, at, bytes)| self.array.write(drive, at, bytes, Durability::Cached);
+            let write = |(drive, at, bytes)| async move {
+                spend(SLOT_LEN >> 10).await;
+                self.array.write(drive, at, bytes, Durability::Cached).await
+            };
             // Copies on lost drives are missing; the others carry the object.
             join_all(batch.into_iter().map(write)).await;
         }

@@ -10,6 +10,7 @@
 use std::rc::Rc;
 
 use format::{Place, Record};
+use io::slice::{self, Work};
 use io::{Buf, BufMut, Durability, Env, PAGE, join_all};
 
 use crate::api::RequestError;
@@ -18,7 +19,7 @@ use crate::limits::{COMPACT_BYTES_MAX, CONVERT_BATCH, STRIPES_AT_ONCE};
 use crate::planted::{self, Bug};
 use crate::shard::{Claim, Shard};
 use crate::tuple::TupleKey;
-use crate::write::parity_of;
+use crate::write::parity_in_turns;
 
 /// Tuples made busy, with their classes.
 type Chosen = Vec<(TupleKey, Rc<Class>)>;
@@ -27,6 +28,10 @@ impl<E: Env> Shard<E> {
     /// Converts the least recently accessed tuples. Those that hold little are emptied by
     /// compaction instead. Returns how many stripes this makes free (after a flush).
     pub async fn convert_batch(&self) -> Result<usize, RequestError> {
+        slice::of(Work::Conversion, self.convert_oldest()).await
+    }
+
+    async fn convert_oldest(&self) -> Result<usize, RequestError> {
         let (convert, empty) = self.choose_tuples();
         let mut freed = 0;
         if !convert.is_empty() {
@@ -119,7 +124,7 @@ impl<E: Env> Shard<E> {
         let blocks: Result<Vec<Buf>, RequestError> =
             join_all((0..class.data()).map(read)).await.into_iter().collect();
         let blocks = blocks?;
-        let parity = parity_of(&class, &blocks, self.geometry.block_size as usize);
+        let parity = parity_in_turns(&class, &blocks, self.geometry.block_size as usize).await;
         let mut writes = Vec::new();
         for (at, block) in parity.into_iter().enumerate() {
             let address = self.address(&class, key, class.data() + at);
@@ -184,6 +189,8 @@ impl<E: Env> Shard<E> {
         slot: usize,
         len: usize,
     ) -> Result<Buf, RequestError> {
+        // Read, and compared with its sums.
+        slice::spend((2 * len) >> 10).await;
         let own = self.address(class, key, slot);
         if let Ok(data) = self.array.read(own.drive, own.offset, len).await
             && self.state.borrow().sums.wrong_page(class, (key, slot), 0, &data).is_none()

@@ -19,6 +19,7 @@ use std::rc::Rc;
 use format::{Extent, LABEL_AREA, Uuid, end_area};
 use futures_util::future::{Either, select};
 use io::awaited::Awaited;
+use io::slice::Work;
 use io::twin::{self, Rounds, Twin};
 use io::{Buf, Drive, DriveError, Durability, Env, join_all};
 use layout::DriveIndex;
@@ -103,7 +104,7 @@ impl<E: Env> Shard<E> {
         let (era, unread) = (member.era(), RefCell::default());
         let exchange = Exchange { index, drive, uuid, era, twin, unread };
         let shard = self.own();
-        self.own().spawn_task(async move { shard.run_exchange(exchange).await });
+        self.own().spawn_task(Work::Rebuild, async move { shard.run_exchange(exchange).await });
         Ok(())
     }
 

@@ -14,6 +14,7 @@
 //! space that is used again.
 
 use format::Record;
+use io::slice::did;
 use io::{Env, Wait};
 use layout::DriveIndex;
 use smallvec::SmallVec;
@@ -21,7 +22,7 @@ use smallvec::SmallVec;
 use futures_util::future::{join, select};
 
 use crate::api::RequestError;
-use crate::limits::{FLUSH_LOOK, FLUSH_PATIENCE};
+use crate::limits::{FLUSH_LOOK, FLUSH_PATIENCE, RELEASE_MAX};
 use crate::planted::{self, Bug};
 use crate::shard::Shard;
 
@@ -143,6 +144,11 @@ impl<E: Env> Shard<E> {
             self.journal.append(&Record::Substitutes { stripe, places: Vec::new() });
         }
         drop(state);
+        did(freed.len());
+        if freed.len() == RELEASE_MAX {
+            // The rest has its turn when others had theirs.
+            self.work.notify_all();
+        }
         self.discards.note(&freed);
         if !freed.is_empty() {
             self.space_freed.notify_all();

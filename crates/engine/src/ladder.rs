@@ -9,6 +9,7 @@ mod slow;
 use std::rc::Rc;
 
 use futures_util::future::{Either, select};
+use io::slice::{self, Work};
 use io::{Env, Nanos, PAGE};
 use layout::DriveIndex;
 use policy::health::{self, Facts, Reason, Rung, Tally};
@@ -29,7 +30,7 @@ impl<E: Env> Shard<E> {
         }
         // Weak: the pool may be dropped while a drive hangs.
         let (shard, env) = (Rc::downgrade(self), self.env.clone());
-        self.env.spawn(async move {
+        let judge = async move {
             let mut ticks: u64 = 0;
             let mut graced_until = Nanos::ZERO;
             loop {
@@ -52,7 +53,8 @@ impl<E: Env> Shard<E> {
                 shard.tick(ticks);
                 shard.rest().await;
             }
-        });
+        };
+        self.env.spawn(slice::of(Work::Watch, judge));
     }
 
     /// With nothing asked of any drive there is nothing to learn.

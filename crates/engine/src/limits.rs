@@ -56,13 +56,28 @@ pub const COMPACT_BATCH: usize = 2048;
 /// Stripes a batch of compaction should gain even if its victims do not fit the free stripes at
 /// once. Two would do; rounding to whole blocks may take one of them.
 pub const COMPACT_GAIN_MIN: u64 = 4;
+/// Stripes that a group of them gains, which is compacted in one go: space comes in so small
+/// portions that writers beside it notice none, and large enough to fill stripes of its own.
+pub const COMPACT_GROUP_GAIN: u64 = 16;
+/// Pieces of one destination block that are read at once: enough for drives to have something to do
+/// and few enough to have all of them in one slice.
+pub const COMPACT_READS: usize = 16;
+/// What reading a piece costs beside its bytes, and what recording its new place does, in units of
+/// [`io::slice::SLICE_WORK`].
+pub const READ_WORK: usize = 10;
+pub const RELOCATE_WORK: usize = 10;
+/// Entries of tables looked at, or sorted, before a task asks whether it has had the thread for
+/// long enough ([`io::slice::spend`]): some 10 us.
+pub const LOOK_STEP: usize = 256;
+/// Data that parity is computed of in one go beside requests: some 30 us.
+pub const PARITY_STEP_BYTES: usize = 256 << 10;
 /// Bytes compaction may have in memory at once.
 pub const COMPACT_BYTES_MAX: usize = 32 << 20;
 /// Stripes that background work reads, computes and writes at once; requests get a turn after
 /// each such group (about 200 us of computing). Two keep a dozen drives busy.
 pub const STRIPES_AT_ONCE: usize = 2;
-/// Map entries scanned before other tasks get a turn: at most about 8,000 pieces, 200 us.
-pub const SCAN_STEP_BLOCKS: usize = 512;
+/// Map entries scanned before a task asks for its next turn: at most about 4,000 pieces, 100 us.
+pub const SCAN_STEP_BLOCKS: usize = 32;
 /// Pieces of one block above which it is merged back into one (FusionRAID §4.4: a patch list
 /// is not longer than the pages of a block).
 pub const PATCHES_PER_BLOCK_FACTOR: usize = 2;
@@ -239,9 +254,9 @@ pub const SPARE_DRAWS: usize = 16;
 /// How many substitutes more than the drive with the fewest the one that the layout has for a
 /// stripe's spare may have: it evens out over a template of the layout.
 pub const SPARE_SKEW: u64 = 2;
-/// Dead stripes freed at once in a pool with substitutes: each may take a record of up to some
-/// dozens of bytes, for which nobody has reserved room in the journal.
-pub const RELEASE_SUBSTITUTED_MAX: usize = 512;
+/// Dead stripes freed at once, some 50 us. In a pool with substitutes each may take a record of up
+/// to some dozens of bytes, for which nobody has reserved room in the journal.
+pub const RELEASE_MAX: usize = 512;
 /// Stripes rebuilt for one pair of flushes: while they are, nothing that dies is given away.
 pub const REBUILD_BATCH: usize = 32;
 /// Rebuilding that has no room, or can't compute what is left, looks again after this long.

@@ -11,6 +11,7 @@
 //! Pure state: no I/O, no journal. Every change reports how many live sectors each physical
 //! block gained or lost, so that `space` can count what is live without a reverse map.
 
+mod chunk;
 pub mod image;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -61,6 +62,13 @@ pub struct PatchedBlock {
     patches: Vec<[u8; 10]>,
 }
 
+impl PatchedBlock {
+    /// Of its list.
+    fn memory(&self) -> u64 {
+        (self.patches.capacity() * size_of::<[u8; 10]>()) as u64
+    }
+}
+
 struct Chunk {
     entries: Box<[u8]>,
     mapped: u32,
@@ -78,6 +86,8 @@ pub struct BlockMap {
     patched: Vec<Option<PatchedBlock>>,
     patched_free: Vec<u32>,
     patches: u64,
+    /// Memory of all lists of patches.
+    list_bytes: u64,
     chunks: u64,
     dirty: BTreeSet<(VolumeId, u32)>,
     /// Patched blocks longer than this are put into `crowded` for merging.
@@ -119,6 +129,7 @@ impl BlockMap {
             patched: Vec::new(),
             patched_free: Vec::new(),
             patches: 0,
+            list_bytes: 0,
             chunks: 0,
             dirty: BTreeSet::new(),
             crowd,
@@ -256,6 +267,7 @@ impl BlockMap {
         let index = entry.index() as u32;
         let patched = self.patched[index as usize].take().expect("P entries name a patched block");
         self.patches -= patched.patches.len() as u64;
+        self.list_bytes -= patched.memory();
         (Some(index), patched)
     }
 
@@ -269,6 +281,7 @@ impl BlockMap {
         }
         let count = patched.patches.len();
         self.patches += count as u64;
+        self.list_bytes += patched.memory();
         // A write inside a patch adds two at once.
         if before < self.crowd && count >= self.crowd {
             self.crowded.push((volume, block));
@@ -390,6 +403,12 @@ impl BlockMap {
         Some(block.max(found as u64 * CHUNK_ENTRIES as u64))
     }
 
+    /// In how many places beside its base a block lies.
+    pub fn patches_of(&self, volume: VolumeId, block: u64) -> usize {
+        let entry = self.entry(volume, block);
+        if entry.is_patched() { self.patched_block(entry).patches.len() } else { 0 }
+    }
+
     pub fn is_mapped(&self, volume: VolumeId, block: u64) -> bool {
         !self.entry(volume, block).is_unmapped()
     }
@@ -441,72 +460,13 @@ impl BlockMap {
         let directory: usize = self.volumes.values().map(|v| v.capacity()).sum();
         let table = self.chunks * (CHUNK_ENTRIES * ENTRY) as u64
             + (directory * size_of::<Option<Chunk>>()) as u64;
-        let lists: usize = self.patched.iter().flatten().map(|b| b.patches.capacity() * 10).sum();
         let slab = self.patched.capacity() * size_of::<Option<PatchedBlock>>();
-        (table, (lists + slab) as u64)
+        (table, self.list_bytes + slab as u64)
     }
 
     /// Chunks changed since the last call, to be written by a checkpoint.
     pub fn take_dirty(&mut self) -> Vec<(VolumeId, u32)> {
         std::mem::take(&mut self.dirty).into_iter().collect()
-    }
-
-    /// The raw entries and patched blocks of one chunk; P entries are renumbered from zero in
-    /// the order of the list. `None` if the chunk isn't there.
-    pub fn export_chunk(
-        &self,
-        volume: VolumeId,
-        chunk: u32,
-    ) -> Option<(Vec<u8>, Vec<format::PatchedBlock>)> {
-        let found = self.volumes.get(&volume)?.get(chunk as usize)?.as_ref()?;
-        let mut entries = found.entries.to_vec();
-        let mut patched = Vec::new();
-        for (slot, raw) in entries.chunks_exact_mut(ENTRY).enumerate() {
-            let entry = BmtEntry::from_bytes((&*raw).try_into().expect("five bytes"));
-            if entry.is_unmapped() || !entry.is_patched() {
-                continue;
-            }
-            raw.copy_from_slice(&BmtEntry::patched(patched.len() as u64).to_bytes());
-            let block = self.patched_block(entry);
-            let base =
-                block.base.map_or(BmtEntry::UNMAPPED, |p| BmtEntry::base(p.flbn, p.replicated));
-            patched.push(format::PatchedBlock {
-                entry_in_chunk: slot as u16,
-                base,
-                patches: block.patches.iter().map(Patch::unpack).collect(),
-            });
-        }
-        Some((entries, patched))
-    }
-
-    /// Loads a chunk as `export_chunk` wrote it, in place of whatever was there.
-    pub fn import_chunk(
-        &mut self,
-        volume: VolumeId,
-        chunk: u32,
-        entries: Vec<u8>,
-        patched: Vec<format::PatchedBlock>,
-    ) {
-        assert_eq!(entries.len(), CHUNK_ENTRIES * ENTRY, "a chunk has a fixed size");
-        let chunks = self.volumes.entry(volume).or_default();
-        let index = chunk as usize;
-        if chunks.len() <= index {
-            chunks.resize_with(index + 1, || None);
-        }
-        assert!(chunks[index].is_none(), "chunks are loaded once");
-        let mapped = entries.chunks_exact(ENTRY).filter(|raw| **raw != [0xff; ENTRY]).count();
-        chunks[index] = Some(Chunk { entries: entries.into(), mapped: mapped as u32 });
-        self.chunks += 1;
-        for image in patched {
-            let block = u64::from(chunk) * CHUNK_ENTRIES as u64 + u64::from(image.entry_in_chunk);
-            let patched = PatchedBlock {
-                volume,
-                block,
-                base: BlockMap::base_place(image.base),
-                patches: image.patches.iter().map(|patch| patch.pack()).collect(),
-            };
-            self.put_patched(None, patched, 0);
-        }
     }
 }
 

@@ -17,6 +17,7 @@ mod report;
 mod solve;
 
 use format::StripeId;
+use io::slice::spend;
 use io::{Buf, BufMut, DriveErrorKind, Durability, Env, PAGE, join_all};
 use smallvec::SmallVec;
 
@@ -137,7 +138,16 @@ impl<E: Env> Shard<E> {
             let seen: Vec<Seen> = members.iter().map(|pages| pages[at].clone()).collect();
             self.row(class, stripe, unit, first + at, seen)
         };
-        (0..count).map(row).collect()
+        let mut rows = Vec::with_capacity(count);
+        for at in 0..count {
+            // A slot may be written further meanwhile: its sums are those of when it was read.
+            if let Unit::Stripe { .. } = unit {
+                // Each page is summed up, and all together are.
+                spend(members.len() * 2 * PAGE / 1024).await;
+            }
+            rows.push(row(at));
+        }
+        rows
     }
 
     fn row(

@@ -23,6 +23,7 @@ use std::rc::Rc;
 
 use format::StripeId;
 use futures_util::future::select;
+use io::slice::Work;
 use io::{Env, Nanos, PAGE, join_all};
 use layout::DriveIndex;
 
@@ -89,7 +90,7 @@ impl<E: Env> Shard<E> {
             self.array.expose();
         }
         let shard = self.clone();
-        self.spawn_task(async move { shard.rebuild_task().await });
+        self.spawn_task(Work::Rebuild, async move { shard.rebuild_task().await });
     }
 
     async fn rebuild_task(&self) {

@@ -240,7 +240,7 @@ impl<E: Env> Shard<E> {
 
     pub fn start_restoring(self: &Rc<Self>, drive: DriveIndex) {
         let shard = self.clone();
-        self.spawn_task(async move {
+        self.spawn_task(io::slice::Work::Rebuild, async move {
             // A drive that fails meanwhile has said so; everything else is tried again.
             let _ = shard.restore(drive).await;
         });

@@ -15,6 +15,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use format::{FormatError, LABEL_LEN, ObjectKey, SLOT_LEN, StripeId, Superblock, decode_slot};
+use io::slice::Work;
 use io::sync::Event;
 use io::{Buf, Durability, Env, join_all};
 use layout::DriveIndex;
@@ -76,7 +77,7 @@ impl<E: Env> Shard<E> {
         let text = "a scrub has begun".to_owned();
         self.events.push(self.env.now(), Severity::Info, EventKind::ScrubStarted, None, text);
         let shard = self.own();
-        self.own().spawn_task(async move { shard.scrub_task(number).await });
+        self.own().spawn_task(Work::Scrub, async move { shard.scrub_task(number).await });
         Ok(())
     }
 

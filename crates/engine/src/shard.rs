@@ -18,6 +18,7 @@ use crate::api::{
 };
 use crate::array::Array;
 use crate::checkpoint::slots::MetaSlots;
+use crate::compact::Plans;
 use crate::discard::Discards;
 use crate::events::Events;
 use crate::geometry::{BlockAddress, Class, PoolGeometry};
@@ -141,6 +142,7 @@ pub struct Shard<E: Env> {
     /// For tasks that outlive the request that began them.
     pub me: Weak<Shard<E>>,
     pub pacer: Pacer,
+    pub compaction: RefCell<Plans>,
     /// Rebalancing found no room, and looks again then.
     pub rebalance_after: Cell<io::Nanos>,
     pub discards: Discards,

@@ -20,6 +20,7 @@ mod relist;
 mod replay;
 mod report;
 pub mod substitutes;
+mod table;
 mod tuples;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -27,14 +28,14 @@ use std::rc::Rc;
 
 use format::{ClassId, Flbn, StripeId};
 use layout::DriveIndex;
-use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::geometry::{Class, PoolGeometry};
-use crate::limits::{CLASSES_MAX, NEWEST_DRAWS, RELEASE_SUBSTITUTED_MAX, STRIPE_CANDIDATES};
+use crate::limits::{CLASSES_MAX, NEWEST_DRAWS, RELEASE_MAX, STRIPE_CANDIDATES};
 use crate::planted::{self, Bug};
 use crate::tuple::{Tuple, TupleKey};
 use substitutes::Substitutes;
+use table::Tuples;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -134,7 +135,7 @@ pub struct Space {
     limbo: VecDeque<Dead>,
     /// Sectors of drive space that writes on their way may come to need.
     pub promised: u64,
-    tuples: FxHashMap<TupleKey, Tuple>,
+    tuples: Tuples,
     /// Tuples by access tick; a tuple's entry may be older than its tick (see `lru_next`).
     lru: BTreeSet<(u64, TupleKey)>,
     ticks: u64,
@@ -165,7 +166,7 @@ impl Space {
             unassigned_on,
             limbo: VecDeque::new(),
             promised: 0,
-            tuples: FxHashMap::default(),
+            tuples: Tuples::new(zones),
             lru: BTreeSet::new(),
             ticks: 0,
             replicated_blocks: 0,
@@ -247,7 +248,7 @@ impl Space {
     pub fn zone_release(&mut self, zone: u32) {
         // On replay tuples that died since may still be listed: those of the checkpoint, and of a
         // zone that the checkpoint knows to be given back already (worlds 10338, 10359).
-        self.tuples.retain(|_, tuple| tuple.stripes.iter().all(|stripe| stripe.zone != zone));
+        self.tuples.forget_zone(zone);
         self.replay_forget_zone(zone);
         let Some(found) = self.zones[zone as usize].take() else { return };
         assert_eq!(found.free.len(), found.kinds.len(), "only an empty zone is given back");
@@ -562,7 +563,6 @@ impl Space {
     /// recorded that they have no substitutes any more (`substitutes_dropped`).
     pub fn release_limbo(&mut self, durable: u64, oldest_read: u64) -> Vec<StripeId> {
         let mut freed = Vec::new();
-        let substituted = self.has_substitutes();
         while let Some(dead) = self.limbo.front() {
             let seen = dead.generation >= oldest_read && !planted::is(Bug::FreeBeforeReaders);
             if dead.sequence > durable || seen {
@@ -570,7 +570,7 @@ impl Space {
             }
             freed.push(dead.stripe);
             self.limbo.pop_front();
-            if substituted && freed.len() >= RELEASE_SUBSTITUTED_MAX {
+            if freed.len() >= RELEASE_MAX {
                 break;
             }
         }

@@ -9,6 +9,7 @@ use std::rc::Rc;
 
 use format::{Flbn, Place, Record, SectorRange, StripeId, VolumeId};
 use futures_util::future::join;
+use io::slice;
 use io::wait::{Wait, told};
 use io::{Buf, BufMut, Drive, Durability, Env, Nanos, PAGE, join_all};
 use policy::scheme::fusion::{Part, Shape, split_write};
@@ -19,6 +20,7 @@ use crate::array::Array;
 use crate::attempt::{Attempt, Avoid, Sent, Sequences, Slot, Slots, Taken, newest};
 use crate::geometry::{BlockAddress, Class};
 use crate::hedge::Way;
+use crate::limits::PARITY_STEP_BYTES;
 use crate::map::{Deltas, Pieces};
 use crate::planted::{self, Bug};
 use crate::shard::{Claim, Shard, VolumeRecord};
@@ -526,5 +528,22 @@ pub fn parity_of(class: &Class, blocks: &[Buf], block_size: usize) -> Vec<Buf> {
         (0..class.parity()).map(|_| BufMut::with_len(block_size)).collect();
     let mut views: Vec<&mut [u8]> = parity.iter_mut().map(|block| &mut block[..]).collect();
     layout::parity::compute(&data, &mut views);
+    parity.into_iter().map(BufMut::freeze).collect()
+}
+
+/// The same, a part of each block at a time, so that others have their turn between.
+pub async fn parity_in_turns(class: &Class, blocks: &[Buf], block_size: usize) -> Vec<Buf> {
+    let step = (PARITY_STEP_BYTES / class.data() / PAGE * PAGE).max(PAGE);
+    let mut parity: Vec<BufMut> =
+        (0..class.parity()).map(|_| BufMut::with_len(block_size)).collect();
+    for start in (0..block_size).step_by(step) {
+        let part = start..(start + step).min(block_size);
+        slice::spend((part.len() * class.data()) >> 10).await;
+        let data: Vec<&[u8]> =
+            blocks[..class.data()].iter().map(|block| &block[part.clone()]).collect();
+        let mut views: Vec<&mut [u8]> =
+            parity.iter_mut().map(|block| &mut block[part.clone()]).collect();
+        layout::parity::compute(&data, &mut views);
+    }
     parity.into_iter().map(BufMut::freeze).collect()
 }

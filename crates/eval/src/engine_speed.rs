@@ -1,6 +1,7 @@
 //! `eval engine`: what the engine itself costs, over memory drives, without transport.
 
 use engine::{CreateSpec, OpenOptions, Pool, SpikeHandling, Volume, create};
+use io::slice::SLICE_WORK_MAX;
 use io::uring::UringEnv;
 
 use crate::load::{self, Kind, Load, Outcome};
@@ -56,8 +57,8 @@ pub fn run(options: &Options) {
 
 async fn speed(env: &UringEnv, options: &Options) {
     println!(
-        "{:<34} {:>4} {:>12} {:>10} {:>10} {:>10} {:>10}",
-        "operation", "QD", "op/s", "p50 us", "p99 us", "slice p99", "longest us"
+        "{:<34} {:>4} {:>12} {:>10} {:>10}  longest slices, us",
+        "operation", "QD", "op/s", "p50 us", "p99 us"
     );
     let (_pool, volume) = filled(env, options, SpikeHandling::default(), true).await;
     for (name, kind, bytes, scale) in OPERATIONS {
@@ -65,15 +66,11 @@ async fn speed(env: &UringEnv, options: &Options) {
             env.forget_slices();
             let done = measure(env, &volume, kind, bytes, depth, options.requests / scale, 0).await;
             let (p50, p99) = (done.micros(0.5), done.micros(0.99));
-            let slices = env.slices();
-            let [slice, longest] = [slices.p99_nanos, slices.max_nanos].map(|at| at as f64 / 1e3);
-            let rate = done.per_second();
-            println!(
-                "{name:<34} {depth:>4} {rate:>12.0} {p50:>10.2} {p99:>10.2} {slice:>10.1} \
-                 {longest:>10.0}"
-            );
+            let (rate, slices) = (done.per_second(), load::longest_slices(env));
+            println!("{name:<34} {depth:>4} {rate:>12.0} {p50:>10.2} {p99:>10.2}  {slices}");
         }
     }
+    println!("most work in a slice (at most {SLICE_WORK_MAX}): {}", load::most_work(env));
 }
 
 /// The same pool three times in one process: without spike handling and histograms, with detection

@@ -7,7 +7,8 @@ use engine::{RequestError, Volume};
 use hdrhistogram::Histogram;
 use io::mem::MemDrive;
 use io::rng::Rng;
-use io::uring::RealDrive;
+use io::slice::SLICE_WORK_MAX;
+use io::uring::{RealDrive, UringEnv};
 use io::{Buf, BufMut, Drive, Durability, Env, Nanos};
 
 /// Longest latency that histograms tell apart, in nanoseconds.
@@ -122,7 +123,6 @@ fn lane<E: Env>(
 ) -> impl Future<Output = ()> + 'static {
     let (env, volume) = (env.clone(), volume.clone());
     async move {
-        let mut since_yield = 0;
         while shared.left.get() > 0 {
             shared.left.set(shared.left.get() - 1);
             let places = (load.span - load.bytes) / load.align + 1;
@@ -131,12 +131,9 @@ fn lane<E: Env>(
             request(&volume, load, offset, &data).await;
             let took = env.now().saturating_sub(begin).0;
             shared.latencies.borrow_mut().saturating_record(took);
-            // Memory drives complete at once: let the other lanes and the background run.
-            since_yield += 1;
-            if since_yield == 16 {
-                since_yield = 0;
-                env.yield_now().await;
-            }
+            // Memory drives complete at once: let the other lanes and the background run, as they
+            // do beside clients, each of whose requests is a task.
+            env.yield_now().await;
         }
     }
 }
@@ -186,4 +183,26 @@ pub async fn fill<E: Env>(volume: &Volume<E>, span: u64, step: u64) {
 
 pub fn seconds(nanos: Nanos) -> f64 {
     nanos.0 as f64 / 1e9
+}
+
+/// For each kind of work how long it had the thread: its longest slice, and the one in a thousand.
+pub fn longest_slices(env: &UringEnv) -> String {
+    let slices = env.slices();
+    let some = slices.iter().filter(|(_, slices)| slices.count > 0);
+    let told = some.map(|(work, slices)| {
+        let [longest, p999] = [slices.max_nanos, slices.p999_nanos].map(|nanos| nanos / 1000);
+        format!("{} {longest} ({p999})", work.name())
+    });
+    told.collect::<Vec<_>>().join(", ")
+}
+
+/// For each kind of work the most of it in one slice, as counted. Unlike times it is exact, so that
+/// more than its bound is a fault of the engine, and not of a busy machine.
+pub fn most_work(env: &UringEnv) -> String {
+    let work = env.most_work();
+    for (work, most) in work {
+        assert!(most <= SLICE_WORK_MAX, "{}: {most} units in one slice", work.name());
+    }
+    let some = work.iter().filter(|(_, most)| *most > 0);
+    some.map(|(work, most)| format!("{} {most}", work.name())).collect::<Vec<_>>().join(", ")
 }

@@ -1,6 +1,7 @@
 //! `eval space`: 4 KiB random overwrites of a volume that fills most of the pool.
 
 use engine::{CreateSpec, OpenOptions, Pool, Volume, create};
+use io::slice::SLICE_WORK_MAX;
 use io::uring::UringEnv;
 
 use crate::load::{self, Kind, Load};
@@ -39,9 +40,12 @@ pub fn run(options: &Options) {
         pool.volume_create("v", size, None, None).await.expect("a volume");
         let volume = pool.volume("v").expect("just made");
         load::fill(&volume, size, 384 << 10).await;
+        env.forget_slices();
         announce(options, size);
         let (rates, worst) = overwrite(&env, &pool, &volume, options, size).await;
         println!("last tenth / first tenth: {:.2}", rates[rates.len() - 1] / rates[0]);
+        println!("longest slices, us (p99.9): {}", load::longest_slices(&env));
+        println!("most work in a slice (at most {SLICE_WORK_MAX}): {}", load::most_work(&env));
         println!("longest request: {worst:.1} ms (bound: 1000 ms)");
         let counters = pool.counters();
         println!(
@@ -71,8 +75,8 @@ fn announce(options: &Options, size: u64) {
         options.bytes, options.times, options.depth
     );
     println!(
-        "{:>5} {:>10} {:>10} {:>10} {:>10} {:>8} {:>8} {:>9}",
-        "part", "writes/s", "p50 us", "p99 us", "max ms", "WA", "repl %", "patches"
+        "{:>5} {:>10} {:>10} {:>10} {:>10} {:>10} {:>8} {:>8} {:>9}",
+        "part", "writes/s", "p50 us", "p99 us", "p99.9 us", "max ms", "WA", "repl %", "patches"
     );
 }
 
@@ -105,11 +109,12 @@ async fn overwrite(
         worst = worst.max(longest);
         rates.push(done.per_second());
         println!(
-            "{:>5} {:>10.0} {:>10.1} {:>10.1} {:>10.1} {:>8.2} {:>8.1} {:>9}",
+            "{:>5} {:>10.0} {:>10.1} {:>10.1} {:>10.1} {:>10.1} {:>8.2} {:>8.1} {:>9}",
             part + 1,
             done.per_second(),
             done.micros(0.5),
             done.micros(0.99),
+            done.micros(0.999),
             longest,
             (written(pool) - before) as f64 / user,
             status.space.replicated as f64 * 100.0 / status.space.total as f64,

@@ -174,7 +174,12 @@ pub fn decode_slot<'a>(
 
 /// CRC32C of all payload parts in order.
 pub fn object_crc<P: AsRef<[u8]>>(parts: &[P]) -> u32 {
-    parts.iter().fold(0, |crc, part| crc32c::crc32c_append(crc, part.as_ref()))
+    parts.iter().fold(0, |crc, part| object_crc_append(crc, part.as_ref()))
+}
+
+/// The same, part by part: from that of those before.
+pub fn object_crc_append(before: u32, part: &[u8]) -> u32 {
+    crc32c::crc32c_append(before, part)
 }
 
 /// The slots of a whole object, from the payload parts its `encode` gave.

@@ -25,7 +25,7 @@ pub mod signature;
 
 pub use checkpoint::{
     CHUNK_ENTRIES, ObjectKey, SLOT_HEADER_LEN, SLOT_LEN, SLOT_PAYLOAD, SlotHeader, decode_slot,
-    encode_object, encode_slot, fingerprint, object_crc,
+    encode_object, encode_slot, fingerprint, object_crc, object_crc_append,
 };
 pub use claim::{BEAT_AT, CLAIM_AT, CLAIM_LEN, Claim, ClaimState, Holder, Seen};
 pub use drive::{
@@ -53,7 +53,7 @@ pub use journal::{
     decode_block, peek_header,
 };
 pub use object::{
-    ChunkObject, ClassImage, ConfigObject, LimitsImage, PatchedBlock, SUMS_ENTRIES,
+    ChunkObject, ChunkParts, ClassImage, ConfigObject, LimitsImage, PatchedBlock, SUMS_ENTRIES,
     SubstituteImage, SumsObject, TupleImage, VolumeImage, ZoneObject,
 };
 pub use record::Record;

@@ -67,28 +67,26 @@ impl ChunkObject {
     /// Payload parts. Panics on a chunk whose P bits and patches do not go together.
     pub fn encode(&self) -> Vec<Vec<u8>> {
         assert_eq!(self.entries.len(), CHUNK_BYTES, "a chunk has {CHUNK_ENTRIES} entries");
-        let mut bytes = self.entries.clone();
-        for (at, block) in self.patches.iter().enumerate() {
-            let entry = usize::from(block.entry_in_chunk);
-            assert!(self.entry(entry).is_patched(), "entry {entry} has patches but no P bit");
-            let place = entry * ENTRY_LEN;
-            bytes[place..place + ENTRY_LEN]
-                .copy_from_slice(&BmtEntry::patched(at as u64).to_bytes());
-        }
-        if let Err(error) = validate_chunk(&bytes, &self.patches) {
-            panic!("this chunk must not be written: {error}");
-        }
-        if !self.patches.is_empty() {
-            let mut w = Writer(&mut bytes);
-            w.u32(self.patches.len() as u32);
-            for block in &self.patches {
-                w.u16(block.entry_in_chunk);
-                w.bytes(&block.base.to_bytes());
-                w.u16(block.patches.len() as u16);
-                block.patches.iter().for_each(|patch| w.bytes(&patch.pack()));
+        let mut parts = ChunkParts::default();
+        let mut lists = self.patches.iter().peekable();
+        for at in 0..CHUNK_ENTRIES {
+            let entry = self.entry(at);
+            let own = lists.next_if(|list| usize::from(list.entry_in_chunk) == at);
+            assert_eq!(
+                entry.is_patched(),
+                own.is_some(),
+                "this chunk must not be written: P bit and patches of entry {at}"
+            );
+            match own {
+                None => parts.plain(entry),
+                Some(list) => {
+                    let patches: Vec<_> = list.patches.iter().map(Patch::pack).collect();
+                    parts.patched(list.base, &patches);
+                }
             }
         }
-        split(&bytes)
+        assert!(lists.next().is_none(), "this chunk must not be written: patches out of order");
+        parts.finish()
     }
 
     /// From payload parts in order (or one slice of all of them).
@@ -110,6 +108,77 @@ impl ChunkObject {
         Ok(ChunkObject { entries, patches })
     }
 }
+
+/// Payload parts of a chunk, put together entry by entry: whoever has other things to do beside
+/// that does some entries at a time.
+#[derive(Default)]
+pub struct ChunkParts {
+    entries: Vec<u8>,
+    /// What comes after the entries, in full parts but the last.
+    lists: Vec<Vec<u8>>,
+    patched: u32,
+}
+
+impl ChunkParts {
+    /// The next entry, which is unmapped or a plain base.
+    pub fn plain(&mut self, entry: BmtEntry) {
+        assert!(!entry.is_patched(), "this chunk must not be written: {entry:?} has no patches");
+        self.entry(entry);
+    }
+
+    /// The next entry has patches, over a base or none.
+    pub fn patched(&mut self, base: BmtEntry, patches: &[[u8; PATCH_LEN]]) {
+        let checked = patches.iter().try_for_each(|raw| Patch::unpack_checked(raw).map(|_| ()));
+        let few = patches.len() <= MAX_BLOCK_SECTORS.into();
+        assert!(
+            checked.is_ok() && few && !base.is_patched(),
+            "this chunk must not be written: {base:?}, {patches:?}"
+        );
+        let at = (self.entries.len() / ENTRY_LEN) as u16;
+        self.entry(BmtEntry::patched(self.patched.into()));
+        if self.patched == 0 {
+            // Their number, which is known at the end.
+            self.list(&[0; 4]);
+        }
+        self.patched += 1;
+        self.list(&at.to_le_bytes());
+        self.list(&base.to_bytes());
+        self.list(&(patches.len() as u16).to_le_bytes());
+        patches.iter().for_each(|patch| self.list(patch));
+    }
+
+    fn entry(&mut self, entry: BmtEntry) {
+        let valid = entry.validate().is_ok() && self.entries.len() < CHUNK_BYTES;
+        assert!(valid, "this chunk must not be written: {entry:?}");
+        self.entries.extend(entry.to_bytes());
+    }
+
+    fn list(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            if self.lists.last().is_none_or(|part| part.len() == SLOT_PAYLOAD) {
+                self.lists.push(Vec::with_capacity(SLOT_PAYLOAD));
+            }
+            let part = self.lists.last_mut().expect("just made");
+            let (now, later) = bytes.split_at(bytes.len().min(SLOT_PAYLOAD - part.len()));
+            part.extend_from_slice(now);
+            bytes = later;
+        }
+    }
+
+    /// Panics unless every entry is there.
+    pub fn finish(self) -> Vec<Vec<u8>> {
+        let ChunkParts { entries, mut lists, patched } = self;
+        assert_eq!(entries.len(), CHUNK_BYTES, "a chunk has {CHUNK_ENTRIES} entries");
+        if let Some(first) = lists.first_mut() {
+            first[..4].copy_from_slice(&patched.to_le_bytes());
+        }
+        lists.insert(0, entries);
+        lists
+    }
+}
+
+/// The entries of a chunk fill one part, so what follows them begins another.
+const _: () = assert!(CHUNK_BYTES == SLOT_PAYLOAD);
 
 fn read_patched(r: &mut Reader<'_>) -> Result<PatchedBlock, FormatError> {
     let (entry_in_chunk, base) = (r.u16()?, BmtEntry::from_bytes(r.array()?));

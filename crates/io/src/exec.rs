@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Wake, Waker};
 
 use crate::rng::Rng;
+use crate::slice::{self, Work};
 
 /// Names a task. The slot is reused after the task's end, the pair is not: a wake that comes
 /// late finds another generation and does nothing.
@@ -118,6 +119,8 @@ struct Inner {
     shuffle: Option<RefCell<Rng>>,
     /// Of the task that is being polled.
     lane: Cell<u32>,
+    /// Most work done in one poll, of each kind ([`slice::spend`]).
+    most_work: Cell<[u32; Work::ALL.len()]>,
 }
 
 /// A handle on one executor. Tasks usually hold one too, so an executor that is no longer
@@ -247,7 +250,7 @@ impl Executor {
             Shared { ready: Mutex::default(), unpark: Mutex::new(None), home: this_thread() };
         let slab = Slab { lanes: vec![0], ..Slab::default() };
         let (slab, shared, lane) = (RefCell::new(slab), Arc::new(shared), Cell::new(0));
-        let inner = Inner { slab, shared, shuffle, lane };
+        let inner = Inner { slab, shared, shuffle, lane, most_work: Cell::default() };
         Executor { inner: Rc::new(inner) }
     }
 
@@ -322,7 +325,9 @@ impl Executor {
         task.signal.take();
         let mut context = Context::from_waker(&task.waker);
         self.inner.lane.set(id.lane);
+        slice::begin_work();
         let polled = task.future.as_mut().poll(&mut context);
+        self.count_work();
         self.inner.lane.set(0);
         if polled.is_ready() {
             self.inner.slab.borrow_mut().release(id);
@@ -333,6 +338,21 @@ impl Executor {
             slot.task = Some(task);
         }
         true
+    }
+
+    fn count_work(&self) {
+        let (work, done) = slice::work();
+        if done > 0 {
+            let mut most = self.inner.most_work.get();
+            most[work as usize] = most[work as usize].max(done);
+            self.inner.most_work.set(most);
+        }
+    }
+
+    /// Most units of work that one poll of a task has done, for each kind.
+    pub fn most_work(&self) -> [(Work, u32); Work::ALL.len()] {
+        let most = self.inner.most_work.get();
+        Work::ALL.map(|work| (work, most[work as usize]))
     }
 
     pub fn has_ready(&self) -> bool {
@@ -377,6 +397,7 @@ impl Root {
         if !self.signal.take() {
             return Poll::Pending;
         }
+        slice::begin_work();
         future.poll(&mut Context::from_waker(&self.waker))
     }
 }

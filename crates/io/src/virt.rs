@@ -25,6 +25,7 @@ use crate::exec::Executor;
 use crate::model::Phases;
 use crate::origin::Origins;
 use crate::rng::{Rng, mix};
+use crate::slice::Work;
 use crate::wait::Wait;
 
 pub use attached::{Attached, Latency, Timing};
@@ -196,6 +197,11 @@ impl VirtEnv {
 
     pub fn write_limit_reached(&self) -> bool {
         self.world.write_limit.get().is_some_and(|limit| self.writes_issued() >= limit)
+    }
+
+    /// See [`Executor::most_work`].
+    pub fn most_work(&self) -> [(Work, u32); Work::ALL.len()] {
+        self.world.executor.most_work()
     }
 
     pub fn tasks(&self) -> usize {

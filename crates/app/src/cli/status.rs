@@ -19,7 +19,7 @@ use crate::render::{human, json, print};
 #[command(after_help = "\
 Examples:
   steadyraid status
-  steadyraid status tank --latency
+  steadyraid status tank -v
   steadyraid status tank --json
   steadyraid status --drives /dev/nvme?n1")]
 pub struct Args {
@@ -27,8 +27,8 @@ pub struct Args {
     pool: Option<String>,
     #[command(flatten)]
     reach: Reach,
-    /// Also how long each drive took to answer, and its stragglers
-    #[arg(long, conflicts_with = "json")]
+    /// Also how long drives took, their stragglers, and what held the server's thread
+    #[arg(short = 'v', long, visible_alias = "verbose", conflicts_with = "json")]
     latency: bool,
     /// A JSON document with everything, histograms included, instead of text
     #[arg(long)]
@@ -55,7 +55,7 @@ pub fn run(args: &Args) -> Outcome<Exit> {
         print(&json::document(&Report { pools, server }));
     } else {
         let reports = pools.iter().map(|pool| human::pool(pool, args.latency));
-        let of_server = server.iter().filter_map(human::server);
+        let of_server = server.iter().filter_map(|server| human::server(server, args.latency));
         print(&reports.chain(of_server).collect::<Vec<_>>().join("\n"));
     }
     Ok(if healthy { Exit::Ok } else { Exit::Negative })

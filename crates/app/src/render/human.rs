@@ -49,13 +49,18 @@ pub fn pool(pool: &Pool, latency: bool) -> String {
     text
 }
 
-/// What an operator should know of the server itself; nothing if all is well.
-pub fn server(server: &Server) -> Option<String> {
+/// What an operator should know of the server itself; nothing if all is well. With `latency` also
+/// how long its thread was busy at a time.
+pub fn server(server: &Server, latency: bool) -> Option<String> {
     let of = |dropped: &super::view::DroppedMessages| {
         format!("{} {} ({})", dropped.count, dropped.target, dropped.reason)
     };
     let all: Vec<String> = server.dropped.iter().map(of).collect();
-    (server.messages_dropped > 0).then(|| format!("   server: log dropped: {}\n", all.join(", ")))
+    let dropped = (server.messages_dropped > 0)
+        .then(|| format!("   server: log dropped: {}\n", all.join(", ")));
+    let slices = latency.then(|| latency::slices(&server.slices)).filter(|table| !table.is_empty());
+    let parts: Vec<String> = dropped.into_iter().chain(slices).collect();
+    (!parts.is_empty()).then(|| parts.join("\n"))
 }
 
 fn facts(pool: &Pool) -> Vec<(&'static str, String)> {

@@ -1,7 +1,7 @@
 //! Tables of latency: one line for each kind of operation of a volume or drive.
 
 use super::table::Columns;
-use super::view::{Drive, Latencies, OperationLatencies, Pool, Volume};
+use super::view::{Drive, Latencies, OperationLatencies, Pool, Slices, Volume};
 
 /// What clients see, by volume.
 pub fn volumes(volumes: &[Volume]) -> String {
@@ -20,6 +20,16 @@ pub fn drives(pool: &Pool) -> String {
     }
     let tables = [table.render(), stragglers(&pool.drives)];
     tables.into_iter().filter(|table| !table.is_empty()).collect::<Vec<_>>().join("\n")
+}
+
+/// For how long the thread that serves did one thing at a time, and nothing else.
+pub fn slices(slices: &[Slices]) -> String {
+    let mut table = Table::new("THREAD HELD BY");
+    for Slices { work, latency } in slices {
+        table.columns.row(row(work, "", latency));
+        table.empty = false;
+    }
+    table.render()
 }
 
 fn stragglers(drives: &[Drive]) -> String {

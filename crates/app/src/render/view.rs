@@ -37,7 +37,7 @@ mod waits;
 
 pub use capacity::{Capacity, Fill};
 pub use care::{Rebalance, Rebuild, RebuildDrive, Scrub};
-pub use server::{DroppedMessages, NbdConnections, Server};
+pub use server::{DroppedMessages, NbdConnections, Server, Slices};
 pub use slow::Slow;
 pub use tail::{Backlog, Event, Handling, Latencies, Limits, OperationLatencies, Spikes};
 pub use waits::{Wait, Waited};

@@ -4,6 +4,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 
 use format::Uuid;
+use io::slice::{self, Work};
 use io::sync::Event;
 use io::uring::UringEnv;
 use io::{Env, Nanos};
@@ -87,7 +88,10 @@ impl Control {
             established: counted.established as u64,
         };
         let nbd = self.doings.nbd_connections().into_iter().map(connections).collect();
-        view::Server { messages_dropped, dropped, nbd }
+        let some = |slices: &(&str, view::Latencies)| slices.1.count > 0;
+        let slices = self.doings.slices().into_iter().filter(some);
+        let slices = slices.map(|(work, latency)| view::Slices { work: work.to_owned(), latency });
+        view::Server { messages_dropped, dropped, nbd, slices: slices.collect() }
     }
 
     /// In a task of its own: whoever asked may hang up, and what was begun is carried out to its
@@ -96,13 +100,14 @@ impl Control {
         let (answer, done) = (Rc::new(RefCell::new(None)), Event::new());
         let (own, to, tell) = (self.clone(), answer.clone(), done.clone());
         self.shared.busy.set(self.shared.busy.get() + 1);
-        self.env.spawn(async move {
+        let carry_out = async move {
             let answer = own.carry_out(&request).await.unwrap_or_else(Answer::Error);
             to.replace(Some(answer));
             tell.notify_all();
             own.shared.busy.set(own.shared.busy.get() - 1);
             own.shared.changed.notify_all();
-        });
+        };
+        self.env.spawn(slice::of(Work::Control, carry_out));
         loop {
             let arrival = done.wait();
             if let Some(answer) = answer.take() {

@@ -73,9 +73,10 @@ impl Doings {
         }
     }
 
-    /// How long tasks had the thread at a time.
-    pub fn slices(&self) -> Latencies {
-        (&self.env.slices()).into()
+    /// How long tasks had the thread at a time, by what they did.
+    pub fn slices(&self) -> Vec<(&'static str, Latencies)> {
+        let slices = self.env.slices();
+        slices.iter().map(|(work, latencies)| (work.name(), latencies.into())).collect()
     }
 
     #[cfg(test)]

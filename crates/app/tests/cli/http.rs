@@ -241,7 +241,10 @@ fn metrics_count_what_clients_did() {
     assert_eq!(value(&format!("steadyraid_volume_bytes_total{}", labels("write"))), 40960.0);
     assert_eq!(value("steadyraid_volume_queue_depth{pool=\"demo\",volume=\"vm\"}"), 0.0);
     assert_eq!(value("steadyraid_nbd_clients{}"), 1.0);
-    assert!(value("steadyraid_slice_seconds_count{}") > 15.0, "each request is more than one");
+    let slices = |work| value(&format!("steadyraid_slice_seconds_count{{work=\"{work}\"}}"));
+    assert!(slices("requests") > 15.0, "each request is more than one");
+    assert!(slices("watch") > 0.0 && slices("control") > 0.0, "drives are watched; this was asked");
+    assert_eq!(slices("scrub"), 0.0);
     let waited = "steadyraid_wait_seconds_count{pool=\"demo\",cause=\"admission\"}";
     assert_eq!(value(waited), 0.0, "one client alone never waits for a place");
     assert_eq!(value("steadyraid_http_refused_total{reason=\"token\"}"), 1.0);

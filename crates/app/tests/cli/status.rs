@@ -82,7 +82,9 @@ fn latency_of_drives_is_shown_on_demand_and_buckets_in_json() {
     let short = scratch.run(&["status"]).expect(0).says("HEALTH").says("VOLUME LATENCY");
     assert!(!short.out.contains("DRIVE LATENCY"), "{}", short.out);
     let long = scratch.run(&["status", "--latency"]).expect(0);
-    long.says("DRIVE LATENCY").says("STRAGGLER AFTER").says("P99.9 ");
+    long.says("DRIVE LATENCY").says("STRAGGLER AFTER").says("P99.9 ").says("THREAD HELD BY");
+    assert!(!short.out.contains("THREAD HELD BY"), "{}", short.out);
+    scratch.run(&["status", "-v"]).expect(0).says("DRIVE LATENCY");
     scratch.run(&["status", "--latency", "--json"]).expect(2);
 
     let pool = &scratch.run(&["status", "--json"]).expect(0).json()["pools"][0];

@@ -12,7 +12,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use format::{ObjectKey, SLOT_LEN, fingerprint};
+use format::{ObjectKey, SLOT_LEN, VolumeId, fingerprint};
 use layout::DriveIndex;
 
 use crate::limits::METADATA_COPIES;
@@ -100,10 +100,9 @@ impl MetaSlots {
         self.total
     }
 
-    /// Bytes of the slots that objects use, one copy.
+    /// Bytes of the slots that are not free, one copy.
     pub fn used_bytes(&self) -> u64 {
-        let slots: usize = self.objects.values().map(|stored| stored.homes().count()).sum();
-        (slots * SLOT_LEN) as u64
+        ((self.total as usize - self.free.len()) * SLOT_LEN) as u64
     }
 
     /// (drive, byte in the area) of each copy of a slot.
@@ -267,6 +266,26 @@ impl MetaSlots {
                 stored.twins.push((part, slot));
             }
         }
+    }
+
+    /// Pieces of the map of volumes that are not known (any more). Only these are looked at.
+    pub fn chunks_of_others(&self, known: impl Fn(&VolumeId) -> bool) -> Vec<ObjectKey> {
+        let mut found = Vec::new();
+        let mut next = Some(VolumeId(0));
+        while let Some(from) = next {
+            let rest = self.objects.range(ObjectKey::Chunk { volume: from, chunk: 0 }..);
+            let mut keys = rest.map(|(key, _)| *key);
+            let Some(ObjectKey::Chunk { volume, .. }) = keys.next() else { break };
+            if !known(&volume) {
+                let all = ObjectKey::Chunk { volume, chunk: 0 }..=ObjectKey::Chunk {
+                    volume,
+                    chunk: u32::MAX,
+                };
+                found.extend(self.objects.range(all).map(|(key, _)| *key));
+            }
+            next = volume.0.checked_add(1).map(VolumeId);
+        }
+        found
     }
 
     pub fn root(&self) -> (u64, u64) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use format::{CHUNK_ENTRIES, ChunkObject, Flbn, Place, SectorRange, VolumeId};
+use format::{CHUNK_ENTRIES, ChunkObject, ChunkParts, Flbn, Place, SectorRange, VolumeId};
 use proptest::prelude::*;
 
 use super::*;
@@ -197,7 +197,7 @@ fn check_reports(map: &BlockMap, oracle: &Oracle) {
                 assert_eq!(before, None, "{key:?} is visited once");
             }
         });
-        let (_, images) = map.export_chunk(volume, number).expect("listed chunks are there");
+        let images = exported(map, volume, number).patches;
         patches += images.iter().map(|image| image.patches.len() as u64).sum::<u64>();
     }
     assert_eq!(&scanned, oracle, "a scan visits what is mapped");
@@ -206,14 +206,21 @@ fn check_reports(map: &BlockMap, oracle: &Oracle) {
     assert_eq!(map.chunks(), map.chunk_list().len() as u64);
 }
 
+fn exported(map: &BlockMap, volume: VolumeId, chunk: u32) -> ChunkObject {
+    let mut parts = ChunkParts::default();
+    for first in (0..CHUNK_ENTRIES).step_by(1000) {
+        let some = first..(first + 1000).min(CHUNK_ENTRIES);
+        map.export_entries(volume, chunk, some, &mut parts).expect("listed chunks are there");
+    }
+    ChunkObject::decode(&parts.finish()).expect("what was encoded is decoded")
+}
+
 /// The same map after a journey through the bytes of checkpoint objects.
 fn reloaded(map: &BlockMap) -> BlockMap {
     let mut copy = BlockMap::new(map.block_sectors, map.crowd);
     VOLUMES.into_iter().for_each(|volume| copy.volume_add(volume));
     for (volume, chunk) in map.chunk_list() {
-        let (entries, patches) = map.export_chunk(volume, chunk).expect("listed");
-        let object = ChunkObject::decode(&ChunkObject { entries, patches }.encode());
-        let object = object.expect("what was encoded is decoded");
+        let object = exported(map, volume, chunk);
         copy.import_chunk(volume, chunk, object.entries, object.patches);
     }
     copy
@@ -314,12 +321,12 @@ proptest! {
             apply(step, &mut map, &mut oracle, &mut Deltas::default());
             snapshots.push(oracle.clone());
         }
-        // Each chunk as of its own moment.
+        // Each block as of its own moment: chunks are written some entries at a time.
         let mut mixed = empty(16);
-        for (number, &(volume, chunk)) in map.chunk_list().iter().enumerate() {
-            let snapshot = &snapshots[moments[number % moments.len()].min(snapshots.len() - 1)];
-            for (&(owner, block, sector), &place) in &snapshot.sectors {
-                if owner == volume && block / CHUNK_ENTRIES as u64 == u64::from(chunk) {
+        for (number, snapshot) in snapshots.iter().enumerate() {
+            for (&(volume, block, sector), &place) in &snapshot.sectors {
+                let moment = moments[block as usize % moments.len()].min(snapshots.len() - 1);
+                if moment == number {
                     let range = SectorRange { start: sector, len: 1 };
                     mixed.set(volume, block, range, Some(place), &mut Deltas::default());
                 }

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use format::{ClassId, Member, MemberState, Record, SCHEME_FUSION, SCHEME_FUSION_ND, Superblock};
 use io::awaited::Awaited;
 use io::gate::Gate;
+use io::slice::Work;
 use io::sync::{Event, Turn};
 use io::{Drive, Env};
 use layout::{DriveIndex, StripeShape};
@@ -194,7 +195,8 @@ pub(super) async fn open_shard<E: Env>(
         shard.start_rebuild();
         if !replacements.is_empty() {
             let own = shard.clone();
-            shard.spawn_task(async move { own.resume_replacing(replacements).await });
+            let resume = async move { own.resume_replacing(replacements).await };
+            shard.spawn_task(Work::Rebuild, resume);
         }
     }
     shard.array.monitor.forget_reads();
@@ -473,6 +475,7 @@ fn build_shard<E: Env>(
         failure: RefCell::new(None),
         events: before.map_or_else(Rc::default, |before| before.events.clone()),
         pacer: Default::default(),
+        compaction: RefCell::default(),
         mending: Default::default(),
         scrub: Default::default(),
         rebalance_after: Cell::new(io::Nanos::ZERO),

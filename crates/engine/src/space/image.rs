@@ -102,7 +102,7 @@ impl Space {
     }
 
     fn tuple_images(&self) -> Vec<(TupleKey, TupleState)> {
-        let image = |(&key, tuple): (&TupleKey, &crate::tuple::Tuple)| {
+        let image = |tuple: &crate::tuple::Tuple| {
             let image = TupleState {
                 stripes: tuple.stripes.to_vec(),
                 slots: tuple.slots.to_vec(),
@@ -113,9 +113,9 @@ impl Space {
                 busy: tuple.busy,
                 listed: tuple.listed,
             };
-            (key, image)
+            (tuple.key(), image)
         };
-        let mut images: Vec<(TupleKey, TupleState)> = self.tuples.iter().map(image).collect();
+        let mut images: Vec<(TupleKey, TupleState)> = self.tuples.values().map(image).collect();
         images.sort_by_key(|(key, _)| *key);
         images
     }

@@ -27,7 +27,7 @@ impl Space {
         self.dirty_zones.insert(tuple.key().zone);
         let count = filled.len().min(tuple.filled.len());
         tuple.filled[..count].copy_from_slice(&filled[..count]);
-        self.tuples.insert(tuple.key(), tuple);
+        self.tuples.insert(tuple);
     }
 
     /// Something in it was written since the checkpoint.
@@ -47,9 +47,7 @@ impl Space {
             let (stripe, _) = self.change_live(flbn, i32::from(sectors));
             self.claim(stripe, Kind::Raid);
         }
-        let mut keys: Vec<TupleKey> = self.tuples.keys().copied().collect();
-        keys.sort();
-        for key in keys {
+        for key in self.tuples.keys() {
             if self.live(key) == 0 {
                 self.tuples.remove(&key);
                 self.dirty_zones.insert(key.zone);

@@ -2,6 +2,7 @@
 
 use format::{ClassId, StripeId};
 
+use std::ops::Range;
 use std::rc::Rc;
 
 use super::{Counters, Kind, Space};
@@ -30,26 +31,26 @@ impl Space {
         (physical, logical)
     }
 
-    /// RAID stripes of a class with fewer than `below` live sectors, fewest first, at most
-    /// `count`.
-    pub fn emptiest(&self, id: ClassId, below: u32, count: usize) -> Vec<StripeId> {
-        let mut found: Vec<(u32, StripeId)> = Vec::new();
-        for (number, zone) in self.zones.iter().enumerate() {
-            let Some(zone) = zone.as_ref().filter(|zone| zone.class.id == id) else { continue };
-            for (index, _) in zone.kinds.iter().enumerate().filter(|(_, k)| **k == Kind::Raid) {
-                let live = zone.live.get(index as u32);
-                if live < below {
-                    let stripe = StripeId { zone: number as u32, index: index as u32 };
-                    found.push((live, stripe));
-                }
+    /// Adds the RAID stripes among these of a zone that have fewer than `below` live sectors, if
+    /// the zone is of the class. Says whether stripes of it come after these.
+    pub fn find_below(
+        &self,
+        id: ClassId,
+        zone: u32,
+        looks: Range<u32>,
+        below: u32,
+        found: &mut Vec<(u32, StripeId)>,
+    ) -> bool {
+        let of_class = self.zones[zone as usize].as_ref().filter(|zone| zone.class.id == id);
+        let Some(of_class) = of_class else { return false };
+        let all = of_class.kinds.len() as u32;
+        for index in looks.start..looks.end.min(all) {
+            let live = of_class.live.get(index);
+            if of_class.kinds[index as usize] == Kind::Raid && live < below {
+                found.push((live, StripeId { zone, index }));
             }
         }
-        if found.len() > count {
-            found.select_nth_unstable(count);
-            found.truncate(count);
-        }
-        found.sort_unstable();
-        found.into_iter().map(|(_, stripe)| stripe).collect()
+        looks.end < all
     }
 
     /// Stripes of a zone that are not free, with what they are, and the zone's class.
@@ -67,9 +68,7 @@ impl Space {
 
     /// All tuples, in order.
     pub fn tuple_keys(&self) -> Vec<TupleKey> {
-        let mut keys: Vec<TupleKey> = self.tuples.keys().copied().collect();
-        keys.sort();
-        keys
+        self.tuples.keys()
     }
 
     /// A RAID stripe of a class near to where `draw` falls, if there is one.
@@ -99,14 +98,12 @@ impl Space {
                 (zone.kinds.len() * (1 + counter) + zone.free.capacity() * 4) as u64
             })
             .sum();
-        let tuples: u64 = self.tuples.values().map(Tuple::memory).sum();
-        (zones, tuples)
+        (zones, self.tuples.bytes())
     }
 
     pub fn export_zone(&self, zone: u32) -> format::ZoneObject {
         let class = self.class_of_zone(zone).map(|class| class.id);
-        let mut tuples: Vec<&Tuple> =
-            self.tuples.values().filter(|tuple| tuple.key().zone == zone).collect();
+        let mut tuples: Vec<&Tuple> = self.tuples.of_zone(zone).collect();
         tuples.sort_by_key(|tuple| tuple.key());
         let image = |tuple: &Tuple| format::TupleImage {
             stripes: tuple.stripes.to_vec(),

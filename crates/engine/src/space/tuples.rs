@@ -105,7 +105,7 @@ impl Space {
         self.ticks += 1;
         let tuple = Tuple::new(stripes, slots, self.ticks);
         self.lru.insert((self.ticks, tuple.key()));
-        self.tuples.insert(tuple.key(), tuple);
+        self.tuples.insert(tuple);
     }
 
     pub fn tuple(&self, key: TupleKey) -> Option<&Tuple> {

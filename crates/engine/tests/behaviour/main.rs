@@ -23,6 +23,7 @@ mod reopen;
 mod restore;
 mod rot;
 mod shapes;
+mod slices;
 mod slow;
 mod space_use;
 mod spare;

@@ -94,7 +94,7 @@ fn a_p_bit_without_patches_is_not_written() {
 }
 
 #[test]
-#[should_panic(expected = "no P bit")]
+#[should_panic(expected = "P bit and patches of entry 1")]
 fn patches_without_a_p_bit_are_not_written() {
     let mut chunk = samples::chunk();
     chunk.patches[0].entry_in_chunk = 1;

@@ -33,9 +33,9 @@ use std::time::Duration;
 
 use crate::env::{Env, Nanos};
 use crate::exec::{Executor, Root};
-use crate::latency::{Latencies, LatencyHistogram};
+use crate::latency::Latencies;
 use crate::rng::Rng;
-use crate::slice;
+use crate::slice::{self, Slices, Work};
 use crate::wait::{Wait, Waits};
 
 pub use drive::{DriveWatch, Found, UringDrive};
@@ -73,7 +73,7 @@ struct Inner {
     spin: Cell<Nanos>,
     /// Wakers of one look at the completions; kept to reuse its memory.
     woken: RefCell<Vec<Waker>>,
-    slices: RefCell<LatencyHistogram>,
+    slices: RefCell<Slices>,
     /// For each lane, where the waits of its requests are counted. Empty of the first, which is no
     /// client's.
     waits: RefCell<Vec<Option<Waits>>>,
@@ -146,14 +146,19 @@ impl UringEnv {
         self.inner.executor.drop_tasks();
     }
 
-    /// How long tasks had the thread at a time, since they began to be counted.
-    pub fn slices(&self) -> Latencies {
+    /// How long tasks had the thread at a time, by what for, since they began to be counted.
+    pub fn slices(&self) -> [(Work, Latencies); Work::ALL.len()] {
         self.inner.slices.borrow().summary()
     }
 
     /// Counts them anew from here on.
     pub fn forget_slices(&self) {
         self.inner.slices.take();
+    }
+
+    /// See [`Executor::most_work`].
+    pub fn most_work(&self) -> [(Work, u32); Work::ALL.len()] {
+        self.inner.executor.most_work()
     }
 
     /// From now on what the client waits for whose task calls this is counted there, whichever of
@@ -203,7 +208,7 @@ impl Inner {
                 break;
             }
             let now = self.clock.now();
-            self.slices.borrow_mut().record(now.saturating_sub(begun));
+            self.slices.borrow_mut().record(slice::work().0, now.saturating_sub(begun));
             begun = now;
             if now >= end {
                 break;

@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Latencies;
+
 /// Messages of the log, or alerts, that did not get to a target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DroppedMessages {
@@ -30,6 +32,15 @@ pub struct NbdConnections {
     pub established: u64,
 }
 
+/// How long one task at a time had the thread that serves, by what it did.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Slices {
+    /// `requests`, `compaction`, `conversion`, `checkpoint`, `discard`, `scrub`, `rebuild`, `watch`
+    /// (judging drives) or `control` (status, metrics, what operators ask for).
+    pub work: String,
+    pub latency: Latencies,
+}
+
 /// What `status` tells of the server beside its pools.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -39,4 +50,6 @@ pub struct Server {
     /// Those of which there are some.
     pub dropped: Vec<DroppedMessages>,
     pub nbd: Vec<NbdConnections>,
+    /// Of each kind of work that there was.
+    pub slices: Vec<Slices>,
 }

@@ -29,6 +29,7 @@ use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use io::Env;
 use io::net::{ByteStream, Stream};
+use io::slice::{self, Work};
 use io::uring::UringEnv;
 
 use self::assets::Asset;
@@ -103,7 +104,7 @@ impl Http {
         served.begin();
         seat.is_at(Stage::Body);
         let head = request.method() == hyper::Method::HEAD;
-        let mut reply = self.reply(request, seat).await;
+        let mut reply = slice::of(Work::Control, self.reply(request, seat)).await;
         if head {
             *reply.body_mut() = Full::default();
         }

@@ -18,7 +18,7 @@ pub struct Facts {
     http_refused: Counted,
     reloads: Counted,
     stuck: u64,
-    slices: Latencies,
+    slices: Vec<(&'static str, Latencies)>,
     dropped: Vec<DroppedMessages>,
     nbd_connections: Vec<(&'static str, export::Counted)>,
 }
@@ -78,8 +78,11 @@ pub fn write(facts: &Facts, to: &mut Writer) -> fmt::Result {
     })?;
     let help = "Times that the thread which serves was stuck for over a second";
     to.counter("stuck", help, |to| to.counter(&none, facts.stuck as f64))?;
-    let help = "How long one task at a time had the thread which serves";
-    to.histogram("slice_seconds", help, |to| to.spans(&none, &facts.slices))?;
+    let help = "How long one task at a time had the thread which serves, by what it did";
+    to.histogram("slice_seconds", help, |to| {
+        let work = |name: &'static str| vec![("work", name.to_owned())];
+        facts.slices.iter().try_for_each(|(name, slices)| to.spans(&work(name), slices))
+    })?;
     let help = "Messages of the log, and alerts, that were not written, by target and why";
     to.counter("log_dropped", help, |to| {
         facts.dropped.iter().try_for_each(|dropped| {
