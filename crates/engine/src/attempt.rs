@@ -26,7 +26,7 @@ use smallvec::SmallVec;
 use crate::api::RequestError;
 use crate::geometry::BlockAddress;
 use crate::hedge::{Outcome, Patience, Way, Ways};
-use crate::limits::WRITE_HEDGES_MAX;
+use crate::limits::{HANG_AFTER, WRITE_HEDGES_MAX};
 use crate::shard::Shard;
 use crate::tuple::TupleKey;
 
@@ -202,7 +202,9 @@ impl<E: Env> Shard<E> {
                 }
                 // The data is there: another place would not make the journal quicker.
                 Outcome::Late if running.iter().any(|attempt| attempt.sent.is_some()) => {}
-                Outcome::Late if running.len() > WRITE_HEDGES_MAX => patience.give_up(),
+                Outcome::Late if running.len() > WRITE_HEDGES_MAX + 1 => patience.give_up(),
+                // Slow and hanging drives look alike at first: once they don't, one place more.
+                Outcome::Late if running.len() > WRITE_HEDGES_MAX && !self.all_hang(running) => {}
                 Outcome::Late if !patience.may_hedge(1) => {
                     self.count(|counters| counters.hedges_refused += 1);
                 }
@@ -217,6 +219,12 @@ impl<E: Env> Shard<E> {
                 }
             }
         }
+    }
+
+    /// Each of the attempts waits for a drive that hangs.
+    fn all_hang(&self, running: &[Attempt]) -> bool {
+        let hangs = |&drive: &DriveIndex| self.is_silent_for(drive, HANG_AFTER);
+        running.iter().all(|attempt| attempt.drives.iter().any(hangs))
     }
 
     async fn win(&self, attempts: Attempts, at: usize, fua: bool) -> Result<Won, RequestError> {

@@ -187,8 +187,8 @@ pub const HANG_AFTER: Nanos = Nanos::from_millis(100);
 pub const FLUSH_PATIENCE: Nanos = Nanos::from_secs(1);
 /// A flush looks so often whether the drives it waits for hang.
 pub const FLUSH_LOOK: Nanos = Nanos::from_millis(20);
-/// Further places a write may be sent to because the first is late. Each costs a whole write; a
-/// second drive that stops within the same milliseconds is rare enough to wait for.
+/// Further places a write may be sent to because the first is late. Each costs a whole write. There
+/// is one more when every place so far has a drive that hangs: among slow ones it shows only then.
 pub const WRITE_HEDGES_MAX: usize = 2;
 /// Spare slots passed over because of a slow drive before the least bad is taken.
 pub const SPARE_LOOKS_MAX: usize = 128;

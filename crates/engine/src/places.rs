@@ -268,7 +268,8 @@ impl<E: Env> Shard<E> {
         chosen
     }
 
-    /// Takes the slot with the fewest slow drives, the longest passed over of equals.
+    /// Takes the slot with the fewest drives that hang, then the fewest slow ones, the longest
+    /// passed over of equals.
     fn least_slow(
         &self,
         state: &State,
@@ -276,11 +277,15 @@ impl<E: Env> Shard<E> {
         slow: &mut SmallVec<[(TupleKey, usize); 16]>,
         avoid: &Avoid,
     ) -> Option<(TupleKey, usize)> {
-        let shunned = |&(key, slot): &(TupleKey, usize)| {
+        let slowness = |&(key, slot): &(TupleKey, usize)| {
             let spot = self.spot(state, class, key, slot, 0);
-            spot.targets.iter().filter(|at| self.is_shunned(at.drive, avoid)).count()
+            let count = |is: &dyn Fn(DriveIndex) -> bool| {
+                spot.targets.iter().filter(|at| is(at.drive)).count()
+            };
+            let hangs = count(&|drive| self.is_silent_for(drive, HANG_AFTER));
+            (hangs, count(&|drive| self.is_shunned(drive, avoid)))
         };
-        let best = (0..slow.len()).min_by_key(|&at| shunned(&slow[at]))?;
+        let best = (0..slow.len()).min_by_key(|&at| slowness(&slow[at]))?;
         Some(slow.remove(best))
     }
 

@@ -180,8 +180,10 @@ impl<E: Env> Shard<E> {
         match self.array.member(index).state() {
             DriveState::Vacated => true,
             DriveState::Missing | DriveState::Failed => {
-                let since = self.rebuild.since.borrow()[usize::from(index.0)];
-                self.is_due_at(since, self.env.now())
+                // Nobody may have looked since it was lost.
+                let now = self.env.now();
+                let since = self.rebuild.since.borrow()[usize::from(index.0)].unwrap_or(now);
+                self.is_due_at(Some(since), now)
             }
             DriveState::Active => self.array.is_draining(index),
             DriveState::Restoring => false,

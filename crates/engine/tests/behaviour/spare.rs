@@ -391,3 +391,19 @@ fn rebuilding_is_even() {
         pool.close().await.expect("closes");
     });
 }
+
+/// A drive that is to be spared at once needs its room before anybody has looked: writes of the
+/// moments between must not take it.
+#[test]
+fn what_a_lost_drive_held_has_its_room_at_once() {
+    let world = Virtual::new(8, DRIVE, 7);
+    world.block_on(async {
+        let pool = make(&world, 1).await;
+        let available = || pool.status().space.available;
+        let before = available();
+        pool.drive_fail(3, "a test", false).await.expect("it can be spared");
+        let after = available();
+        assert!(after * 8 <= before * 7, "{before} bytes before, {after} after");
+        pool.close().await.expect("it closes");
+    });
+}
