@@ -26,12 +26,12 @@ use smallvec::SmallVec;
 use crate::api::RequestError;
 use crate::geometry::BlockAddress;
 use crate::hedge::{Outcome, Patience, Way, Ways};
-use crate::limits::{HANG_AFTER, WRITE_HEDGES_MAX};
+use crate::limits::WRITE_HEDGES_MAX;
 use crate::shard::Shard;
 use crate::tuple::TupleKey;
 
 /// Attempts to place a write before the pool gives up on it: each failure costs a drive, and
-/// after that many there are none left that matter.
+/// after that many there are none left that matter. No more are under way at once, either.
 const ATTEMPTS_MAX: usize = 8;
 
 /// Drives that a new attempt had better not use.
@@ -202,17 +202,21 @@ impl<E: Env> Shard<E> {
                 }
                 // The data is there: another place would not make the journal quicker.
                 Outcome::Late if running.iter().any(|attempt| attempt.sent.is_some()) => {}
-                Outcome::Late if running.len() > WRITE_HEDGES_MAX + 1 => patience.give_up(),
-                // Slow and hanging drives look alike at first: once they don't, one place more.
+                Outcome::Late if running.len() >= ATTEMPTS_MAX => patience.give_up(),
+                // Slow and hanging drives look alike at first; the longer it lasts, the less.
                 Outcome::Late if running.len() > WRITE_HEDGES_MAX && !self.all_hang(running) => {}
                 Outcome::Late if !patience.may_hedge(1) => {
                     self.count(|counters| counters.hedges_refused += 1);
                 }
                 Outcome::Late => {
+                    let last = running.len() > WRITE_HEDGES_MAX;
                     let drives = running.iter().flat_map(|attempt| attempt.drives.iter().copied());
-                    let silent = |&drive: &DriveIndex| patience.is_silent(drive);
+                    let bad = |&drive: &DriveIndex| match last {
+                        true => self.array.monitor.hangs(drive),
+                        false => patience.is_silent(drive),
+                    };
                     // Nobody waits for space to be quicker.
-                    if let Some(taken) = take(&drives.filter(silent).collect()) {
+                    if let Some(taken) = take(&drives.filter(bad).collect()) {
                         self.count(|counters| counters.hedged_writes += 1);
                         attempts.begin(send(taken));
                     }
@@ -223,7 +227,7 @@ impl<E: Env> Shard<E> {
 
     /// Each of the attempts waits for a drive that hangs.
     fn all_hang(&self, running: &[Attempt]) -> bool {
-        let hangs = |&drive: &DriveIndex| self.is_silent_for(drive, HANG_AFTER);
+        let hangs = |&drive: &DriveIndex| self.array.monitor.hangs(drive);
         running.iter().all(|attempt| attempt.drives.iter().any(hangs))
     }
 

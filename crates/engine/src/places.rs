@@ -59,6 +59,13 @@ impl<E: Env> Shard<E> {
         self.array.is_active(drive) && (avoid.contains(&drive) || slow(drive))
     }
 
+    /// Drives of a place that hang, and all that are shunned: the fewer, the better.
+    fn slowness(&self, spot: &Spot, avoid: &Avoid) -> (usize, usize) {
+        let hang = spot.targets.iter().filter(|at| self.array.monitor.hangs(at.drive));
+        let shunned = spot.targets.iter().filter(|at| self.is_shunned(at.drive, avoid));
+        (hang.count(), shunned.count())
+    }
+
     /// How many drives there are to go round.
     pub fn slow_drives(&self, avoid: &Avoid) -> usize {
         self.array.indexes().filter(|&drive| self.is_shunned(drive, avoid)).count()
@@ -85,7 +92,7 @@ impl<E: Env> Shard<E> {
 
     /// The lane of the hash, or the next one if its drives have less to do, unless its slot has a
     /// slow drive: then the next one with a slot that has none, or one whose slot is to be replaced
-    /// anyway. Says whether there is one.
+    /// anyway. Says whether there is one; if not, it is the least slow.
     fn choose_lane(
         &self,
         state: &mut State,
@@ -121,8 +128,11 @@ impl<E: Env> Shard<E> {
         }
         let good = |lane: usize| spot(lane).as_ref().is_none_or(is_quick);
         self.count(|counters| counters.redirected_writes += 1);
-        let found = (0..lanes).map(|step| (first + step) % lanes).find(|&lane| good(lane));
-        (found.unwrap_or(first), found.is_some())
+        let all = || (0..lanes).map(|step| (first + step) % lanes);
+        let found = all().find(|&lane| good(lane));
+        let slowness = |lane: &usize| spot(*lane).map(|spot| self.slowness(&spot, avoid));
+        let lane = found.or_else(|| all().min_by_key(slowness));
+        (lane.unwrap_or(first), found.is_some())
     }
 
     /// Operations outstanding at the busiest drive of a slot.
@@ -131,7 +141,7 @@ impl<E: Env> Shard<E> {
         queues.max().unwrap_or(0)
     }
 
-    /// Gives a lane a new slot if there is one without slow drives.
+    /// Gives a lane a new slot if there is one that is less slow than its own.
     fn replace_lane(
         &self,
         state: &mut State,
@@ -141,9 +151,11 @@ impl<E: Env> Shard<E> {
         avoid: &Avoid,
     ) {
         let Some((key, slot)) = self.take_slot(state, class, claim, avoid) else { return };
-        let spot = self.spot(state, class, key, slot, 0);
+        let slowness = |key, slot| self.slowness(&self.spot(state, class, key, slot, 0), avoid);
+        let own = state.open[&class.id].packed[lane].map(|own| slowness(own.key, own.slot));
+        let better = own.is_none_or(|own| slowness(key, slot) < own);
         let tuple = state.space.tuple_mut(key).expect("just taken");
-        if spot.targets.iter().any(|at| self.is_shunned(at.drive, avoid)) {
+        if !better {
             tuple.unhanded += 1;
             state.open.entry(class.id).or_default().spare.push_back((key, slot));
             return;
@@ -268,8 +280,7 @@ impl<E: Env> Shard<E> {
         chosen
     }
 
-    /// Takes the slot with the fewest drives that hang, then the fewest slow ones, the longest
-    /// passed over of equals.
+    /// Takes the least slow slot, the longest passed over of equals.
     fn least_slow(
         &self,
         state: &State,
@@ -278,12 +289,7 @@ impl<E: Env> Shard<E> {
         avoid: &Avoid,
     ) -> Option<(TupleKey, usize)> {
         let slowness = |&(key, slot): &(TupleKey, usize)| {
-            let spot = self.spot(state, class, key, slot, 0);
-            let count = |is: &dyn Fn(DriveIndex) -> bool| {
-                spot.targets.iter().filter(|at| is(at.drive)).count()
-            };
-            let hangs = count(&|drive| self.is_silent_for(drive, HANG_AFTER));
-            (hangs, count(&|drive| self.is_shunned(drive, avoid)))
+            self.slowness(&self.spot(state, class, key, slot, 0), avoid)
         };
         let best = (0..slow.len()).min_by_key(|&at| slowness(&slow[at]))?;
         Some(slow.remove(best))

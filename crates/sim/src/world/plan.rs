@@ -10,10 +10,12 @@ mod swarm;
 mod tails;
 mod trouble;
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use engine::{ConversionPolicy, CreateError, CreateSpec, SpikeHandling, plan_create};
 use io::Geometry;
+use io::faulty::Kind;
 use io::rng::{Rng, mix};
 
 pub use reduction::{Part, Reduction};
@@ -310,7 +312,7 @@ impl Plan {
         let mut plan = Plan { victims: Vec::new(), ..Plan::draw(seed) };
         let may_stay = |trouble: &Trouble| {
             let kind = trouble.entry.fault.effect.kind();
-            matches!(kind, io::faulty::Kind::Delay | io::faulty::Kind::Slow)
+            matches!(kind, Kind::Delay | Kind::Slow)
         };
         plan.troubles.retain(may_stay);
         plan.rots = Some((mix(seed) % plan.drives as u64) as usize);
@@ -358,13 +360,25 @@ impl Plan {
         volumes.unwrap_or(1).min(self.spec.parity)
     }
 
-    /// Requests stay quick whatever happens in the world: spikes are gone round, at no time more
-    /// drives misbehave than the parity bears, no writes are held back for the last of a copy, and
-    /// there is space: what dies is not used again until every drive has flushed.
+    /// Beside all drives that ever hang there are enough for the copies of a block.
+    fn has_quick_copies(&self) -> bool {
+        let hangs = |trouble: &&Trouble| trouble.entry.fault.effect.kind() == Kind::Hang;
+        let hanging: BTreeSet<usize> =
+            self.troubles.iter().filter(hangs).map(|trouble| trouble.drive).collect();
+        let parity = self.volumes.iter().map(|volume| volume.parity).max();
+        let copies = 1 + usize::from(parity.unwrap_or(0).max(self.spec.parity));
+        self.drives >= hanging.len() + copies
+    }
+
+    /// Requests stay quick whatever happens in the world: spikes are bypassed, at no time more
+    /// drives misbehave than the parity bears and copies can do without (world 31611), no writes
+    /// are held back for the last of a copy, and there is space: what dies is not used again until
+    /// every drive has flushed.
     pub fn is_flat(&self) -> bool {
         let Tails { spikes, limited, any_may_hesitate, .. } = self.tails;
         let roomy = self.fill == Fill::Calm && !self.modelled;
         let roomy = roomy && !self.rebuilds && !self.exchanges && !self.joins_in_use;
+        let roomy = roomy && self.has_quick_copies();
         spikes == SpikeHandling::default() && roomy && !limited && !any_may_hesitate
     }
 
