@@ -22,6 +22,7 @@ use crate::limits::{
     TALLY_SPAN,
 };
 use crate::monitor::Watch;
+use crate::planted::{self, Bug};
 use crate::shard::Shard;
 
 impl<E: Env> Shard<E> {
@@ -152,6 +153,9 @@ impl<E: Env> Shard<E> {
             DriveHealth::Suspect => Rung::Suspect,
         };
         let Some((next, reason)) = health::step(rung, &facts) else { return };
+        if next == Rung::Good && planted::is(Bug::AvoidForEver) {
+            return;
+        }
         let text = self.sentence(index, next, reason, &facts);
         if next == Rung::Failed {
             // `record_failures` tells of it.

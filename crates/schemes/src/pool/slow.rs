@@ -74,7 +74,8 @@ impl<E: Env> Inner<E> {
                 self.tell_slow(place, &watch);
             }
             self.suspect(place, &watch);
-            let untold = watch.periods().borrow_mut().told.sum_up(now, self.health(&watch));
+            let health = self.health(&watch);
+            let untold = watch.periods().borrow_mut().told.sum_up(now, health);
             for (severity, text) in untold {
                 let kind = if severity == Severity::Info { "drive-good" } else { "drive-slow" };
                 self.tell_drive(severity, kind, place, &text);
