@@ -22,6 +22,8 @@ pub const FENCE_TIMES: u64 = 3;
 pub const PEERS_MIN: usize = 4;
 /// A lone peer may be quick by chance; nobody is ten times slower by chance for seconds.
 pub const FEW_TIMES: u64 = 10;
+/// The same of a drive with fewer answers in a period than these: their median is chance.
+pub const ANSWERS_MIN: u32 = 4;
 
 /// A drive that was asked so many times more often than the middle of its peers, and
 /// [`ASKED_MORE`] beside, queues for what it was asked: that is the load's (a hot block, a copy).
@@ -156,8 +158,12 @@ fn compare(kind: Kind, own: Option<Answers>, peers: &[Answers], noise: u64) -> F
     let mut medians: Vec<u64> = peers.iter().map(|answers| answers.median).collect();
     let mut counts: Vec<u64> = peers.iter().map(|answers| u64::from(answers.count)).collect();
     let asked = crate::learn::median(&mut counts);
-    let (Some(own), Some(asked), Some((fence, usual))) = (own, asked, fence(&mut medians, noise))
-    else {
+    let times = match own {
+        Some(own) if own.count < ANSWERS_MIN => FEW_TIMES,
+        _ => FENCE_TIMES,
+    };
+    let fence = fence(&mut medians, times, noise);
+    let (Some(own), Some(asked), Some((fence, usual))) = (own, asked, fence) else {
         return Finding::Unknown;
     };
     if own.median <= fence {
@@ -169,14 +175,15 @@ fn compare(kind: Kind, own: Option<Answers>, peers: &[Answers], noise: u64) -> F
     Finding::Slow(Excess { kind, own: own.median, usual })
 }
 
-/// Beyond which (ns) a drive with such peers is slow, and their median.
-fn fence(peers: &mut [u64], noise: u64) -> Option<(u64, u64)> {
+/// Beyond which (ns), and so many times the peers' median, a drive with such peers is slow; and
+/// that median.
+fn fence(peers: &mut [u64], times: u64, noise: u64) -> Option<(u64, u64)> {
     peers.sort_unstable();
     let slowest = *peers.last()?;
     let rank = |quarters: usize| peers[(peers.len() * quarters).div_ceil(4).max(1) - 1];
     let (lower, median, upper) = (rank(1), rank(2), rank(3));
     let fence = match peers.len() {
-        PEERS_MIN.. => (upper + FENCE_RANGES * (upper - lower)).max(FENCE_TIMES * median),
+        PEERS_MIN.. => (upper + FENCE_RANGES * (upper - lower)).max(times * median),
         _ => FEW_TIMES * slowest,
     };
     Some((fence.max(median + noise), median))

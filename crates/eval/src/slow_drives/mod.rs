@@ -2,8 +2,8 @@
 //! how soon, over pools whose drives have a known fault. Exact: the same seed, the same table.
 //!
 //! As in public sets of drives that fail slowly (Perseus, FAST '23: 304 of 248,000 drives), one
-//! drive of a pool is slow for 40 s of 70 s: all the time, more and more, in bursts, or under load;
-//! or none is. Nothing bypasses the drive: each verdict is from its answers alone.
+//! drive of a pool, or two, are slow for 40 s of 70 s: all the time, more and more, in bursts, or
+//! under load; or none is. Nothing bypasses the drive: each verdict is from its answers alone.
 
 mod pool;
 #[cfg(test)]
