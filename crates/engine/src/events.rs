@@ -7,21 +7,15 @@ use std::collections::{BTreeMap, VecDeque};
 
 use io::Nanos;
 use io::sync::{Event, EventWait};
+use members::events::Rings;
 
 use crate::api::{EventKind, PoolEvent, Severity};
-use crate::limits::{ALARMS_MAX, EVENTS_MAX, SPIKES_MAX, SPIKES_TOLD_EVERY};
+use crate::limits::{EVENTS_MAX, SPIKES_MAX, SPIKES_TOLD_EVERY};
 
-/// Events of one severity, the oldest first.
-type Ring = VecDeque<PoolEvent>;
-
-#[derive(Default)]
-struct Rings {
-    infos: Ring,
-    warnings: Ring,
-    errors: Ring,
-    next: u64,
+struct State {
+    told: Rings<PoolEvent>,
     /// Numbered by themselves.
-    spikes: Ring,
+    spikes: VecDeque<PoolEvent>,
     next_spike: u64,
     untold: SpikeSum,
 }
@@ -36,14 +30,15 @@ pub struct SpikeSum {
 }
 
 pub struct Events {
-    rings: RefCell<Rings>,
+    state: RefCell<State>,
     arrived: Event,
 }
 
 impl Default for Events {
     fn default() -> Events {
-        let rings = Rings { next: 1, next_spike: 1, ..Rings::default() };
-        Events { rings: RefCell::new(rings), arrived: Event::new() }
+        let (told, spikes) = (Rings::new(EVENTS_MAX), VecDeque::new());
+        let state = State { told, spikes, next_spike: 1, untold: SpikeSum::default() };
+        Events { state: RefCell::new(state), arrived: Event::new() }
     }
 }
 
@@ -56,40 +51,35 @@ impl Events {
         drive: Option<u16>,
         text: String,
     ) {
-        let mut rings = self.rings.borrow_mut();
-        let sequence = rings.next;
-        rings.next += 1;
-        let (ring, max) = match severity {
-            Severity::Info => (&mut rings.infos, EVENTS_MAX),
-            Severity::Warning => (&mut rings.warnings, ALARMS_MAX),
-            Severity::Error => (&mut rings.errors, ALARMS_MAX),
-        };
-        add(ring, max, PoolEvent { sequence, at, severity, kind, drive, text });
-        drop(rings);
+        let event = |sequence| PoolEvent { sequence, at, severity, kind, drive, text };
+        self.state.borrow_mut().told.push(severity, event);
         self.arrived.notify_all();
     }
 
     /// A drive was unresponsive from `begin` to `end` (ns).
     pub fn push_spike(&self, drive: u16, (begin, end): (u64, u64), text: String) {
-        let mut rings = self.rings.borrow_mut();
-        let (at, sequence) = (Nanos(end), rings.next_spike);
-        rings.next_spike += 1;
+        let mut state = self.state.borrow_mut();
+        let (at, sequence) = (Nanos(end), state.next_spike);
+        state.next_spike += 1;
         let (severity, kind, drive) = (Severity::Info, EventKind::Spike, Some(drive));
         let event = PoolEvent { sequence, at, severity, kind, drive, text };
-        add(&mut rings.spikes, SPIKES_MAX, event);
-        let untold = &mut rings.untold;
+        if state.spikes.len() == SPIKES_MAX {
+            state.spikes.pop_front();
+        }
+        state.spikes.push_back(event);
+        let untold = &mut state.untold;
         if untold.drives.is_empty() {
             untold.since = at;
         }
         let (count, nanos) = untold.drives.entry(drive.unwrap_or_default()).or_default();
         (*count, *nanos) = (*count + 1, *nanos + (end - begin));
-        drop(rings);
+        drop(state);
         self.arrived.notify_all();
     }
 
     /// The spikes to be told of, if it is time.
     pub fn take_spikes(&self, now: Nanos) -> Option<SpikeSum> {
-        let untold = &mut self.rings.borrow_mut().untold;
+        let untold = &mut self.state.borrow_mut().untold;
         let due = !untold.drives.is_empty() && now >= untold.since + SPIKES_TOLD_EVERY;
         due.then(|| std::mem::take(untold))
     }
@@ -97,16 +87,14 @@ impl Events {
     /// Events with a sequence above `after`, oldest first. Those that are not remembered any more
     /// are missing: the gap in the sequence tells.
     pub fn after(&self, after: u64) -> Vec<PoolEvent> {
-        let rings = self.rings.borrow();
-        let of = [&rings.infos, &rings.warnings, &rings.errors];
-        let mut all: Vec<PoolEvent> = of.into_iter().flat_map(|ring| newer(ring, after)).collect();
-        all.sort_by_key(|event| event.sequence);
-        all
+        self.state.borrow().told.after(after)
     }
 
     /// The same of single spikes, which have numbers of their own.
     pub fn spikes_after(&self, after: u64) -> Vec<PoolEvent> {
-        newer(&self.rings.borrow().spikes, after).collect()
+        let spikes = &self.state.borrow().spikes;
+        let first = spikes.partition_point(|event| event.sequence <= after);
+        spikes.range(first..).cloned().collect()
     }
 
     /// Completes when the next event arrives, or a spike.
@@ -115,20 +103,10 @@ impl Events {
     }
 }
 
-fn add(ring: &mut Ring, max: usize, event: PoolEvent) {
-    if ring.len() == max {
-        ring.pop_front();
-    }
-    ring.push_back(event);
-}
-
-fn newer(ring: &Ring, after: u64) -> impl Iterator<Item = PoolEvent> + '_ {
-    let first = ring.partition_point(|event| event.sequence <= after);
-    ring.range(first..).cloned()
-}
-
 #[cfg(test)]
 mod tests {
+    use members::limits::ALARMS_MAX;
+
     use super::*;
 
     fn push(events: &Events, severity: Severity, kind: EventKind) {

@@ -12,6 +12,7 @@ use futures_util::future::{Either, select};
 use io::slice::{self, Work};
 use io::{Env, Nanos, PAGE};
 use layout::DriveIndex;
+use members::slow::Verdict;
 use policy::health::{self, Facts, Reason, Rung, Tally};
 
 use crate::api::{DriveHealth, DriveOverride, EventKind, RequestError, Severity};
@@ -21,6 +22,7 @@ use crate::limits::{
     TALLY_SPAN,
 };
 use crate::monitor::Watch;
+use crate::planted::{self, Bug};
 use crate::shard::Shard;
 
 impl<E: Env> Shard<E> {
@@ -151,6 +153,9 @@ impl<E: Env> Shard<E> {
             DriveHealth::Suspect => Rung::Suspect,
         };
         let Some((next, reason)) = health::step(rung, &facts) else { return };
+        if next == Rung::Good && planted::is(Bug::AvoidForEver) {
+            return;
+        }
         let text = self.sentence(index, next, reason, &facts);
         if next == Rung::Failed {
             // `record_failures` tells of it.
@@ -201,7 +206,7 @@ impl<E: Env> Shard<E> {
                 (false, false) => overdue,
             },
             outlier: !loaded && health::is_outlier(&watch.tally, &mut peers),
-            slow: watch.record.is_slow(),
+            slow: watch.verdict.is_slow(),
             since: now.saturating_sub(ladder.since),
             avoided_for: now.saturating_sub(ladder.left_good),
             sit_out: ladder.sit_out,
@@ -309,7 +314,7 @@ impl<E: Env> Shard<E> {
     pub fn decide(&self, index: DriveIndex, decided: DriveOverride) {
         let mut watch = self.array.monitor.watch(index).borrow_mut();
         let before = std::mem::replace(&mut watch.decided, decided);
-        watch.forget_periods();
+        watch.verdict = Verdict::default();
         if decided == DriveOverride::Automatic {
             watch.put_on(Rung::Good, self.now());
         }
@@ -355,7 +360,7 @@ impl Watch {
             Rung::Good => {
                 self.health = DriveHealth::Good;
                 self.tally = Tally::default();
-                self.forget_periods();
+                self.verdict = Verdict::default();
             }
             Rung::Avoided if self.health == DriveHealth::Good => {
                 let relapse = ladder.sit_out > 0 && rested < ladder.sit_out.saturating_mul(8);

@@ -153,22 +153,12 @@ pub const PRESSURE_CALM: Nanos = Nanos::from_secs(10);
 /// minute each would not fit, a bad quarter of an hour does. Whoever wants all of them follows the
 /// stream.
 pub const EVENTS_MAX: usize = 4096;
-/// Warnings it remembers, and as many errors beside them: a day in which every drive of 29 has
-/// some thirty.
-pub const ALARMS_MAX: usize = 1024;
 /// Single spikes it remembers, for those who ask for them: the last minutes of a bad time.
 pub const SPIKES_MAX: usize = 1024;
 /// Spikes are told of together so often; a noisy host has one every second.
 pub const SPIKES_TOLD_EVERY: Nanos = Nanos::from_secs(60);
 /// Drives that are named when spikes are told of: the worst.
 pub const SPIKES_NAMED_MAX: usize = 3;
-/// Warnings about one drive's latency in any hour; what is beyond is summed up. A drive that is
-/// slow, and then suspect, and comes back, three times.
-pub const DRIVE_WARNINGS_HOURLY: usize = 6;
-/// The same of what needs nobody's attention: that it is avoided for a stall, and is used again.
-pub const DRIVE_MOVES_HOURLY: usize = 12;
-/// How often in any hour it is told that many drives are slow at once.
-pub const SHARED_SLOW_HOURLY: usize = 2;
 /// Spikes of one drive between two looks at them: a look comes fifty times a second.
 pub const SPIKES_UNTOLD_MAX: usize = 64;
 /// A drive that answers nothing for so long, or for so many deadlines of reads, is mute: what is

@@ -9,12 +9,12 @@ use std::cell::{Cell, RefCell};
 
 use io::{Nanos, Operation};
 use layout::DriveIndex;
+use members::slow::{self, Peers};
 use policy::hedge::{self, Budget, Spent};
 use policy::learn;
 use policy::load::{self, LoadGuard};
-use policy::slow::{self, Finding, Record, Seen};
+use policy::slow::Seen;
 use policy::stall::Stalls;
-use policy::throttle::Throttle;
 
 use crate::api::{DriveHealth, DriveOverride, OperationLatencies, SpikeHandling, SpikeStatus};
 use crate::limits::{HANG_AFTER, LOAD_LOOK, MUTE_DEADLINES, MUTE_MIN};
@@ -48,11 +48,7 @@ pub struct Monitor {
     /// When the drives are looked at again for the guard.
     look_at: Cell<u64>,
     pub stalls: RefCell<Stalls>,
-    /// When drives are compared for slowness again.
-    period_ends: Cell<u64>,
-    /// Whether too many drives were slow at once in the last periods, and the telling of it.
-    shared: Cell<Record>,
-    pub shared_told: RefCell<Throttle>,
+    peers: RefCell<Peers>,
     /// Operations have begun since the last tick; with none there is nothing to judge.
     stirred: Cell<bool>,
     pub stirring: io::sync::Event,
@@ -75,9 +71,7 @@ impl Monitor {
             bears: Cell::new(1),
             look_at: Cell::new(0),
             stalls: RefCell::default(),
-            period_ends: Cell::new(now.0 + slow::PERIOD),
-            shared: Cell::default(),
-            shared_told: RefCell::default(),
+            peers: RefCell::new(Peers::new(now.0)),
             stirred: Cell::new(false),
             stirring: io::sync::Event::new(),
         }
@@ -300,37 +294,21 @@ impl Monitor {
     }
 
     /// Compares the drives that count, if a period is over: which are slow from now on, or are not
-    /// any more, and whether from now on too many are at once.
+    /// any more, and whether it is to be told that too many are at once.
     pub fn compare(&self, counts: impl Fn(DriveIndex) -> bool) -> (Vec<DriveIndex>, bool) {
-        let now = self.now();
-        if now < self.period_ends.get() {
+        let (now, mut peers) = (self.now(), self.peers.borrow_mut());
+        if !peers.is_due(now) {
             return (Vec::new(), false);
         }
-        self.period_ends.set(now + slow::PERIOD);
         let index = |at: usize| DriveIndex(at as u16);
         let seen = |(at, watch): (usize, &RefCell<Watch>)| {
             let seen = watch.borrow_mut().end_period(now);
-            if counts(index(at)) {
-                seen
-            } else {
-                Seen { reads: None, writes: None, silent: 0, ..seen }
-            }
+            if counts(index(at)) { seen } else { slow::uncounted(seen) }
         };
         let all: Vec<Seen> = self.watches.iter().enumerate().map(seen).collect();
-        let (findings, too_many) = slow::judge(&all, slow::most(all.len(), self.bears.get()));
-        let mut shared = self.shared.get();
-        let begins = shared.note(too_many) && shared.is_slow();
-        self.shared.set(shared);
-        let note = |(at, finding): (usize, &Finding)| {
-            let mut watch = self.watches[at].borrow_mut();
-            let changed = match *finding {
-                Finding::Unknown => false,
-                Finding::Usual => watch.note_period(now, None),
-                Finding::Slow(excess) => watch.note_period(now, Some(excess)),
-            };
-            changed.then(|| index(at))
-        };
-        (findings.iter().enumerate().filter_map(note).collect(), begins)
+        let (findings, shared) = peers.judge(now, &all, self.bears.get());
+        let changed = |&at: &usize| self.watches[at].borrow_mut().verdict.note(now, findings[at]);
+        ((0..findings.len()).filter(changed).map(index).collect(), shared)
     }
 
     /// For how long (ns) an operation that began then has been awaited while we listened.

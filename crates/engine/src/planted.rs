@@ -42,6 +42,8 @@ pub enum Bug {
     RestorePastConversions,
     /// What was once load is load for ever.
     LoadForEver,
+    /// A drive that was avoided once is never used again.
+    AvoidForEver,
     /// A write gets no place as long as a read is under way.
     ReadsStarveWrites,
     /// A second way that was first is not given back to the budget.

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   medians of a period ──> fence of its peers ──> slow | usual | unknown ──> record ──> verdict
-//!                           more than `most` are slow: shared, nobody is
+//!                 more than `most` are far behind the quickest quarter: shared
 //! ```
 //!
 //! The fence is Tukey's, with floors: beyond Q3 + 3·IQR of the peers, and several times their
@@ -22,15 +22,18 @@ pub const FENCE_TIMES: u64 = 3;
 pub const PEERS_MIN: usize = 4;
 /// A lone peer may be quick by chance; nobody is ten times slower by chance for seconds.
 pub const FEW_TIMES: u64 = 10;
+/// The same of a drive with fewer answers in a period than these: their median is chance.
+pub const ANSWERS_MIN: u32 = 4;
 
 /// A drive that was asked so many times more often than the middle of its peers, and
 /// [`ASKED_MORE`] beside, queues for what it was asked: that is the load's (a hot block, a copy).
 pub const ASKED_TIMES: u32 = 2;
 pub const ASKED_MORE: u32 = 8;
 
-/// Slow in so many of the last [`FEW`] known periods: three seconds of four.
-pub const SLOW_FEW: u32 = 6;
-pub const FEW: u32 = 8;
+/// Slow in so many of the last [`FEW`] known periods: five seconds of six. A neighbour on a shared
+/// host keeps a drive for up to four seconds; an operator is to know within ten.
+pub const SLOW_FEW: u32 = 10;
+pub const FEW: u32 = 12;
 /// … or in so many of the last [`MANY`]: a quarter of half a minute, for slowness that comes in
 /// bursts.
 pub const SLOW_MANY: u32 = 16;
@@ -39,8 +42,9 @@ pub const MANY: u32 = 64;
 pub const SLOW_QUIET: u32 = 1;
 pub const QUIET: u32 = 16;
 
-/// One drive of so many may be slow at once beyond what the parity bears.
-pub const DRIVES_PER_SLOW: usize = 4;
+/// One drive of so many may be slow at once: two of seven by their own doing. With more of them
+/// the fence, a quartile, is theirs.
+pub const DRIVES_PER_SLOW: usize = 3;
 
 /// Answers of one kind in a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,21 +93,42 @@ pub enum Finding {
 }
 
 /// Drives of so many that may be slow at once before it is the host's or the load's; `tolerated`:
-/// losses that the volume with the least redundancy tolerates.
+/// losses that the volume with the least redundancy tolerates. One drive is never several.
 pub fn most(drives: usize, tolerated: usize) -> usize {
-    tolerated.max(drives / DRIVES_PER_SLOW)
+    tolerated.max(drives / DRIVES_PER_SLOW).max(1)
 }
 
-/// What a period says of each drive, and whether too many were slow at once: then of none that it
-/// is.
+/// What a period says of each drive, and whether more than `most` were behind at once: the fence
+/// excuses these, and if it does not, no drive is called slow.
 pub fn judge(drives: &[Seen], most: usize) -> (Vec<Finding>, bool) {
     let mut findings: Vec<Finding> = (0..drives.len()).map(|at| finding(drives, at)).collect();
     let is_slow = |finding: &&mut Finding| matches!(finding, Finding::Slow(_));
-    let shared = findings.iter_mut().filter(is_slow).count() > most;
-    if shared {
+    let too_many = findings.iter_mut().filter(is_slow).count() > most;
+    if too_many {
         findings.iter_mut().filter(is_slow).for_each(|finding| *finding = Finding::Unknown);
     }
-    (findings, shared)
+    (findings, too_many || behind(drives) > most)
+}
+
+/// How many drives are several times slower than the quickest quarter of their class. The fence
+/// can't tell: where a quarter of the drives are slow it is theirs.
+fn behind(drives: &[Seen]) -> usize {
+    const KINDS: [fn(&Seen) -> Option<Answers>; 2] = [|seen| seen.reads, |seen| seen.writes];
+    let is_behind = |own: &&Seen| {
+        KINDS.iter().any(|pick| {
+            let of_class = drives.iter().filter(|seen| seen.class == own.class);
+            let mut medians: Vec<u64> =
+                of_class.filter_map(|seen| Some(pick(seen)?.median)).collect();
+            if medians.len() <= PEERS_MIN {
+                return false;
+            }
+            medians.sort_unstable();
+            let quick = medians[medians.len().div_ceil(4) - 1];
+            let fence = (FENCE_TIMES * quick).max(quick + own.noise);
+            pick(own).is_some_and(|answers| answers.median > fence)
+        })
+    };
+    drives.iter().filter(is_behind).count()
 }
 
 fn finding(drives: &[Seen], at: usize) -> Finding {
@@ -133,8 +158,12 @@ fn compare(kind: Kind, own: Option<Answers>, peers: &[Answers], noise: u64) -> F
     let mut medians: Vec<u64> = peers.iter().map(|answers| answers.median).collect();
     let mut counts: Vec<u64> = peers.iter().map(|answers| u64::from(answers.count)).collect();
     let asked = crate::learn::median(&mut counts);
-    let (Some(own), Some(asked), Some((fence, usual))) = (own, asked, fence(&mut medians, noise))
-    else {
+    let times = match own {
+        Some(own) if own.count < ANSWERS_MIN => FEW_TIMES,
+        _ => FENCE_TIMES,
+    };
+    let fence = fence(&mut medians, times, noise);
+    let (Some(own), Some(asked), Some((fence, usual))) = (own, asked, fence) else {
         return Finding::Unknown;
     };
     if own.median <= fence {
@@ -146,14 +175,15 @@ fn compare(kind: Kind, own: Option<Answers>, peers: &[Answers], noise: u64) -> F
     Finding::Slow(Excess { kind, own: own.median, usual })
 }
 
-/// Beyond which (ns) a drive with such peers is slow, and their median.
-fn fence(peers: &mut [u64], noise: u64) -> Option<(u64, u64)> {
+/// Beyond which (ns), and so many times the peers' median, a drive with such peers is slow; and
+/// that median.
+fn fence(peers: &mut [u64], times: u64, noise: u64) -> Option<(u64, u64)> {
     peers.sort_unstable();
     let slowest = *peers.last()?;
     let rank = |quarters: usize| peers[(peers.len() * quarters).div_ceil(4).max(1) - 1];
     let (lower, median, upper) = (rank(1), rank(2), rank(3));
     let fence = match peers.len() {
-        PEERS_MIN.. => (upper + FENCE_RANGES * (upper - lower)).max(FENCE_TIMES * median),
+        PEERS_MIN.. => (upper + FENCE_RANGES * (upper - lower)).max(times * median),
         _ => FEW_TIMES * slowest,
     };
     Some((fence.max(median + noise), median))

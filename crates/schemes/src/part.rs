@@ -179,6 +179,10 @@ impl Part {
         self.watch.as_ref().is_some_and(Watch::is_slow)
     }
 
+    pub fn watch(&self) -> Option<&Watch> {
+        self.watch.as_ref()
+    }
+
     /// What its watch has seen; nothing without one.
     pub fn seen(&self) -> Seen {
         self.watch.as_ref().map(Watch::seen).unwrap_or_default()

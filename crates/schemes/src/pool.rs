@@ -13,20 +13,25 @@ mod hangs;
 mod open;
 mod progress;
 mod scrub;
+mod slow;
 mod spares;
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use classical::Health;
 use format::{Superblock, Uuid};
 use io::sync::{Event as Bell, EventWait, Turn};
 use io::{Drive, Env, Nanos, join_all};
+use members::events::Rings;
+use members::slow::{Peers, SlowDrive};
 
 pub use self::exchange::Replacing;
 pub use self::scrub::{ScrubState, ScrubStatus};
+pub use self::slow::Decided;
 pub use self::spares::{SPARE_RETRY, SPARES_MAX};
+pub use members::events::Severity;
 
 use self::exchange::Exchange;
 use self::open::{Found, Sorted};
@@ -42,7 +47,8 @@ use crate::store::{Counters, Replace, Restoring, Store, StoreError};
 use crate::volumes::{Requests, Space, VolumeInfo, Volumes};
 use crate::watch::{EVERY, Seen, Watch};
 
-/// Remembered for those who ask late; older ones are forgotten.
+/// Infos remembered for those who ask late; older ones are forgotten. Warnings and errors have
+/// places of their own (`members::events`).
 pub const EVENTS_MAX: usize = 1024;
 /// Requests within this time: somebody is there.
 pub const BUSY: Nanos = Nanos::from_millis(10);
@@ -64,13 +70,6 @@ pub fn rest(worked: &Result<bool, StoreError>, took: Nanos, is_busy: bool) -> Na
         Ok(false) => LOOK,
         Err(_) => REST_MAX,
     }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Severity {
-    Info,
-    Warning,
-    Error,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,8 +109,10 @@ pub struct DriveInfo {
     pub takes_discards: Option<bool>,
     /// How long it takes, and what it has to do.
     pub seen: Seen,
-    /// It is read only where nobody else can answer.
-    pub sits_out: bool,
+    pub decided: Decided,
+    /// While it is slower than its peers, and whether it has been for so long that it is suspect.
+    pub slow: Option<SlowDrive>,
+    pub suspect: bool,
     /// How much it still lacks.
     pub restoring: Option<Restoring>,
     /// It is copied onto another, which takes its place then.
@@ -174,8 +175,10 @@ struct Inner<E: Env> {
     progress: RefCell<Progress>,
     /// Lost drives that an operator will take back: no spare takes their place by itself.
     offline: RefCell<Vec<usize>>,
-    /// Drives that are read only where nobody else can answer, until an operator says otherwise.
-    sitting: RefCell<Vec<usize>>,
+    /// What an operator decided about drives, until one says otherwise.
+    decided: RefCell<BTreeMap<usize, Decided>>,
+    /// Which drives are slower than the others.
+    peers: RefCell<Peers>,
     /// Drives whose restoring was told, and not yet its end.
     filling: RefCell<Vec<usize>>,
     /// Drives whose loss was told.
@@ -183,8 +186,7 @@ struct Inner<E: Env> {
     /// Who fails or replaces a drive.
     drive_turn: Turn,
     volumes: PoolVolumes<E>,
-    events: RefCell<VecDeque<Event>>,
-    next_event: Cell<u64>,
+    events: RefCell<Rings<Event>>,
     arrived: Bell,
     trouble: RefCell<Option<String>>,
     stopping: Cell<bool>,
@@ -248,13 +250,13 @@ impl<E: Env> Pool<E> {
             paused: Cell::new(false),
             progress: RefCell::default(),
             offline: RefCell::default(),
-            sitting: RefCell::default(),
+            decided: RefCell::default(),
+            peers: RefCell::new(Peers::new(env.now().0)),
             filling: RefCell::default(),
             drive_turn: Turn::new(),
             volumes,
             label,
-            events: RefCell::default(),
-            next_event: Cell::new(1),
+            events: RefCell::new(Rings::new(EVENTS_MAX)),
             arrived: Bell::new(),
             trouble: RefCell::default(),
             stopping: Cell::new(false),
@@ -281,6 +283,7 @@ impl<E: Env> Pool<E> {
             self.inner.begin(Inner::background);
             self.inner.begin(Inner::watch);
             self.inner.begin(Inner::scrub);
+            self.inner.begin(Inner::compare);
             self.inner.begin(Inner::use_spares);
             if self.inner.volumes.store().steers() {
                 self.inner.begin(Inner::steer);
@@ -311,8 +314,7 @@ impl<E: Env> Pool<E> {
 
     /// Events after this number, oldest first; 0 for all that are remembered.
     pub fn events(&self, after: u64) -> Vec<Event> {
-        let events = self.inner.events.borrow();
-        events.iter().filter(|event| event.sequence > after).cloned().collect()
+        self.inner.events.borrow().after(after)
     }
 
     pub fn next_event(&self) -> EventWait {
@@ -355,7 +357,9 @@ impl<E: Env> Pool<E> {
                 counters: part.map_or_else(PartCounters::default, Part::counters),
                 takes_discards: part.map(Drive::takes_write_zeroes),
                 seen: part.map(Part::seen).unwrap_or_default(),
-                sits_out: inner.sitting.borrow().contains(&index),
+                decided: inner.decided(index),
+                slow: inner.slow_drive(index),
+                suspect: inner.is_suspect(index),
                 restoring: restoring.filter(|_| state == DriveState::Restoring),
                 replacing,
                 eta: under_way.and_then(|own| inner.progress.borrow().eta(&own)),
@@ -424,14 +428,9 @@ impl<E: Env> Inner<E> {
     }
 
     fn tell(&self, severity: Severity, kind: &'static str, drive: Option<usize>, text: String) {
-        let mut events = self.events.borrow_mut();
-        if events.len() == EVENTS_MAX {
-            events.pop_front();
-        }
-        let sequence = self.next_event.replace(self.next_event.get() + 1);
-        let drive = drive.map(|drive| drive as u16);
-        events.push_back(Event { sequence, at: self.env.now(), severity, kind, drive, text });
-        drop(events);
+        let (at, drive) = (self.env.now(), drive.map(|drive| drive as u16));
+        let event = |sequence| Event { sequence, at, severity, kind, drive, text };
+        self.events.borrow_mut().push(severity, event);
         self.arrived.notify_all();
     }
 

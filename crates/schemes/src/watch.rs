@@ -1,12 +1,15 @@
 //! Which drives are slow just now: FusionRAID's straggler windows (§4.3) over the operations of
-//! each drive, as the garbage-collection signal of schemes that steer round it; and how long its
-//! operations take, for people.
+//! each drive, as the garbage-collection signal of schemes that steer round it; how long its
+//! operations take, for people; and whether it is slower than its peers for long (`pool::slow`).
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use io::latency::{OperationHistograms, OperationLatencies};
 use io::{Env, Nanos, Operation};
+use members::slow::{Answered, SlowDrive, Told, Verdict};
+use policy::learn::Learning;
+use policy::slow::{self, Finding};
 use policy::spike::{Slot, SpikeConfig, SpikeDetector, Spikes};
 
 /// What counts as slow. FusionRAID's t and y (§5.1); two stragglers rather than its one or more,
@@ -23,6 +26,19 @@ pub struct Watch {
     histograms: Rc<RefCell<OperationHistograms>>,
     spikes: Rc<Cell<Spikes>>,
     under_way: Rc<Cell<u64>>,
+    periods: Rc<RefCell<Periods>>,
+}
+
+/// What tells a drive that is slow for long.
+#[derive(Default)]
+pub struct Periods {
+    recent: Answered,
+    /// When it answered last, or was asked with nothing under way.
+    heard: Nanos,
+    pub verdict: Verdict,
+    /// It has been slow for so long that it is suspect.
+    pub suspect: bool,
+    pub told: Told,
 }
 
 /// An operation that is watched.
@@ -65,12 +81,15 @@ impl Watch {
             histograms: Rc::default(),
             spikes: Rc::default(),
             under_way: Rc::default(),
+            periods: Rc::default(),
         }
     }
 
     pub fn begin(&self, operation: Operation) -> Ticket {
         let began = (self.clock)();
-        self.under_way.set(self.under_way.get() + 1);
+        if self.under_way.replace(self.under_way.get() + 1) == 0 {
+            self.periods.borrow_mut().heard = began;
+        }
         let counts = matches!(operation, Operation::Read | Operation::Write);
         let slot = counts.then(|| self.detector.borrow_mut().dispatch(began.0));
         self.note(began);
@@ -85,6 +104,9 @@ impl Watch {
             self.note(now);
         }
         let took = now.saturating_sub(ticket.began);
+        let mut periods = self.periods.borrow_mut();
+        periods.heard = now;
+        periods.recent.note(ticket.operation, took.0);
         self.histograms.borrow_mut().record(ticket.operation, took);
     }
 
@@ -106,6 +128,37 @@ impl Watch {
             spikes: spikes.count(),
             spike_nanos: spikes.nanos((self.clock)().0),
         }
+    }
+
+    /// What it answered since this was last asked, compared with its peers by [`slow::judge`].
+    pub fn end_period(&self, learning: Learning) -> slow::Seen {
+        let mut periods = self.periods.borrow_mut();
+        let silent = match self.under_way.get() {
+            0 => 0,
+            _ => (self.clock)().saturating_sub(periods.heard).0,
+        };
+        periods.recent.end_period(silent, learning)
+    }
+
+    /// What the period says of it; whether it is slow from now on, or is not any more.
+    pub fn note_period(&self, finding: Finding) -> bool {
+        self.periods.borrow_mut().verdict.note((self.clock)().0, finding)
+    }
+
+    /// Whether it was slow, and what it answered until now, says nothing any more.
+    pub fn forget_periods(&self) {
+        let mut periods = self.periods.borrow_mut();
+        let told = std::mem::take(&mut periods.told);
+        *periods = Periods { heard: (self.clock)(), told, ..Periods::default() };
+    }
+
+    pub fn periods(&self) -> &RefCell<Periods> {
+        &self.periods
+    }
+
+    /// How much slower than its peers it is, if it is.
+    pub fn slow_drive(&self, bypassed: bool) -> Option<SlowDrive> {
+        self.periods.borrow().verdict.slow_drive((self.clock)().0, bypassed)
     }
 
     pub fn is_slow(&self) -> bool {

@@ -52,6 +52,13 @@ fn a_load_that_never_ends() {
     assert!(failure.to_string().contains("behind"), "{failure}");
 }
 
+/// Nor this: a drive that hesitated, and is quick again, is used no more.
+#[test]
+fn a_drive_that_is_avoided_for_ever() {
+    let failure = is_caught(Bug::AvoidForEver, |failure| failure.check == Check::Liveness);
+    assert!(failure.to_string().contains("quick again"), "{failure}");
+}
+
 /// Nor this: clients that read keep all others from writing.
 #[test]
 fn reads_that_starve_writes() {

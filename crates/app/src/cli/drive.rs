@@ -15,8 +15,9 @@ use crate::render::print;
 /// Asks the server, and takes effect at once. The server leads requests round drives in a
 /// spike, avoids and then suspects those that stay slow, and fails those that hang; what is
 /// said here comes before that, until 'auto' or the server ends. In pools of other schemes than
-/// fusion drives that hang are failed after 30 s, if all data is there without them, and a drive
-/// that sits out is read only for what no other drive can answer.
+/// fusion slow drives are told of and not avoided, drives that hang are failed after 30 s, if all
+/// data is there without them, and a drive that sits out is read only for what no other drive can
+/// answer.
 #[derive(Subcommand, Debug)]
 #[command(after_help = "\
 Examples:

@@ -68,27 +68,32 @@ fn not_used(object: &str, state: &str) -> Failure {
 pub fn decide(pool: &Pool, drive: &str, decision: Decision) -> Outcome<Answer> {
     match (pool, decision) {
         (Pool::Fusion(pool), _) => decide_fusion(pool, drive, decision),
-        (Pool::Other(other), Decision::SitOut | Decision::Auto) => {
-            sit_out(other, &find_in(pool, drive)?, decision == Decision::SitOut)
-        }
-        // Nothing distrusts a drive there but an operator.
-        (Pool::Other(_), Decision::Trust) => {
-            decide_fusion(pool.fusion("trust drives")?, drive, decision)
-        }
+        (Pool::Other(other), _) => decide_other(other, &find_in(pool, drive)?, decision),
     }
 }
 
 /// Of other schemes: only reads are led round it, and only by an operator.
-fn sit_out(pool: &Other, drive: &view::Drive, out: bool) -> Outcome<Answer> {
+fn decide_other(pool: &Other, drive: &view::Drive, decision: Decision) -> Outcome<Answer> {
     let object = format!("pool {}: drive {} ({})", pool.name(), drive.index, drive.label());
     if drive.state != "active" {
         return Err(not_used(&object, &drive.state));
     }
-    let done = pool.drive_sit_out(drive.index.into(), out);
-    done.map_err(|error| Failure::new(&object, error))?;
-    let now = match out {
-        true => "sits out: reads are led round it until 'drive online' or 'drive auto'",
-        false => "is read like any other again",
+    let place = drive.index.into();
+    let now = match decision {
+        Decision::Trust => {
+            pool.drive_trust(place);
+            "is trusted: it is used whatever its latency, until 'drive auto'"
+        }
+        Decision::SitOut | Decision::Auto => {
+            let done = pool.drive_sit_out(place, decision == Decision::SitOut);
+            done.map_err(|error| Failure::new(&object, error))?;
+            match decision {
+                Decision::SitOut => {
+                    "sits out: reads are led round it until 'drive online' or 'drive auto'"
+                }
+                _ => "is read like any other again",
+            }
+        }
     };
     Ok(Answer::Done(format!("{object} {now}")))
 }

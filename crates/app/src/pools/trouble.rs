@@ -109,16 +109,8 @@ pub(crate) fn say(
     match pool {
         Pool::Fusion(pool) => pool.tell(drive, (severity, kind), text),
         Pool::Other(pool) => {
-            pool.tell(drive.map(usize::from), (of_schemes(severity), kind.name()), text);
+            pool.tell(drive.map(usize::from), (severity, kind.name()), text);
         }
-    }
-}
-
-fn of_schemes(severity: Severity) -> schemes::pool::Severity {
-    match severity {
-        Severity::Info => schemes::pool::Severity::Info,
-        Severity::Warning => schemes::pool::Severity::Warning,
-        Severity::Error => schemes::pool::Severity::Error,
     }
 }
 

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::http::Control;
 use crate::nbd::{Client, FUA};
+use crate::schemes::make;
 use crate::support::{DRIVE_BYTES, Scratch};
 
 /// The quickest to make; as slow as any.
@@ -166,6 +167,46 @@ fn a_drive_that_is_always_slow_is_told_of_with_what_to_do() {
         drop((control, faults));
         let err = server.stop();
         assert!(err.contains("warning: pool demo: drive mem:3 is slow: "), "{err}");
+    }
+}
+
+/// In pools of other schemes than `fusion` nothing was said of such a drive.
+#[test]
+fn a_drive_that_is_always_slow_is_told_of_in_other_schemes() {
+    for scheme in ["raid5", "steering"] {
+        let scratch = make(scheme, 5);
+        let server = scratch.serve(&["--test-faults", "."]);
+        let mut client = Client::open(&scratch.path("run/nbd.sock"), "tank/vm");
+        let mut control = Control::connect(&scratch);
+        let mut ask = |request: Value| control.ask(&request);
+        (0..16).for_each(|at| client.write(at << 20, &[7; 1 << 20], 0));
+        let late = json!({"effect": {"delay": {"constant": {"micros": 300_000}}}});
+        let fault = json!({"request": "fault", "pool": "tank", "drive": "1", "fault": late});
+        assert!(ask(fault)["done"].is_string());
+        let mut drive = || ask(json!({"request": "status"}))["pools"][0]["drives"][1].clone();
+        assert_eq!(drive()["health"], "good");
+        let is_told = (0..100_000_u64).any(|at| {
+            client.write((at % 256) << 16, &[at as u8; 65536], 0);
+            client.read((at * 7 % 4096) << 12, 4096);
+            at % 16 == 0 && drive()["slow"].is_object()
+        });
+        assert!(is_told, "{scheme}: {}", drive());
+        assert_eq!(
+            (&drive()["health"], &drive()["slow"]["bypassed"]),
+            (&json!("slow"), &json!(false))
+        );
+        let status = scratch.run(&["status", "tank"]).expect(1);
+        status.says("is slow: its ").says("requests use it all the same");
+        status.says("drive replace tank 1 NEW").says("drive trust tank 1");
+        scratch.run(&["events", "tank"]).expect(0).says("drive-slow").says("requests use it");
+        scratch.run(&["drive", "trust", "tank", "1"]).expect(0).says("is trusted");
+        scratch.run(&["status", "tank"]).expect(0).says("good, trusted");
+        scratch.run(&["drive", "auto", "tank", "1"]).expect(0);
+        assert_eq!(drive()["decided"], "automatic");
+        client.disconnect();
+        drop(control);
+        let err = server.stop();
+        assert!(err.contains("warning: pool tank: drive 1 ("), "{scheme}: {err}");
     }
 }
 

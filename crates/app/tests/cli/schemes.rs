@@ -324,7 +324,6 @@ fn options_that_a_scheme_has_not_are_refused() {
 fn fusion_only_verbs_say_so() {
     let scratch = make("raid1", 3);
     let _server = scratch.serve(&["."]);
-    scratch.run(&["drive", "trust", "tank", "0"]).expect(3).says("its scheme, raid1, can't");
     scratch.run(&["volume", "limit", "tank/vm", "--iops", "5"]).expect(3).says("need the scheme");
     scratch.run(&["volume", "create", "tank/w", "1M", "--parity", "2"]).expect(2);
     scratch.run(&["volume", "resize", "tank/vm", "48M"]).expect(0);

@@ -8,7 +8,8 @@ use io::{DriveError, Nanos};
 
 pub use io::latency::{Latencies, OperationLatencies};
 pub use io::tally::RequestCounters;
-pub use policy::slow::Kind as SlowKind;
+pub use members::events::Severity;
+pub use members::slow::{SlowDrive, SlowKind};
 
 use super::{OpenError, RequestError};
 
@@ -86,31 +87,6 @@ impl fmt::Display for DriveHealth {
             DriveHealth::Avoided => "avoided",
             DriveHealth::Suspect => "suspect",
         })
-    }
-}
-
-/// How a drive is slower than its peers (`policy::slow`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SlowDrive {
-    pub what: SlowKind,
-    /// The median of half a second (ns), or for how long it has answered nothing.
-    pub own_nanos: u64,
-    /// The median of its peers' medians.
-    pub peers_nanos: u64,
-    /// For how long it has been called slow.
-    pub lasting: Nanos,
-    /// Requests bypass it if they can.
-    pub bypassed: bool,
-}
-
-impl fmt::Display for SlowDrive {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (own, peers) = (Nanos(self.own_nanos), Nanos(self.peers_nanos));
-        match self.what {
-            SlowKind::Reads => write!(f, "its reads take {own}, those of its peers {peers}"),
-            SlowKind::Writes => write!(f, "its writes take {own}, those of its peers {peers}"),
-            SlowKind::Silence => write!(f, "it has answered nothing for {own}, and its peers have"),
-        }
     }
 }
 
@@ -222,23 +198,6 @@ pub struct ScrubStatus {
     pub started_nanos: u64,
     /// Or now, if it has not.
     pub ended_nanos: u64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Severity {
-    Info,
-    Warning,
-    Error,
-}
-
-impl fmt::Display for Severity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Severity::Info => "info",
-            Severity::Warning => "warning",
-            Severity::Error => "error",
-        })
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

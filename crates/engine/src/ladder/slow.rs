@@ -3,12 +3,11 @@
 
 use io::{Env, Nanos};
 use layout::DriveIndex;
+use members::slow;
 
 use crate::api::{DriveOverride, EventKind, Severity};
 use crate::events::SpikeSum;
-use crate::limits::{
-    DRIVE_MOVES_HOURLY, DRIVE_WARNINGS_HOURLY, SHARED_SLOW_HOURLY, SPIKES_NAMED_MAX,
-};
+use crate::limits::SPIKES_NAMED_MAX;
 use crate::shard::Shard;
 
 impl<E: Env> Shard<E> {
@@ -26,11 +25,9 @@ impl<E: Env> Shard<E> {
             self.tell_slow(index);
         }
         let now = self.env.now();
-        if shared && monitor.shared_told.borrow_mut().may_tell(now.0, SHARED_SLOW_HOURLY) {
-            let text = "several drives are slower than the others at once, more than the pool can \
-                        do without: that is taken for the host's or the load's doing, and none is \
-                        avoided for it";
-            self.events.push(now, Severity::Info, EventKind::Load, None, text.to_owned());
+        if shared {
+            let text = slow::SHARED.to_owned();
+            self.events.push(now, Severity::Info, EventKind::Load, None, text);
         }
         self.sum_up();
     }
@@ -40,7 +37,7 @@ impl<E: Env> Shard<E> {
         let Some(slow) = slow else {
             // One that is avoided is told of when it is used again.
             if !self.array.monitor.watch(index).borrow().sits_out() {
-                let text = "is as quick as its peers again";
+                let text = slow::QUICK_AGAIN;
                 self.tell_of_drive(index, Severity::Info, EventKind::DriveGood, text);
             }
             return;
@@ -70,11 +67,7 @@ impl<E: Env> Shard<E> {
     ) {
         let now = self.env.now();
         let mut watch = self.array.monitor.watch(index).borrow_mut();
-        let may = match severity {
-            Severity::Info => watch.moves.may_tell(now.0, DRIVE_MOVES_HOURLY),
-            Severity::Warning => watch.warnings.may_tell(now.0, DRIVE_WARNINGS_HOURLY),
-            Severity::Error => true,
-        };
+        let may = watch.told.may_tell(now.0, severity);
         drop(watch);
         if may {
             let text = format!("drive {} {text}", self.drive_name(index));
@@ -87,18 +80,15 @@ impl<E: Env> Shard<E> {
         let now = self.env.now();
         for index in self.array.indexes() {
             let mut watch = self.array.monitor.watch(index).borrow_mut();
-            let moves = watch.moves.sum_up(now.0, DRIVE_MOVES_HOURLY);
-            let warnings = watch.warnings.sum_up(now.0, DRIVE_WARNINGS_HOURLY);
-            let health = watch.health;
+            let health = watch.health.to_string();
+            let untold = watch.told.sum_up(now.0, &health);
             drop(watch);
-            let moves = moves.map(|held| (held, Severity::Info, EventKind::DriveAvoided));
-            let warnings = warnings.map(|held| (held, Severity::Warning, EventKind::DriveSlow));
-            for (held, severity, kind) in moves.into_iter().chain(warnings) {
-                let text = format!(
-                    "drive {} is {health}; {held} more events of this kind within the hour were \
-                     not told one by one",
-                    self.drive_name(index)
-                );
+            for (severity, text) in untold {
+                let kind = match severity {
+                    Severity::Info => EventKind::DriveAvoided,
+                    Severity::Warning | Severity::Error => EventKind::DriveSlow,
+                };
+                let text = format!("drive {} {text}", self.drive_name(index));
                 self.events.push(now, severity, kind, Some(index.0), text);
             }
         }

@@ -2,13 +2,13 @@
 
 use io::latency::OperationHistograms;
 use io::{Nanos, Operation};
+use members::slow::{Answered, Told, Verdict};
 use policy::health::Tally;
 use policy::hedge;
 use policy::learn::{self, Learning, SAMPLES_MIN};
 use policy::recent::Recent;
-use policy::slow::{Answers, Excess, Record, Seen};
+use policy::slow::Seen;
 use policy::spike::{Slot, SpikeConfig, SpikeDetector, Spikes};
-use policy::throttle::Throttle;
 
 use super::outstanding::Outstanding;
 use crate::api::SpikeStatus;
@@ -33,8 +33,7 @@ pub struct Watch {
     outstanding: Outstanding,
     /// When it answered last.
     answered: u64,
-    reads: Recent,
-    writes: Recent,
+    recent: Answered,
     /// Reads and writes together, for t.
     both: Recent,
     histograms: OperationHistograms,
@@ -46,12 +45,9 @@ pub struct Watch {
     pub health: DriveHealth,
     pub decided: DriveOverride,
     pub ladder: Ladder,
-    /// The last periods, and how slow it was in the last slow one.
-    pub record: Record,
-    excess: Option<Excess>,
-    slow_since: u64,
-    pub warnings: Throttle,
-    pub moves: Throttle,
+    /// Whether it is slower than its peers for seconds.
+    pub verdict: Verdict,
+    pub told: Told,
 }
 
 /// Where the drive is on its way up and down the ladder (`policy::health`).
@@ -89,8 +85,7 @@ impl Watch {
             learned,
             outstanding: Outstanding::default(),
             answered: now,
-            reads: Recent::default(),
-            writes: Recent::default(),
+            recent: Answered::default(),
             both: Recent::default(),
             histograms: OperationHistograms::default(),
             spikes: Spikes::default(),
@@ -100,11 +95,8 @@ impl Watch {
             health: DriveHealth::default(),
             decided: DriveOverride::default(),
             ladder: Ladder::default(),
-            record: Record::default(),
-            excess: None,
-            slow_since: 0,
-            warnings: Throttle::default(),
-            moves: Throttle::default(),
+            verdict: Verdict::default(),
+            told: Told::default(),
         }
     }
 
@@ -123,11 +115,10 @@ impl Watch {
         }
         self.note_spike(now);
         self.histograms.record(operation, Nanos(took));
-        match operation {
-            Operation::Read => self.reads.record(took),
-            Operation::Write => self.writes.record(took),
-            Operation::Flush | Operation::Discard => return,
+        if !matches!(operation, Operation::Read | Operation::Write) {
+            return;
         }
+        self.recent.note(operation, took);
         self.both.record(took);
         self.tally.operations += 1;
         if took > self.slow_from {
@@ -178,7 +169,7 @@ impl Watch {
 
     /// Forgets how long reads took, for the patience of those to come, and for what is usual.
     pub fn forget_reads(&mut self) {
-        self.reads = Recent::default();
+        self.recent.reads = Recent::default();
         self.both = Recent::default();
         self.tally = Tally::default();
         self.slow_in_tick = false;
@@ -191,9 +182,9 @@ impl Watch {
             (recent.count() >= SAMPLES_MIN).then(|| recent.quantile(permille))
         };
         let usual = enough(&self.both, learn::USUAL_PERMILLE);
-        let reads = enough(&self.reads, hedge::READS_PERMILLE);
-        let half = enough(&self.reads, 500);
-        [reads, enough(&self.writes, hedge::WRITES_PERMILLE), usual, half]
+        let reads = enough(&self.recent.reads, hedge::READS_PERMILLE);
+        let half = enough(&self.recent.reads, 500);
+        [reads, enough(&self.recent.writes, hedge::WRITES_PERMILLE), usual, half]
     }
 
     /// From when on an answer of a drive like this one is slow; t as well, if t is learned.
@@ -214,42 +205,11 @@ impl Watch {
 
     /// What it answered since this was last asked.
     pub fn end_period(&mut self, now: u64) -> Seen {
-        let answers = |(count, median)| Answers { count, median };
-        Seen {
-            reads: self.reads.take_median().map(answers),
-            writes: self.writes.take_median().map(answers),
-            silent: self.silent_for(now),
-            class: u8::from(self.learning == learn::HDD),
-            noise: self.learning.least,
-        }
-    }
-
-    /// What the period says of it; `None`: it was as quick as others. Returns whether it is slow
-    /// from now on, or is not any more.
-    pub fn note_period(&mut self, now: u64, excess: Option<Excess>) -> bool {
-        self.excess = excess.or(self.excess);
-        let changed = self.record.note(excess.is_some());
-        if changed {
-            self.slow_since = now;
-        }
-        changed
+        self.recent.end_period(self.silent_for(now), self.learning)
     }
 
     pub fn slow_drive(&self, now: u64) -> Option<SlowDrive> {
-        let excess = self.excess.filter(|_| self.record.is_slow())?;
-        Some(SlowDrive {
-            what: excess.kind,
-            own_nanos: excess.own,
-            peers_nanos: excess.usual,
-            lasting: Nanos(now.saturating_sub(self.slow_since)),
-            bypassed: self.sits_out(),
-        })
-    }
-
-    /// Forgets whether it was slow.
-    pub fn forget_periods(&mut self) {
-        self.record = Record::default();
-        self.excess = None;
+        self.verdict.slow_drive(now, self.sits_out())
     }
 
     /// A tick of the ladder is over.

@@ -5,6 +5,7 @@ use engine::{DriveHealth, DriveStatus, EventKind, Pool, PoolEvent, Severity, Spi
 use io::faulty::{Delay, Effect};
 use io::virt::VirtEnv;
 use io::{Env, Nanos};
+use members::limits::{ALARMS_MAX, DRIVE_WARNINGS_HOURLY};
 
 use crate::common::{Mirror, check_all, sleep};
 use crate::spikes::{Bench, VOLUME, load};
@@ -201,4 +202,69 @@ fn spikes_are_summed_up_once_a_minute() {
         drop(volume);
         pool.close().await.expect("closes");
     });
+}
+
+/// A drive that comes and goes all day is told of six times an hour, and then how often it was; what
+/// somebody has to know of is there all the same.
+#[test]
+fn warnings_about_a_drive_are_bounded_and_push_out_no_error() {
+    const TIMES: usize = 8;
+    let bench = Bench::new(7, 27);
+    let mut mirror = Mirror::new(VOLUME);
+    bench.world.block_on(async {
+        // Nothing bypasses it, so that it is called slow again and again.
+        let (pool, volume) = bench.pool(1, SpikeHandling::WATCH).await;
+        pool.tell(Some(5), (Severity::Error, EventKind::DriveShrunk), "it is smaller".to_owned());
+        for _ in 0..TIMES {
+            load(bench.env(), &volume, &mut mirror, 1, ROUND).await;
+            bench.arm(SLOW, LATE, None);
+            load(bench.env(), &volume, &mut mirror, 2, 7 * ROUND).await;
+            assert!(of(&pool, SLOW).slow.is_some(), "{:?}", pool.events(0));
+            bench.faults[SLOW].release_all();
+            load(bench.env(), &volume, &mut mirror, 3, 9 * ROUND).await;
+            assert_eq!(of(&pool, SLOW).slow, None);
+        }
+        assert_eq!(warnings(&pool).len(), DRIVE_WARNINGS_HOURLY, "{:?}", warnings(&pool));
+        sleep(bench.env(), 3_600_000).await;
+        let told = warnings(&pool);
+        let sum = told.last().expect("warnings");
+        assert_eq!(told.len(), DRIVE_WARNINGS_HOURLY + 1, "{told:?}");
+        assert!(sum.text.contains("2 more events of this kind"), "{sum:?}");
+        for _ in 0..5000 {
+            let again = (Severity::Warning, EventKind::DriveSlow);
+            pool.tell(Some(SLOW as u16), again, "is slow again".to_owned());
+        }
+        let errors = pool.events(0).into_iter().filter(|event| event.severity == Severity::Error);
+        let kinds: Vec<EventKind> = errors.map(|event| event.kind).collect();
+        assert_eq!(kinds, [EventKind::DriveShrunk]);
+        assert!(warnings(&pool).len() <= ALARMS_MAX);
+        drop(volume);
+        pool.close().await.expect("closes");
+    });
+}
+
+/// Two slow drives of seven were the host's doing, and nobody was told which.
+#[test]
+fn two_slow_drives_of_seven_are_both_told_of() {
+    for parity in [1, 2] {
+        let bench = Bench::new(7, 28);
+        let mut mirror = Mirror::new(VOLUME);
+        bench.world.block_on(async {
+            let (pool, volume) = bench.pool(parity, SpikeHandling::default()).await;
+            load(bench.env(), &volume, &mut mirror, 1, ROUND).await;
+            let begin = bench.env().now();
+            [SLOW, 5].into_iter().for_each(|drive| bench.arm(drive, LATE, None));
+            load(bench.env(), &volume, &mut mirror, 2, 8 * ROUND).await;
+            let told = warnings(&pool).into_iter();
+            let told = told.filter(|event| event.kind == EventKind::DriveSlow);
+            let (mut drives, times): (Vec<_>, Vec<_>) =
+                told.map(|event| (event.drive, event.at)).unzip();
+            drives.sort_unstable();
+            assert_eq!(drives, [Some(SLOW as u16), Some(5)], "{:?}", pool.events(0));
+            assert!(times.iter().all(|&at| at < begin + Nanos::from_secs(10)), "{times:?}");
+            check_all(&volume, &mirror, "after all").await;
+            drop(volume);
+            pool.close().await.expect("closes");
+        });
+    }
 }

@@ -229,7 +229,7 @@ fn a_slow_drive_sits_out_and_comes_back() {
         let (pool, volume) = bench.pool(1, SpikeHandling::default()).await;
         load(bench.env(), &volume, &mut mirror, 1, 1000).await;
         bench.arm(4, Effect::Delay(Delay::Constant(Nanos::from_millis(5))), None);
-        load(bench.env(), &volume, &mut mirror, 2, 3000).await;
+        load(bench.env(), &volume, &mut mirror, 2, 6000).await;
         assert_eq!(health(&pool, 4), DriveHealth::Avoided);
         let before = pool.status().drives[4].counters;
         load(bench.env(), &volume, &mut mirror, 3, 1000).await;
@@ -263,7 +263,7 @@ fn a_drive_that_is_pulled_while_it_is_gone_round_is_failed() {
         let (pool, volume) = bench.pool(1, SpikeHandling::default()).await;
         load(bench.env(), &volume, &mut mirror, 1, 1000).await;
         bench.arm(4, Effect::Delay(Delay::Constant(Nanos::from_millis(5))), None);
-        load(bench.env(), &volume, &mut mirror, 2, 3000).await;
+        load(bench.env(), &volume, &mut mirror, 2, 6000).await;
         assert_eq!(health(&pool, 4), DriveHealth::Avoided);
         bench.faults[4].release_all();
         bench.arm(4, Effect::Error(DriveErrorKind::Removed), None);

@@ -2,8 +2,8 @@
 //! how soon, over pools whose drives have a known fault. Exact: the same seed, the same table.
 //!
 //! As in public sets of drives that fail slowly (Perseus, FAST '23: 304 of 248,000 drives), one
-//! drive of a pool is slow for 40 s of 70 s: all the time, more and more, in bursts, or under load;
-//! or none is. Nothing bypasses the drive: each verdict is from its answers alone.
+//! drive of a pool, or two, are slow for 40 s of 70 s: all the time, more and more, in bursts, or
+//! under load; or none is. Nothing bypasses the drive: each verdict is from its answers alone.
 
 mod pool;
 #[cfg(test)]
@@ -16,8 +16,6 @@ use pool::{BEGINS, ENDS, Noise, SECOND, Scene, Slowness};
 const MILLI: u64 = 1_000_000;
 /// Sizes of pools: few peers, and as many as in FusionRAID.
 const POOLS: [usize; 2] = [7, 29];
-/// Drives of a pool that it can do without.
-const PARITY: usize = 1;
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -29,14 +27,14 @@ pub struct Options {
 }
 
 const fn scene(name: &'static str, slowness: Slowness, noise: Noise) -> Scene {
-    Scene { name, slowness, noise, rate: 400 }
+    Scene { name, slowness, noise, rate: 400, slow: 1, parity: 1 }
 }
 
 const fn bursts(on: u64, every: u64) -> Slowness {
     Slowness::Bursts { add: 30 * MILLI, on, every }
 }
 
-const SCENES: [Scene; 20] = [
+const SCENES: [Scene; 30] = [
     scene("+300 ms", Slowness::Constant(300 * MILLI), Noise::Quiet),
     scene("+300 ms, 8 requests/s", Slowness::Constant(300 * MILLI), Noise::Quiet).at(8),
     scene("+5 ms", Slowness::Constant(5 * MILLI), Noise::Quiet),
@@ -50,18 +48,33 @@ const SCENES: [Scene; 20] = [
     scene("+300 ms, noisy neighbours", Slowness::Constant(300 * MILLI), Noise::Neighbours),
     scene("+300 ms, all +20 ms", Slowness::Constant(300 * MILLI), Noise::Shared),
     scene("+30 ms, all +20 ms", Slowness::Constant(30 * MILLI), Noise::Shared),
+    scene("+300 ms, episodes", Slowness::Constant(300 * MILLI), Noise::Episodes),
+    scene("+300 ms, pairs", Slowness::Constant(300 * MILLI), Noise::Pairs),
+    scene("+300 ms, tails", Slowness::Constant(300 * MILLI), Noise::Tails),
+    scene("two +300 ms, parity 1", Slowness::Constant(300 * MILLI), Noise::Quiet).of(2, 1),
+    scene("two +300 ms, parity 2", Slowness::Constant(300 * MILLI), Noise::Quiet).of(2, 2),
+    scene("two +300 ms, 2, neighbours", Slowness::Constant(300 * MILLI), Noise::Neighbours)
+        .of(2, 2),
     scene("none: quiet", Slowness::None, Noise::Quiet),
     scene("none: 8 requests/s", Slowness::None, Noise::Quiet).at(8),
     scene("none: host stalls", Slowness::None, Noise::HostStalls),
     scene("none: noisy neighbours", Slowness::None, Noise::Neighbours),
     scene("none: neighbours, 8/s", Slowness::None, Noise::Neighbours).at(8),
     scene("none: all +20 ms", Slowness::None, Noise::Shared),
+    scene("none: episodes of 1 to 4 s", Slowness::None, Noise::Episodes),
+    scene("none: pairs", Slowness::None, Noise::Pairs),
+    scene("none: pairs, parity 2", Slowness::None, Noise::Pairs).of(1, 2),
+    scene("none: tails, 4/s", Slowness::None, Noise::Tails).at(4),
     scene("none: one drive hot", Slowness::None, Noise::Hot).at(8_000),
 ];
 
 impl Scene {
     const fn at(self, rate: u64) -> Scene {
         Scene { rate, ..self }
+    }
+
+    const fn of(self, slow: usize, parity: usize) -> Scene {
+        Scene { slow, parity, ..self }
     }
 }
 
@@ -118,13 +131,13 @@ impl Score {
 
 /// One pool.
 fn score(scene: &Scene, drives: usize, seed: u64) -> Score {
-    let slow = seed as usize % drives;
-    let has_slow = scene.slowness != Slowness::None;
-    let mut score = Score { slow: u64::from(has_slow), ..Score::default() };
+    let slow = pool::slow_drives(scene, drives, seed);
+    let mut found = Vec::new();
+    let mut score = Score { slow: slow.len() as u64, ..Score::default() };
     let (mut records, mut shared) = (vec![Record::default(); drives], Record::default());
-    for (period, seen) in pool::record(scene, drives, slow, seed).iter().enumerate() {
+    for (period, seen) in pool::record(scene, drives, seed).iter().enumerate() {
         let now = (period as u64 + 1) * PERIOD;
-        let (findings, too_many) = slow::judge(seen, slow::most(drives, PARITY));
+        let (findings, too_many) = slow::judge(seen, slow::most(drives, scene.parity));
         if shared.note(too_many) && shared.is_slow() {
             score.shared = 1;
         }
@@ -139,10 +152,11 @@ fn score(scene: &Scene, drives: usize, seed: u64) -> Score {
             }
             score.verdicts += 1;
             // What is under way when it ends is as slow as it was.
-            if !has_slow || at != slow || !(BEGINS..ENDS + 2 * SECOND).contains(&now) {
+            if !slow.contains(&at) || !(BEGINS..ENDS + 2 * SECOND).contains(&now) {
                 score.wrong += 1;
-            } else if score.found == 0 {
-                score.found = 1;
+            } else if !found.contains(&at) {
+                found.push(at);
+                score.found += 1;
                 score.delays.push(now - BEGINS);
             }
         }

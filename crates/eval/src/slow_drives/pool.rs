@@ -54,7 +54,17 @@ pub enum Noise {
     Shared,
     /// One drive has six times the load of the others, more than it can carry out at times.
     Hot,
+    /// Every request of any one drive takes 20 ms more for one to four seconds, every eight on
+    /// average in a pool of seven.
+    Episodes,
+    /// The same of any two drives at once, for 0.3 to 1.5 s, twice a second in a pool of seven.
+    Pairs,
+    /// Every request takes more by itself: mostly little, and up to 0.1 s.
+    Tails,
 }
+
+/// What episodes add (ns).
+const EPISODE: u64 = 20 * MILLI;
 
 pub const BEGINS: u64 = 10 * SECOND;
 pub const ENDS: u64 = 50 * SECOND;
@@ -67,6 +77,9 @@ pub struct Scene {
     pub noise: Noise,
     /// Requests a second of each drive; a quarter of that in a low phase.
     pub rate: u64,
+    /// How many drives are slow, if any is, and how many the pool can do without.
+    pub slow: usize,
+    pub parity: usize,
 }
 
 /// One drive of a pool.
@@ -74,25 +87,41 @@ struct Drive {
     free: [u64; CHANNELS],
     /// When it stops (ns), in order.
     stops: Vec<(u64, u64)>,
+    /// When requests take [`EPISODE`] more.
+    episodes: Vec<(u64, u64)>,
     /// Of each period, latencies of reads and of writes.
     answers: Vec<[Vec<u64>; 2]>,
     /// When the oldest that is awaited at the end of each period arrived.
     awaited: Vec<Option<u64>>,
 }
 
+/// The drives of a pool that are slow.
+pub fn slow_drives(scene: &Scene, drives: usize, seed: u64) -> Vec<usize> {
+    let slow = if scene.slowness == Slowness::None { 0 } else { scene.slow };
+    (0..slow).map(|at| (seed as usize + at) % drives).collect()
+}
+
 /// By period, what is seen of each drive.
-pub fn record(scene: &Scene, drives: usize, slow: usize, seed: u64) -> Vec<Vec<Seen>> {
+pub fn record(scene: &Scene, drives: usize, seed: u64) -> Vec<Vec<Seen>> {
     let mut rng = Rng::new(seed);
     let shared = stops_of_all(scene.noise, drives, &mut rng);
+    let episodes = episodes_of_all(scene.noise, drives, &mut rng);
+    let slow = slow_drives(scene, drives, seed);
+    let hot_one = (seed as usize + 1) % drives;
     let run = |at: usize| {
         let mut rng = Rng::new(seed * 1000 + at as u64 + 1);
         let mut stops = shared[at].clone();
         let count = COLLECTIONS_PER_SECOND * LENGTH / SECOND;
         stops.extend((0..count).map(|_| stop(&mut rng, 0, COLLECTION)));
         stops.sort_unstable();
-        let slowness = if at == slow { scene.slowness } else { Slowness::None };
-        let hot = scene.noise == Noise::Hot && at == (slow + 1) % drives;
-        Drive::new(stops).run(scene, slowness, if hot { 6 } else { 1 }, &mut rng)
+        let slowness = if slow.contains(&at) { scene.slowness } else { Slowness::None };
+        let hot = scene.noise == Noise::Hot && at == hot_one;
+        Drive::new(stops, episodes[at].clone()).run(
+            scene,
+            slowness,
+            if hot { 6 } else { 1 },
+            &mut rng,
+        )
     };
     let all: Vec<Vec<Seen>> = (0..drives).map(run).collect();
     let periods = (LENGTH / PERIOD) as usize;
@@ -118,7 +147,28 @@ fn stops_of_all(noise: Noise, drives: usize, rng: &mut Rng) -> Vec<Vec<(u64, u64
                 all[at].push(stop(rng, 50 * MILLI, 300 * MILLI));
             }
         }
-        Noise::Quiet | Noise::Shared | Noise::Hot => {}
+        _ => {}
+    }
+    all
+}
+
+fn episodes_of_all(noise: Noise, drives: usize, rng: &mut Rng) -> Vec<Vec<(u64, u64)>> {
+    let mut all = vec![Vec::new(); drives];
+    let pools_of_seven = |every: u64| LENGTH / every * drives as u64 / 7;
+    match noise {
+        Noise::Episodes => {
+            for _ in 0..pools_of_seven(8 * SECOND) {
+                all[rng.index(drives)].push(stop(rng, SECOND, 4 * SECOND));
+            }
+        }
+        Noise::Pairs => {
+            for _ in 0..pools_of_seven(SECOND / 2) {
+                let (span, at) = (stop(rng, 300 * MILLI, 1500 * MILLI), rng.index(drives));
+                let other = (at + 1 + rng.index(drives - 1)) % drives;
+                [at, other].into_iter().for_each(|at| all[at].push(span));
+            }
+        }
+        _ => {}
     }
     all
 }
@@ -149,11 +199,12 @@ impl Slowness {
 }
 
 impl Drive {
-    fn new(stops: Vec<(u64, u64)>) -> Drive {
+    fn new(stops: Vec<(u64, u64)>, episodes: Vec<(u64, u64)>) -> Drive {
         let periods = (LENGTH / PERIOD) as usize;
         Drive {
             free: [0; CHANNELS],
             stops,
+            episodes,
             answers: vec![[Vec::new(), Vec::new()]; periods],
             awaited: vec![None; periods],
         }
@@ -168,7 +219,13 @@ impl Drive {
             let kind = rng.index(2);
             let alone = [READ, WRITE][kind];
             let alone = alone + rng.below(alone);
-            let noise = if scene.noise == Noise::Shared { rng.below(20 * MILLI) } else { 0 };
+            let is_in = |&(from, end): &(u64, u64)| (from..end).contains(&at);
+            let noise = match scene.noise {
+                Noise::Shared => rng.below(20 * MILLI),
+                Noise::Tails => 100 * MILLI / (1 + rng.below(1000)),
+                _ if self.episodes.iter().any(is_in) => EPISODE,
+                _ => 0,
+            };
             let took = slowness.take(at, alone) + noise;
             self.carry_out(at, kind, took, &mut next_stop);
         }

@@ -27,6 +27,19 @@ fn a_drive_several_times_slower_than_its_peers_is_beyond_the_fence() {
     }
 }
 
+/// At a few requests a second one answer of heavy tails was beyond the fence every sixth period.
+#[test]
+fn few_answers_need_a_wide_margin() {
+    let with = |count, median| {
+        let mut all: Vec<Seen> = (0..7).map(|_| seen(MILLI)).collect();
+        all[3].reads = Some(Answers { count, median });
+        slow(&judge(&all, 1).0)
+    };
+    assert_eq!(with(ANSWERS_MIN - 1, 9 * MILLI), []);
+    assert_eq!(with(ANSWERS_MIN - 1, 11 * MILLI), [3]);
+    assert_eq!(with(ANSWERS_MIN, 9 * MILLI), [3]);
+}
+
 #[test]
 fn what_is_quick_enough_is_never_slow() {
     let mut all: Vec<Seen> = (0..7).map(|_| seen(10_000)).collect();
@@ -55,13 +68,18 @@ fn few_peers_need_a_wide_margin_and_none_says_nothing() {
 
 #[test]
 fn drives_that_are_slow_together_are_not_slow() {
-    assert_eq!([most(4, 1), most(7, 1), most(7, 2), most(29, 1)], [1, 1, 2, 7]);
+    assert_eq!([most(2, 0), most(4, 1), most(7, 1), most(7, 3), most(29, 1)], [1, 1, 2, 3, 9]);
     let mut all: Vec<Seen> = (0..7).map(|_| seen(MILLI)).collect();
     (all[0], all[1]) = (seen(90 * MILLI), seen(90 * MILLI));
     let (findings, shared) = judge(&all, most(7, 1));
-    assert!(shared);
-    assert_eq!((slow(&findings), findings[0]), (vec![], Finding::Unknown));
-    assert_eq!(slow(&judge(&all, most(7, 2)).0), [0, 1]);
+    assert_eq!((slow(&findings), shared), (vec![0, 1], false), "each by its own doing");
+    let (findings, shared) = judge(&all, 1);
+    assert_eq!((slow(&findings), findings[0], shared), (vec![], Finding::Unknown, true));
+    for many in 3..6 {
+        all[many - 1] = seen(90 * MILLI);
+        let (findings, shared) = judge(&all, most(7, 1));
+        assert_eq!((slow(&findings), shared), (vec![], true), "{many} of seven");
+    }
     let all: Vec<Seen> = (0..7).map(|_| seen(90 * MILLI)).collect();
     assert_eq!(judge(&all, 1), (vec![Finding::Usual; 7], false));
 }
@@ -91,6 +109,10 @@ fn a_drive_that_answers_nothing_while_its_peers_do_is_slow() {
 fn one_bad_period_is_a_spike_and_bursts_add_up() {
     let mut record = Record::default();
     (0..200).for_each(|period| assert!(!record.note(period % 8 == 0), "period {period}"));
+    // A neighbour on the same host kept a drive for four seconds, and it was called slow.
+    let mut episode = Record::default();
+    let changes = (0..64).filter(|period| episode.note((20..28).contains(period))).count();
+    assert_eq!((changes, episode.is_slow()), (0, false));
     // A second in three: bursts.
     let changes = (0..60).filter(|period| record.note(period % 6 < 2)).count();
     assert_eq!((changes, record.is_slow()), (1, true));
@@ -129,8 +151,18 @@ proptest::proptest! {
         };
         let expected: Vec<usize> = (0..all.len()).filter(|&at| plain(at)).collect();
         let (findings, shared) = judge(&all, most);
-        proptest::prop_assert_eq!(shared, expected.len() > most);
-        proptest::prop_assert_eq!(slow(&findings), if shared { Vec::new() } else { expected });
+        let quick = |value: &&u64| {
+            medians.iter().filter(|other| other <= value).count() * 4 >= medians.len()
+        };
+        let quick = medians.iter().filter(quick).min().copied().unwrap_or(0);
+        let is_behind = |own: &&u64| {
+            **own > 3 * quick && **own * 100_000 > quick * 100_000 + MILLI / 4
+        };
+        let behind = medians.iter().filter(is_behind).count();
+        let behind = if medians.len() > 4 { behind } else { 0 };
+        let too_many = expected.len() > most;
+        proptest::prop_assert_eq!(shared, too_many || behind > most);
+        proptest::prop_assert_eq!(slow(&findings), if too_many { Vec::new() } else { expected });
     }
 
     /// Against the list of all periods since it was last not slow any more.
@@ -144,7 +176,7 @@ proptest::proptest! {
                 all.push(slow);
                 let of = |last: usize| all.iter().rev().take(last).filter(|slow| **slow).count();
                 let before = is_slow;
-                is_slow = if before { of(16) > 1 } else { of(8) >= 6 || of(64) >= 16 };
+                is_slow = if before { of(16) > 1 } else { of(12) >= 10 || of(64) >= 16 };
                 if before && !is_slow {
                     all.clear();
                 }

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use format::MemberState;
 use io::{Drive, Env};
 
-use super::{Inner, Pool, Severity};
+use super::{Decided, Inner, Pool, Severity};
 use crate::part::Part;
 use crate::part::hang::Patience;
 use crate::store::{Replace, Store, StoreError, refuse_drive};
@@ -29,7 +29,7 @@ impl<E: Env> Pool<E> {
             return refuse_drive(&inner.name_of(place), place, hint);
         }
         inner.let_go(place);
-        inner.end_sitting(place);
+        inner.leave_undecided(place);
         if offline {
             inner.offline.borrow_mut().push(place);
         }
@@ -62,12 +62,19 @@ impl<E: Env> Pool<E> {
             let hint = "nobody else can answer for it: no redundancy is left there";
             return refuse_drive(&inner.name_of(place), place, hint);
         }
-        inner.end_sitting(place);
+        inner.leave_undecided(place);
         if out {
-            inner.sitting.borrow_mut().push(place);
+            inner.decided.borrow_mut().insert(place, Decided::SitOut);
             store.sit_out(place, true);
         }
         Ok(())
+    }
+
+    /// A drive may be as slow as it is: nothing is said of that, until an operator says otherwise,
+    /// the drive is lost or the pool is closed.
+    pub fn drive_trust(&self, place: usize) {
+        self.inner.leave_undecided(place);
+        self.inner.decided.borrow_mut().insert(place, Decided::Trusted);
     }
 
     /// Whether all data would be there without this drive, too.
@@ -148,7 +155,7 @@ impl<E: Env> Inner<E> {
         self.ask_before_giving_up(place, &part);
         self.volumes.store().replace(place, part.clone()).await?;
         // What was said of the one before it does not hold for it.
-        self.end_sitting(place);
+        self.leave_undecided(place);
         // At once: it may be whole already.
         self.drives.borrow_mut()[place] = Some(part.clone());
         self.note_uuid(place, &part).await;
@@ -171,9 +178,11 @@ impl<E: Env> Inner<E> {
         self.tell(Severity::Info, "drive-restoring", Some(place), text);
     }
 
-    pub(super) fn end_sitting(&self, place: usize) {
-        self.sitting.borrow_mut().retain(|at| *at != place);
+    /// What was decided about the drive in this place, and known of its latency, is over.
+    pub(super) fn leave_undecided(&self, place: usize) {
+        self.decided.borrow_mut().remove(&place);
         self.volumes.store().sit_out(place, false);
+        self.forget_slow(place);
     }
 
     pub(super) fn end_filling(&self, place: usize) {

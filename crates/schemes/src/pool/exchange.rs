@@ -360,7 +360,7 @@ impl<E: Env> Inner<E> {
             Err(ended) => return Err(self.take_back(exchange, ended).await),
         }
         self.uuids.borrow_mut()[*place] = exchange.identity;
-        self.end_sitting(*place);
+        self.leave_undecided(*place);
         // Nobody believes these any more; this is so that nobody wonders at them.
         let _ = label::wipe_others(new, *size).await;
         if let Some(pulled) = pulled {

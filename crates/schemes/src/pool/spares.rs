@@ -16,7 +16,7 @@ use classical::label;
 use format::{INCOMPAT_SET, Superblock, Uuid, end_area};
 use io::{Drive, Env, Nanos};
 
-use super::{DriveInfo, DriveState, Inner, LOOK, Pool, Severity};
+use super::{Decided, DriveInfo, DriveState, Inner, LOOK, Pool, Severity};
 use crate::part::Part;
 use crate::part::hang::Patience;
 use crate::scheme::Scheme;
@@ -45,7 +45,9 @@ impl Spare {
             counters: self.part.counters(),
             takes_discards: Some(self.part.takes_write_zeroes()),
             seen: self.part.seen(),
-            sits_out: false,
+            decided: Decided::Automatic,
+            slow: None,
+            suspect: false,
             restoring: None,
             replacing: None,
             eta: None,

@@ -2,16 +2,20 @@
 //!
 //! ```text
 //!  clients ─> faults stop in their midst ─> they all finish ─> flush ─> at rest, backlog gone
-//!    ─> drives that only hesitated are in use ─> audit ─> writes beside reads that never rest
-//!    ─> all volumes deleted ─> all space free
+//!    ─> drives that only hesitated are in use, none is avoided ─> audit
+//!    ─> writes beside reads that never rest ─> all volumes deleted ─> all space free
 //! ```
 
 use std::cell::Cell;
 
-use engine::{ConversionPolicy, DriveState, Pool, VolumeInfo, VolumeLimits};
+use engine::{
+    ConversionPolicy, DriveHealth, DriveOverride, DriveState, DriveStatus, Pool, VolumeInfo,
+    VolumeLimits,
+};
 use futures_util::future::join;
 use io::virt::VirtEnv;
 use io::{Buf, Env, Nanos, PAGE, join_all};
+use policy::health::SIT_OUT_MAX;
 use policy::hedge::SAVED_MAX;
 
 use super::World;
@@ -27,6 +31,9 @@ const REST_MAX: Nanos = Nanos::from_secs(60);
 /// Faults stop within this time, about that of the clients' requests.
 const FAULTS_LAST_MAX: Nanos = Nanos::from_millis(60);
 const REST_STEP: Nanos = Nanos::from_secs(3);
+/// A drive that is quick again is avoided no longer than this: its longest time of sitting out, and
+/// as long again for probes.
+const AVOIDED_MAX: Nanos = Nanos(2 * SIT_OUT_MAX);
 /// Clients that read without a pause: some of them is always under way.
 const READERS: u64 = 4;
 /// Tuples that may stay open at rest: those of packed slots and of spare ones, which wait for
@@ -72,6 +79,7 @@ impl World {
         self.comes_to_rest(&pool)?;
         self.check_backlog(&pool)?;
         self.check_drives(&pool)?;
+        self.uses_all_drives(&pool)?;
         self.scrub_rot(&pool)?;
         self.audit(&pool)?;
         self.nobody_starves(&pool)?;
@@ -172,6 +180,24 @@ impl World {
             if self.is_innocent(index) && drive.state != DriveState::Active {
                 return Err(wrong(format!("drive {index} is {} but never failed", drive.state)));
             }
+        }
+        Ok(())
+    }
+
+    /// A drive that hesitated and is quick again is used like any other, though nobody asks it.
+    fn uses_all_drives(&mut self, pool: &Pool<VirtEnv>) -> Result<(), Failure> {
+        let env = self.machine.env.clone();
+        let until = env.now() + AVOIDED_MAX;
+        let is_avoided = |drive: &DriveStatus| {
+            let is_judged = drive.decided == DriveOverride::Automatic;
+            is_judged && drive.state == DriveState::Active && drive.health != DriveHealth::Good
+        };
+        while let Some(drive) = pool.status().drives.into_iter().find(is_avoided) {
+            if env.now() > until {
+                let (index, health) = (drive.index, drive.health);
+                return Err(wrong(format!("drive {index} is quick again, and still {health}")));
+            }
+            self.complete("resting", env.sleep_until(env.now() + REST_STEP))?;
         }
         Ok(())
     }

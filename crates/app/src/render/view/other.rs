@@ -4,8 +4,8 @@ use schemes::pool::{DriveInfo, DriveState, Status};
 
 use super::{
     Backlog, Capacity, Counters, Drive, DriveCounters, Handling, Health, Limits, Memory, Pool,
-    Rebalance, Rebuild, RebuildDrive, Recovery, Replacing, Restoring, SchemeCounter, Scrub, Space,
-    Spikes, Volume,
+    Rebalance, Rebuild, RebuildDrive, Recovery, Replacing, Restoring, SchemeCounter, Scrub, Slow,
+    Space, Spikes, Volume, slow,
 };
 
 /// What progress is shown in: a page, whatever the scheme moves at a time.
@@ -105,9 +105,9 @@ impl From<&DriveInfo> for Drive {
                 ..DriveCounters::default()
             },
             takes_discards: drive.takes_discards,
-            health: "-".to_owned(),
-            slow: None,
-            decided: if drive.sits_out { "sit-out" } else { "automatic" }.to_owned(),
+            health: slow::of_scheme(drive).to_owned(),
+            slow: drive.slow.as_ref().map(Slow::from),
+            decided: drive.decided.to_string(),
             spikes: Spikes {
                 stragglers: seen.stragglers,
                 stragglers_total: seen.stragglers_total,
@@ -211,9 +211,11 @@ fn diagnosis(status: &Status) -> (Health, Option<String>, Option<String>) {
                       the drives named there are repaired";
         return (Health::Failed, Some(trouble.clone()), Some(action.to_owned()));
     }
+    let (slow, slow_action) = slow::diagnosis_of_scheme(status).unzip();
     if gone.is_empty() {
-        return (Health::Online, None, None);
+        return (Health::Online, slow, slow_action);
     }
+    let slow = slow.map_or_else(String::new, |reason| format!("; {reason}"));
     let lost = |drive: &DriveInfo| matches!(drive.state, DriveState::Missing | DriveState::Failed);
     let spare = status.drives.iter().any(|drive| drive.state == DriveState::Spare);
     let action = match (status.drives.iter().any(lost), status.margin) {
@@ -231,5 +233,5 @@ fn diagnosis(status: &Status) -> (Health, Option<String>, Option<String>) {
              replace'), or take it back ('steadyraid drive online')"
         }
     };
-    (Health::Degraded, Some(gone.join(", ")), Some(action.to_owned()))
+    (Health::Degraded, Some(gone.join(", ") + &slow), Some(action.to_owned()))
 }

@@ -2,6 +2,7 @@
 
 use engine::{DriveHealth, DriveState, DriveStatus, PoolStatus, SlowDrive, SlowKind};
 use schemars::JsonSchema;
+use schemes::pool::{DriveInfo, Status};
 use serde::{Deserialize, Serialize};
 
 use super::Pool;
@@ -53,33 +54,69 @@ impl Pool {
     }
 }
 
+/// The same of a drive of another scheme than `fusion`.
+pub fn of_scheme(drive: &DriveInfo) -> &'static str {
+    match (drive.state, drive.suspect, drive.slow) {
+        (schemes::pool::DriveState::Active, true, _) => "suspect",
+        (schemes::pool::DriveState::Active, false, Some(_)) => "slow",
+        (schemes::pool::DriveState::Active, false, None) => "good",
+        _ => "-",
+    }
+}
+
+/// A drive that is to be looked after.
+struct Warned<'a> {
+    index: u16,
+    name: &'a str,
+    suspect: bool,
+    slow: Option<SlowDrive>,
+}
+
 /// Reason and action for drives that are slow or suspect.
 pub fn diagnosis(status: &PoolStatus) -> Option<(String, String)> {
     let warned = |drive: &&DriveStatus| {
         drive.state == DriveState::Active
             && (drive.slow.is_some() || drive.health == DriveHealth::Suspect)
     };
-    let drives: Vec<&DriveStatus> = status.drives.iter().filter(warned).collect();
-    let first = drives.first()?;
-    let reasons: Vec<String> = drives.iter().map(|drive| reason(drive)).collect();
+    let warned = status.drives.iter().filter(warned).map(|drive| Warned {
+        index: drive.index,
+        name: &drive.name,
+        suspect: drive.health == DriveHealth::Suspect,
+        slow: drive.slow,
+    });
+    of_drives(&status.name, warned.collect(), "requests use it, as the pool can't do without it")
+}
+
+/// The same of a pool of another scheme, in which nothing bypasses a drive for being slow.
+pub fn diagnosis_of_scheme(status: &Status) -> Option<(String, String)> {
+    let warned =
+        status.drives.iter().filter(|drive| matches!(of_scheme(drive), "slow" | "suspect"));
+    let warned = warned.map(|drive| Warned {
+        index: drive.index,
+        name: &drive.name,
+        suspect: drive.suspect,
+        slow: drive.slow,
+    });
+    of_drives(&status.name, warned.collect(), "requests use it all the same")
+}
+
+fn of_drives(pool: &str, drives: Vec<Warned>, used: &str) -> Option<(String, String)> {
+    let index = drives.first()?.index;
+    let reasons: Vec<String> = drives.iter().map(|drive| reason(drive, used)).collect();
     let action = format!(
         "replace it: 'steadyraid drive replace {pool} {index} NEW'; or, if it may be as slow as \
-         that, 'steadyraid drive trust {pool} {index}'",
-        pool = status.name,
-        index = first.index
+         that, 'steadyraid drive trust {pool} {index}'"
     );
     Some((reasons.join("; "), action))
 }
 
-fn reason(drive: &DriveStatus) -> String {
+/// `used`: what requests do with a drive that they don't bypass.
+fn reason(drive: &Warned, used: &str) -> String {
     let name = format!("drive {} ({})", drive.index, drive.name);
-    let suspect = drive.health == DriveHealth::Suspect;
-    let what = if suspect { "suspect" } else { "slow" };
+    let what = if drive.suspect { "suspect" } else { "slow" };
     match drive.slow {
         None => format!("{name} is {what}: it was avoided too often, or for too long"),
         Some(slow) if slow.bypassed => format!("{name} is {what}: {slow}; requests bypass it"),
-        Some(slow) => {
-            format!("{name} is {what}: {slow}; requests use it, as the pool can't do without it")
-        }
+        Some(slow) => format!("{name} is {what}: {slow}; {used}"),
     }
 }

@@ -134,19 +134,13 @@ impl Event {
         drive_name: Option<String>,
         now: Nanos,
     ) -> Event {
-        use schemes::pool::Severity;
         let unix_micros = wall_clock::micros_at(event.at, now);
-        let severity = match event.severity {
-            Severity::Info => "info",
-            Severity::Warning => "warning",
-            Severity::Error => "error",
-        };
         Event {
             pool: pool.to_owned(),
             sequence: event.sequence,
             time: wall_clock::rfc3339(unix_micros),
             unix_micros,
-            severity: severity.to_owned(),
+            severity: event.severity.to_string(),
             kind: event.kind.to_owned(),
             drive: event.drive,
             drive_name,

@@ -45,9 +45,10 @@ fn states(pools: &[Pool], to: &mut Writer) -> fmt::Result {
     const RUNGS: [&str; 4] = ["good", "slow", "avoided", "suspect"];
     let help = "1 for what the pool thinks of how the drive answers";
     to.gauge("drive_rung", help, |to| {
-        each(pools, |labels, drive, pool| match pool.is_fusion() {
-            true => to.state(&labels, &RUNGS, &drive.health),
-            false => Ok(()),
+        each(pools, |labels, drive, _| match drive.health.as_str() {
+            // Of a drive that is not used nothing is thought.
+            "-" => Ok(()),
+            health => to.state(&labels, &RUNGS, health),
         })
     })
 }

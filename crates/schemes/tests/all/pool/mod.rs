@@ -6,4 +6,5 @@ mod grow;
 mod hangs;
 mod shelf;
 mod sit_out;
+mod slow;
 mod spares;

@@ -1,6 +1,7 @@
 //! Drives that sit out: read only for what nobody else can answer, and written to as ever.
 
 use io::Nanos;
+use schemes::pool::Decided;
 use schemes::scheme::Scheme;
 
 use super::shelf::{REDUNDANT, Shelf, TestEnv, check, volume, write};
@@ -30,7 +31,7 @@ async fn sits_out(shelf: &Shelf, name: &str) {
     // A scheme may have moved everything elsewhere.
     let used = reads(&pool) > before;
     pool.drive_sit_out(VICTIM, true).expect("others have all");
-    assert!(pool.status().drives[VICTIM].sits_out, "{name}");
+    assert_eq!(pool.status().drives[VICTIM].decided, Decided::SitOut, "{name}");
     let before = reads(&pool);
     for _ in 0..3 {
         check(&pool, name, 4).await;
@@ -42,7 +43,7 @@ async fn sits_out(shelf: &Shelf, name: &str) {
     assert_eq!(reads(&pool), before, "{name}: it was read for a write");
     write(&pool, 4).await;
     pool.drive_sit_out(VICTIM, false).expect("at any time");
-    assert!(!pool.status().drives[VICTIM].sits_out, "{name}");
+    assert_eq!(pool.status().drives[VICTIM].decided, Decided::Automatic, "{name}");
     shelf.rest(SETTLED).await;
     let before = reads(&pool);
     for _ in 0..4 {
@@ -79,6 +80,6 @@ fn a_drive_that_nobody_can_answer_for_does_not_sit_out() {
         let refused = pool.drive_sit_out(VICTIM, true).expect_err("it is needed");
         assert!(refused.to_string().contains("no redundancy is left"), "{refused}");
         // What was said of the drive that is gone is not said of the next one.
-        assert!(!pool.status().drives[2].sits_out);
+        assert_eq!(pool.status().drives[2].decided, Decided::Automatic);
     });
 }
