@@ -21,6 +21,7 @@ use std::task::{Context, Poll};
 use format::{Place, Record, StripeId};
 use io::{Env, Wait};
 use layout::DriveIndex;
+use policy::hedge::Cost;
 use smallvec::SmallVec;
 
 use crate::api::RequestError;
@@ -73,6 +74,7 @@ pub struct Attempt {
     pub number: usize,
     pub taken: Taken,
     pub drives: Avoid,
+    pub cost: Cost,
     pub records: SmallVec<[Record; 1]>,
     /// Journal blocks of the records.
     pub sequences: Sequences,
@@ -161,7 +163,9 @@ impl<E: Env> Shard<E> {
         let monitor = &self.array.monitor;
         let mut patience = Patience::of_write(&self.env, monitor);
         let taken = self.told(Wait::Space, self.wait_for_space(|| take(&Avoid::new()))).await?;
-        attempts.begin(send(taken));
+        let first = send(taken);
+        patience.sent(first.cost);
+        attempts.begin(first);
         loop {
             let running = &mut attempts.running;
             match self.told(Wait::Drives, patience.first(running)).await {
@@ -203,7 +207,7 @@ impl<E: Env> Shard<E> {
                 // The data is there: another place would not make the journal quicker.
                 Outcome::Late if running.iter().any(|attempt| attempt.sent.is_some()) => {}
                 Outcome::Late if running.len() > WRITE_HEDGES_MAX => patience.give_up(),
-                Outcome::Late if !patience.may_hedge(1) => {
+                Outcome::Late if !patience.may_hedge(running[0].cost) => {
                     self.count(|counters| counters.hedges_refused += 1);
                 }
                 Outcome::Late => {
@@ -212,7 +216,10 @@ impl<E: Env> Shard<E> {
                     // Nobody waits for space to be quicker.
                     if let Some(taken) = take(&drives.filter(silent).collect()) {
                         self.count(|counters| counters.hedged_writes += 1);
-                        attempts.begin(send(taken));
+                        let second = send(taken);
+                        // Copies of a stripe's blocks are more than the stripe.
+                        patience.costs_more(second.cost.beyond(running[0].cost));
+                        attempts.begin(second);
                     }
                 }
             }
