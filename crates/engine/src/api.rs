@@ -505,12 +505,9 @@ pub struct PoolStatus {
     pub redundancy_margin: u8,
     /// In how many ways the least protected data can be had: as a copy, or from parity.
     pub surviving_copies: u8,
-    /// Drive operations that second ways of late reads and writes may cost at this moment.
-    pub hedge_budget: u32,
-    pub write_hedge_budget: u32,
-    /// Drive operations of second ways that were not first.
-    pub hedge_lost: u64,
-    pub write_hedge_lost: u64,
+    /// Of second ways of late reads, and of late writes.
+    pub read_hedges: HedgeBudget,
+    pub write_hedges: HedgeBudget,
     /// Drives are behind because of what is asked of them, now (`policy::load`).
     pub loaded: bool,
     pub rebuild: RebuildStatus,

@@ -21,6 +21,7 @@ use std::task::{Context, Poll};
 use format::{Place, Record, StripeId};
 use io::{Env, Wait};
 use layout::DriveIndex;
+use policy::hedge::Cost;
 use smallvec::SmallVec;
 
 use crate::api::RequestError;
@@ -73,6 +74,7 @@ pub struct Attempt {
     pub number: usize,
     pub taken: Taken,
     pub drives: Avoid,
+    pub cost: Cost,
     pub records: SmallVec<[Record; 1]>,
     /// Journal blocks of the records.
     pub sequences: Sequences,
@@ -161,7 +163,9 @@ impl<E: Env> Shard<E> {
         let monitor = &self.array.monitor;
         let mut patience = Patience::of_write(&self.env, monitor);
         let taken = self.told(Wait::Space, self.wait_for_space(|| take(&Avoid::new()))).await?;
-        attempts.begin(send(taken));
+        let first = send(taken);
+        patience.sent(first.cost);
+        attempts.begin(first);
         loop {
             let running = &mut attempts.running;
             match self.told(Wait::Drives, patience.first(running)).await {
@@ -200,29 +204,47 @@ impl<E: Env> Shard<E> {
                         attempts.begin(send(taken));
                     }
                 }
-                // The data is there: another place would not make the journal quicker.
-                Outcome::Late if running.iter().any(|attempt| attempt.sent.is_some()) => {}
-                Outcome::Late if running.len() >= ATTEMPTS_MAX => patience.give_up(),
-                // Slow and hanging drives look alike at first; the longer it lasts, the less.
-                Outcome::Late if running.len() > WRITE_HEDGES_MAX && !self.all_hang(running) => {}
-                Outcome::Late if !patience.may_hedge(1) => {
-                    self.count(|counters| counters.hedges_refused += 1);
-                }
                 Outcome::Late => {
-                    let last = running.len() > WRITE_HEDGES_MAX;
-                    let drives = running.iter().flat_map(|attempt| attempt.drives.iter().copied());
-                    let bad = |&drive: &DriveIndex| match last {
-                        true => self.array.monitor.hangs(drive),
-                        false => patience.is_silent(drive),
-                    };
-                    // Nobody waits for space to be quicker.
-                    if let Some(taken) = take(&drives.filter(bad).collect()) {
+                    if let Some(avoid) = self.try_elsewhere(running, &mut patience)
+                        // Nobody waits for space to be quicker.
+                        && let Some(taken) = take(&avoid)
+                    {
                         self.count(|counters| counters.hedged_writes += 1);
-                        attempts.begin(send(taken));
+                        let second = send(taken);
+                        // Copies of a stripe's blocks are more than the stripe.
+                        patience.costs_more(second.cost.beyond(running[0].cost));
+                        attempts.begin(second);
                     }
                 }
             }
         }
+    }
+
+    /// A late write may be sent elsewhere, and had better not use these drives there.
+    fn try_elsewhere(&self, running: &[Attempt], patience: &mut Patience<'_, E>) -> Option<Avoid> {
+        // The data is there: another place would not make the journal quicker.
+        if running.iter().any(|attempt| attempt.sent.is_some()) {
+            return None;
+        }
+        if running.len() >= ATTEMPTS_MAX {
+            patience.give_up();
+            return None;
+        }
+        // Slow and hanging drives look alike at first; the longer it lasts, the less.
+        let many = running.len() > WRITE_HEDGES_MAX;
+        if many && !self.all_hang(running) {
+            return None;
+        }
+        if !patience.may_hedge(running[0].cost) {
+            self.count(|counters| counters.hedges_refused += 1);
+            return None;
+        }
+        let bad = |&drive: &DriveIndex| match many {
+            true => self.array.monitor.hangs(drive),
+            false => patience.is_silent(drive),
+        };
+        let drives = running.iter().flat_map(|attempt| attempt.drives.iter().copied());
+        Some(drives.filter(bad).collect())
     }
 
     /// Each of the attempts waits for a drive that hangs.

@@ -18,7 +18,7 @@ use std::task::Poll;
 use io::sync::{Event, EventWait};
 use io::{Env, Nanos};
 use layout::DriveIndex;
-use policy::hedge::Spent;
+use policy::hedge::{Cost, Spent};
 use smallvec::SmallVec;
 
 use crate::monitor::{Hedged, Monitor};
@@ -42,7 +42,7 @@ pub struct Patience<'a, E: Env> {
     env: &'a E,
     monitor: &'a Monitor,
     hedged: Hedged,
-    /// Drive operations that its second ways have cost the budget.
+    /// What its second ways have taken from the budget.
     spent: Spent,
     second_was_first: bool,
     /// The early look is over, after which it is asked for again when it is late for twice as long.
@@ -66,7 +66,6 @@ impl<'a, E: Env> Patience<'a, E> {
 
     /// `span`: nanoseconds until the request is late; `None`: it never is.
     fn new(env: &'a E, monitor: &'a Monitor, hedged: Hedged, span: Option<u64>) -> Patience<'a, E> {
-        monitor.earn(hedged);
         Patience {
             env,
             monitor,
@@ -80,16 +79,26 @@ impl<'a, E: Env> Patience<'a, E> {
         }
     }
 
+    /// The first way is sent, at this cost.
+    pub fn sent(&self, cost: Cost) {
+        self.monitor.earn(self.hedged, cost);
+    }
+
     /// Late, and may it be sent another way? Asked once for each [`Outcome::Late`].
-    /// `cost`: of the other way, in drive operations.
-    pub fn may_hedge(&mut self, cost: usize) -> bool {
+    /// `cost`: of the other way.
+    pub fn may_hedge(&mut self, cost: Cost) -> bool {
         let age = self.env.recent().0 - self.begin;
         let spent = match std::mem::replace(&mut self.looked_early, true) {
-            false => self.monitor.spend_early(cost),
+            false => self.monitor.spend_early(self.hedged, cost),
             true => self.monitor.spend(self.hedged, age, cost),
         };
         self.spent += spent.unwrap_or_default();
         spent.is_some()
+    }
+
+    /// The way that was allowed turned out to cost more than was asked for.
+    pub fn costs_more(&mut self, more: Cost) {
+        self.spent += self.monitor.spend(self.hedged, u64::MAX, more).unwrap_or_default();
     }
 
     /// A second way was first.

@@ -10,13 +10,15 @@ use std::cell::{Cell, RefCell};
 use io::{Nanos, Operation};
 use layout::DriveIndex;
 use members::slow::{self, Peers};
-use policy::hedge::{self, Budget, Spent};
+use policy::hedge::{self, Budget, Cost, Spent};
 use policy::learn;
 use policy::load::{self, LoadGuard};
 use policy::slow::Seen;
 use policy::stall::Stalls;
 
-use crate::api::{DriveHealth, DriveOverride, OperationLatencies, SpikeHandling, SpikeStatus};
+use crate::api::{
+    DriveHealth, DriveOverride, HedgeBudget, OperationLatencies, SpikeHandling, SpikeStatus,
+};
 use crate::limits::{HANG_AFTER, LOAD_LOOK, MUTE_DEADLINES, MUTE_MIN};
 use crate::planted::{self, Bug};
 use watch::Ticket;
@@ -210,30 +212,30 @@ impl Monitor {
         }
     }
 
-    /// A request was sent; now and then one may be sent twice. What reads' second ways may cost is
-    /// a share of all requests: writes keep drives busy as well.
-    pub fn earn(&self, hedged: Hedged) {
-        self.change(Hedged::Reads, Budget::earn);
+    /// A request was sent at this cost; now and then one may be sent twice. What reads' second ways
+    /// may cost is a share of all requests: writes keep drives busy as well.
+    pub fn earn(&self, hedged: Hedged, cost: Cost) {
+        self.change(Hedged::Reads, |budget| budget.earn(cost));
         if hedged == Hedged::Writes {
-            self.change(Hedged::Writes, Budget::earn);
+            self.change(Hedged::Writes, |budget| budget.earn(cost));
         }
     }
 
-    /// May something that has waited for `age` (ns) be done at the cost of so many operations?
-    pub fn spend(&self, hedged: Hedged, age: u64, cost: usize) -> Option<Spent> {
+    /// May something that has waited for `age` (ns) be done at this cost?
+    pub fn spend(&self, hedged: Hedged, age: u64, cost: Cost) -> Option<Spent> {
         let loaded = self.is_loaded();
         self.change(hedged, |budget| match loaded {
             true => budget.is_beyond(age).then(Spent::default),
-            false => budget.spend(age, cost as u32),
+            false => budget.spend(age, cost),
         })
     }
 
-    /// May a read that is not late yet, or has just become so, go another way at this cost?
-    pub fn spend_early(&self, cost: usize) -> Option<Spent> {
+    /// May a request that is not late yet, or has just become so, go another way at this cost?
+    pub fn spend_early(&self, hedged: Hedged, cost: Cost) -> Option<Spent> {
         if self.is_loaded() {
             return None;
         }
-        self.change(Hedged::Reads, |budget| budget.spend_early(cost as u32))
+        self.change(hedged, |budget| budget.spend_early(cost))
     }
 
     /// A request that was sent a second way at this cost is over.
@@ -254,11 +256,9 @@ impl Monitor {
         answer
     }
 
-    /// Drive operations that second ways may cost at this moment, and those that they did for
-    /// nothing.
-    pub fn hedge_budget(&self, hedged: Hedged) -> (u32, u64) {
+    pub fn hedge_budget(&self, hedged: Hedged) -> HedgeBudget {
         let budget = self.budget(hedged).get();
-        (budget.left(), budget.lost())
+        HedgeBudget { left: budget.left(), lost: budget.lost() }
     }
 
     // ---- what is learned, every tick

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use format::StripeId;
 use io::{Buf, BufMut, Drive, DriveError, Env, PAGE, join_all};
+use policy::hedge::Cost;
 use smallvec::SmallVec;
 
 use crate::api::RequestError;
@@ -47,11 +48,12 @@ impl<E: Env> Shard<E> {
         first: u64,
         len: usize,
     ) -> Result<Buf, RequestError> {
-        let mut rest = self.ways(source).into_iter();
+        let mut rest = self.ways(source, len).into_iter();
         let monitor = &self.array.monitor;
         let mut patience = Patience::of_read(&self.env, monitor, source.copies[0].drive);
         let mut running: Ways<Way<Result<Buf, Failed>>> = SmallVec::new();
         let best = rest.next().expect("every block has at least one address");
+        patience.sent(Cost::of(1, len));
         running.push(self.start(source, best, first, len));
         let mut is_bad = false;
         loop {
@@ -90,7 +92,7 @@ impl<E: Env> Shard<E> {
                 Outcome::Late if rest.len() == 0 => patience.give_up(),
                 Outcome::Late
                     if monitor.is_mute(source.copies[0].drive)
-                        || patience.may_hedge(self.cost(source, rest.as_slice()[0])) =>
+                        || patience.may_hedge(self.cost(source, rest.as_slice()[0], len)) =>
                 {
                     self.count(|counters| counters.hedged_reads += 1);
                     let next = rest.next().expect("just counted");
@@ -109,13 +111,13 @@ impl<E: Env> Shard<E> {
 
     /// Ways to the bytes, the best first. Replicated blocks: the copies as `source` has ordered
     /// them. RAID blocks: the block itself, or the rest of its stripe if the block's drive is slow
-    /// and enough of the others are not.
-    fn ways(&self, source: &Source) -> SmallVec<[Kind; 3]> {
+    /// and enough of the others are not. `len`: bytes wanted.
+    fn ways(&self, source: &Source, len: usize) -> SmallVec<[Kind; 3]> {
         let mut ways: SmallVec<[Kind; 3]> =
             source.copies.iter().map(|&at| Kind::Copy(at)).collect();
         if let [only] = source.copies[..] {
             ways.push(Kind::Rebuild);
-            if self.array.monitor.is_shunned(only.drive) && self.may_rebuild(source) {
+            if self.array.monitor.is_shunned(only.drive) && self.may_rebuild(source, len) {
                 ways.swap(0, 1);
                 self.count(|counters| counters.redirected_reads += 1);
             }
@@ -126,19 +128,19 @@ impl<E: Env> Shard<E> {
     /// Whether going round the block's drive costs less than waiting for it: the others must be
     /// quick. Each rebuilt block costs several reads: in an overload, in which some drive is always
     /// behind, that must stay a small share.
-    fn may_rebuild(&self, source: &Source) -> bool {
+    fn may_rebuild(&self, source: &Source, len: usize) -> bool {
         let monitor = &self.array.monitor;
         let sits_out = monitor.watch(source.copies[0].drive).borrow().sits_out();
         self.is_rebuilt_quickly(source)
             && (sits_out
                 || monitor.is_mute(source.copies[0].drive)
-                || self.may_bypass(self.cost(source, Kind::Rebuild)))
+                || self.may_bypass(self.cost(source, Kind::Rebuild, len)))
     }
 
     /// A way that is taken from the start is never given back: there is no first one beside it.
-    fn may_bypass(&self, cost: usize) -> bool {
+    fn may_bypass(&self, cost: Cost) -> bool {
         let monitor = &self.array.monitor;
-        let spent = monitor.spend_early(cost);
+        let spent = monitor.spend_early(Hedged::Reads, cost);
         spent.inspect(|&spent| monitor.settle(Hedged::Reads, spent, false)).is_some()
     }
 
@@ -188,13 +190,13 @@ impl<E: Env> Shard<E> {
 
     /// What a way costs those who wait for the drives it reads from: an operation for each that is
     /// busy, and one at least. A drive with little to do answers before anybody misses it.
-    fn cost(&self, source: &Source, kind: Kind) -> usize {
-        let Kind::Rebuild = kind else { return 1 };
+    fn cost(&self, source: &Source, kind: Kind, len: usize) -> Cost {
+        let Kind::Rebuild = kind else { return Cost::of(1, len) };
         let is_busy = |at: &BlockAddress| self.array.member(at.drive).outstanding() > LITTLE_TO_DO;
         let others = self.members(source);
         let busy = others.iter().filter(|(_, at)| is_busy(at)).count();
         // The busiest are left out, as far as there are more than it takes.
-        busy.saturating_sub(others.len() - source.class.data()).max(1)
+        Cost::of(busy.saturating_sub(others.len() - source.class.data()).max(1), len)
     }
 
     fn start(

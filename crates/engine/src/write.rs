@@ -12,6 +12,7 @@ use futures_util::future::join;
 use io::slice;
 use io::wait::{Wait, told};
 use io::{Buf, BufMut, Drive, Durability, Env, Nanos, PAGE, join_all};
+use policy::hedge::Cost;
 use policy::scheme::fusion::{Part, Shape, split_write};
 use smallvec::{SmallVec, smallvec};
 
@@ -22,6 +23,7 @@ use crate::geometry::{BlockAddress, Class};
 use crate::hedge::Way;
 use crate::limits::PARITY_STEP_BYTES;
 use crate::map::{Deltas, Pieces};
+use crate::monitor::Hedged;
 use crate::planted::{self, Bug};
 use crate::shard::{Claim, Shard, VolumeRecord};
 use crate::sums::PageSums;
@@ -206,6 +208,8 @@ impl<E: Env> Shard<E> {
         let sequences: Sequences =
             records.iter().map(|record| self.journal.append_with_data(record)).collect();
         let drives = slots.iter().flat_map(|slot| &slot.targets).map(|at| at.drive).collect();
+        let copies = slots.iter().zip(pieces);
+        let cost = copies.map(|(slot, piece)| Cost::of(slot.targets.len(), piece.data.len())).sum();
         let array = self.array.clone();
         let taken = Taken::Slots(slots.clone());
         let data: SmallVec<[Buf; 1]> = pieces.iter().map(|piece| piece.data.clone()).collect();
@@ -218,7 +222,7 @@ impl<E: Env> Shard<E> {
             sent.await.into_iter().max().expect("no write is empty")
         });
         let commit = self.commit_beside(newest(&sequences), fua);
-        Attempt { number: 0, taken, drives, records, sequences, writes, commit, sent: None }
+        Attempt { number: 0, taken, drives, cost, records, sequences, writes, commit, sent: None }
     }
 
     fn commit_beside(&self, sequence: u64, fua: bool) -> Option<Way<bool>> {
@@ -322,7 +326,26 @@ impl<E: Env> Shard<E> {
                 return any.map(Taken::Stripe);
             }
         }
+        if avoid.is_empty() {
+            self.pay_for_copies(class, pieces.len());
+        }
         Some(Taken::Slots(slots))
+    }
+
+    /// Takes from the budget of second ways what copies of a stripe's blocks cost more than the
+    /// stripe. They are never refused: on the slow drive the stripe would be late, and a second way
+    /// would store copies beside it. Drives that are bypassed for longer than a spike cost nothing.
+    fn pay_for_copies(&self, class: &Class, blocks: usize) {
+        let monitor = &self.array.monitor;
+        let lasts = |drive| monitor.watch(drive).borrow().sits_out() || monitor.is_mute(drive);
+        if self.array.indexes().any(lasts) {
+            return;
+        }
+        let cost = |operations| Cost::of(operations, self.geometry.block_size as usize);
+        let more = cost(blocks * class.copies()).beyond(cost(class.width()));
+        if let Some(spent) = monitor.spend(Hedged::Writes, u64::MAX, more) {
+            monitor.settle(Hedged::Writes, spent, false);
+        }
     }
 
     /// Writes all blocks of a stripe.
@@ -355,7 +378,8 @@ impl<E: Env> Shard<E> {
         });
         let commit = self.commit_beside(newest(&sequences), fua);
         let taken = Taken::Stripe(stripe);
-        Attempt { number: 0, taken, drives, records, sequences, writes, commit, sent: None }
+        let cost = Cost::of(class.width(), self.geometry.block_size as usize);
+        Attempt { number: 0, taken, drives, cost, records, sequences, writes, commit, sent: None }
     }
 
     /// CRCs of the blocks of a stripe, and sums of its data.

@@ -242,11 +242,15 @@ pub struct Pool {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub surviving_copies: Option<u8>,
     /// Drive operations that second ways of late reads, and of late writes, may cost at this
-    /// moment; absent where there are none.
+    /// moment, and bytes that they may move; absent where there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hedge_budget: Option<u32>,
+    pub hedge_budget: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub write_hedge_budget: Option<u32>,
+    pub hedge_budget_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_hedge_budget: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_hedge_budget_bytes: Option<u64>,
     /// Drives are behind because of what is asked of them; absent where nobody looks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loaded: Option<bool>,
@@ -311,6 +315,8 @@ impl Pool {
 impl From<&PoolStatus> for Pool {
     fn from(status: &PoolStatus) -> Pool {
         let (state, reason, action) = diagnosis(status);
+        let hedges = status.spike_handling.hedge;
+        let hedges = hedges.then_some((status.read_hedges.left, status.write_hedges.left));
         Pool {
             name: status.name.clone(),
             uuid: status.uuid.to_string(),
@@ -327,8 +333,10 @@ impl From<&PoolStatus> for Pool {
             journal_fill_percent: status.journal_fill_percent,
             redundancy_margin: status.redundancy_margin,
             surviving_copies: Some(status.surviving_copies),
-            hedge_budget: status.spike_handling.hedge.then_some(status.hedge_budget),
-            write_hedge_budget: status.spike_handling.hedge.then_some(status.write_hedge_budget),
+            hedge_budget: hedges.map(|(reads, _)| reads.operations),
+            hedge_budget_bytes: hedges.map(|(reads, _)| reads.bytes),
+            write_hedge_budget: hedges.map(|(_, writes)| writes.operations),
+            write_hedge_budget_bytes: hedges.map(|(_, writes)| writes.bytes),
             loaded: status.spike_handling.detect.then_some(status.loaded),
             read_only: status.read_only,
             space: (&status.space).into(),

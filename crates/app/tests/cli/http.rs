@@ -235,6 +235,8 @@ fn metrics_count_what_clients_did() {
     for kind in ["read", "write"] {
         let labels = format!("{{pool=\"demo\",kind=\"{kind}\"}}");
         assert_eq!(value(&format!("steadyraid_pool_hedge_budget{labels}")), 128.0);
+        let bytes = value(&format!("steadyraid_pool_hedge_budget_bytes{labels}"));
+        assert_eq!(bytes, f64::from(8 << 20));
     }
     let operations = |kind: &str| format!("steadyraid_volume_operations_total{}", labels(kind));
     assert_eq!((value(&operations("write")), value(&operations("read"))), (10.0, 5.0));

@@ -10,6 +10,7 @@ pub use io::latency::{Latencies, OperationLatencies};
 pub use io::tally::RequestCounters;
 pub use members::events::Severity;
 pub use members::slow::{SlowDrive, SlowKind};
+pub use policy::hedge::Cost;
 
 use super::{OpenError, RequestError};
 
@@ -66,6 +67,14 @@ impl Default for SpikeHandling {
     fn default() -> SpikeHandling {
         SpikeHandling { redirect: true, hedge: true, ladder: true, ..SpikeHandling::WATCH }
     }
+}
+
+/// What second ways of late requests may cost at this moment, and what those have cost that were
+/// not first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HedgeBudget {
+    pub left: Cost,
+    pub lost: Cost,
 }
 
 /// Where a drive stands on the ladder of `policy::health`.

@@ -21,8 +21,6 @@ impl<E: Env> Pool<E> {
         let gone = shard.array.lost();
         let most = state.space.classes().map(|class| class.parity()).min().unwrap_or(1);
         let monitor = &shard.array.monitor;
-        let (hedge_budget, hedge_lost) = monitor.hedge_budget(Hedged::Reads);
-        let (write_hedge_budget, write_hedge_lost) = monitor.hedge_budget(Hedged::Writes);
         PoolStatus {
             name: label.pool_name.clone(),
             uuid: label.pool,
@@ -49,10 +47,8 @@ impl<E: Env> Pool<E> {
             backlog: self.backlog(),
             redundancy_margin: most.saturating_sub(gone) as u8,
             surviving_copies: (most + 1).saturating_sub(gone) as u8,
-            hedge_budget,
-            write_hedge_budget,
-            hedge_lost,
-            write_hedge_lost,
+            read_hedges: monitor.hedge_budget(Hedged::Reads),
+            write_hedges: monitor.hedge_budget(Hedged::Writes),
             loaded: monitor.is_loaded(),
             rebuild: shard.rebuild_status(),
         }

@@ -135,7 +135,7 @@ fn protection_is_told_as_ways_to_the_data() {
             (status.redundancy_margin, status.surviving_copies)
         };
         assert_eq!(told(&pool), (2, 3));
-        assert!(pool.status().hedge_budget > 0);
+        assert!(pool.status().read_hedges.left.operations > 0);
         for (drive, expected) in [(1, (1, 2)), (2, (0, 1)), (3, (0, 0))] {
             pool.drive_fail(drive, "test", true).await.expect("failed");
             assert_eq!(told(&pool), expected);

@@ -5,6 +5,7 @@
 mod common;
 
 mod audit;
+mod budget;
 mod concurrent;
 mod create;
 mod discards;

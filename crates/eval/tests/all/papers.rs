@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use eval::experiment::run::plan;
-use eval::experiment::{Experiment, LoadSeed, Scale};
+use eval::experiment::{Cell, Experiment, LoadSeed, Scale};
 use eval::papers::{all, named};
 
 #[test]
@@ -30,6 +30,27 @@ fn experiments_are_found_by_name_and_by_paper() {
     assert_eq!(of("ldm-fig10"), Ok(1));
     assert!(of("ldm-*").is_ok_and(|count| count >= 1));
     assert!(of("ldm-fig99").is_err_and(|error| error.contains("list")));
+}
+
+/// A scheme on drives that copy what nobody needs is not to be compared with one on drives that
+/// know better.
+#[test]
+fn schemes_are_compared_on_untold_drives_and_on_told_ones() {
+    let names = ["ours-*", "fusionraid-fig12", "fusionraid-fig14", "fusionraid-table6"];
+    for experiment in named(&names.map(str::to_owned)).expect("known") {
+        let cells = (experiment.cells)(Scale::Quick);
+        let is_untold = |cell: &&Cell| cell.parameters.get("told") == Some(&false.into());
+        let untold: Vec<&Cell> = cells.iter().filter(is_untold).collect();
+        assert!(untold.len() >= 3, "{}", experiment.name);
+        for cell in untold {
+            let name = format!("{}/told", cell.name);
+            let twin = cells.iter().find(|other| other.name == name);
+            let twin = twin.unwrap_or_else(|| panic!("{}: no {name}", experiment.name));
+            let mut expected = cell.parameters.clone();
+            expected["told"] = true.into();
+            assert_eq!(twin.parameters, expected, "{name}");
+        }
+    }
 }
 
 #[test]

@@ -9,14 +9,14 @@
 use std::cell::Cell;
 
 use engine::{
-    ConversionPolicy, DriveHealth, DriveOverride, DriveState, DriveStatus, Pool, VolumeInfo,
-    VolumeLimits,
+    ConversionPolicy, DriveHealth, DriveOverride, DriveState, DriveStatus, HedgeBudget, Pool,
+    VolumeInfo, VolumeLimits,
 };
 use futures_util::future::join;
 use io::virt::VirtEnv;
 use io::{Buf, Env, Nanos, PAGE, join_all};
 use policy::health::SIT_OUT_MAX;
-use policy::hedge::SAVED_MAX;
+use policy::hedge::{BYTES_SAVED_MAX, SAVED_MAX};
 
 use super::World;
 use super::patience::Patience;
@@ -152,13 +152,14 @@ impl World {
         if status.loaded {
             return Err(wrong("nothing is asked, and drives are said to be behind"));
         }
-        let hedged = [
-            (status.hedge_budget, status.hedge_lost),
-            (status.write_hedge_budget, status.write_hedge_lost),
-        ];
-        for (left, lost) in hedged {
-            if u64::from(left) + lost + 1 < u64::from(SAVED_MAX) {
-                return Err(wrong(format!("of the hedging budget {left} are left, {lost} lost")));
+        for HedgeBudget { left, lost } in [status.read_hedges, status.write_hedges] {
+            // Each is rounded.
+            let operations = left.operations + lost.operations + 1;
+            let bytes = left.bytes + lost.bytes + 1;
+            if operations < SAVED_MAX || bytes < BYTES_SAVED_MAX {
+                return Err(wrong(format!(
+                    "of the hedging budget {left:?} is left, {lost:?} lost"
+                )));
             }
         }
         if status.memory.patch_bytes > status.memory.patch_budget_bytes {

@@ -137,20 +137,29 @@ fn around(pools: &[Pool], to: &mut Writer) -> fmt::Result {
     to.counter("pool_hedges_refused", "Second ways that the budget did not allow", |to| {
         counter(pools, to, |pool| pool.counters.hedges_refused)
     })?;
-    let help = "Drive operations that second ways of late requests may cost now";
-    to.gauge("pool_hedge_budget", help, |to| {
-        pools.iter().try_for_each(|pool| {
-            let budgets = [("read", pool.hedge_budget), ("write", pool.write_hedge_budget)];
-            budgets.into_iter().try_for_each(|(kind, left)| {
-                to.known(&with(of_pool(pool), "kind", kind), left.map(f64::from))
-            })
-        })
-    })?;
+    hedge_budgets(pools, to)?;
     to.gauge("pool_loaded", "1 while many drives are behind and nothing goes round them", |to| {
         known(pools, to, |pool| pool.loaded.map(|loaded| f64::from(u8::from(loaded))))
     })?;
     to.counter("pool_loads", "How often many drives were behind at once", |to| {
         counter(pools, to, |pool| pool.counters.loads)
+    })
+}
+
+fn hedge_budgets(pools: &[Pool], to: &mut Writer) -> fmt::Result {
+    let each = |to: &mut Family, of: fn(&Pool) -> [Option<u64>; 2]| {
+        pools.iter().try_for_each(|pool| {
+            ["read", "write"].into_iter().zip(of(pool)).try_for_each(|(kind, left)| {
+                to.known(&with(of_pool(pool), "kind", kind), left.map(|left| left as f64))
+            })
+        })
+    };
+    let help = "Drive operations that second ways of late requests may cost now";
+    to.gauge("pool_hedge_budget", help, |to| {
+        each(to, |pool| [pool.hedge_budget, pool.write_hedge_budget])
+    })?;
+    to.gauge("pool_hedge_budget_bytes", "Bytes that these may move now", |to| {
+        each(to, |pool| [pool.hedge_budget_bytes, pool.write_hedge_budget_bytes])
     })
 }
 

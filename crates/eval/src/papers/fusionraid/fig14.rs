@@ -1,8 +1,6 @@
 //! FusionRAID §5.4, Figure 14: clean and aged drives, the four workloads of §5.3 together.
 
-use model::ssd::Fill;
-
-use super::mix::{LOG_RAID, RAID50, TRACES, cell, value};
+use super::mix::{CLEAN, Drives, LOG_RAID, RAID50, TOLD, TRACES, UNTOLD, cell, value};
 use crate::experiment::{
     Axis, Cell, Check, Conclusion, Experiment, Found, Kind, Picture, Scale, Series, Table,
 };
@@ -17,25 +15,35 @@ pub const EXPERIMENT: Experiment = Experiment {
 
 const SYSTEMS: [(&str, &str); 4] =
     [("RAID50", RAID50), ("LogRAID", LOG_RAID), ("FusionRAID", "fusion-paper"), ("ours", "fusion")];
-const FILLS: [(&str, Fill); 2] = [("clean", Fill::Fresh), ("aged", Fill::Aged)];
+/// The paper's are the first two.
+const DRIVES: [(&str, Drives); 3] =
+    [("clean", CLEAN), ("aged, untold", UNTOLD), ("aged, told", TOLD)];
 
 fn cells(scale: Scale) -> Vec<Cell> {
-    let each = SYSTEMS.iter().flat_map(|&(_, system)| FILLS.map(|(_, fill)| (system, fill)));
-    each.map(|(system, fill)| cell(scale, system, fill)).collect()
+    let each = SYSTEMS.iter().flat_map(|&(_, system)| DRIVES.map(|(_, own)| (system, own)));
+    each.map(|(system, drives)| cell(scale, system, drives)).collect()
 }
 
 fn conclude(_: Scale, found: &Found) -> Conclusion {
     // The paper shows the average of the four workloads.
-    let mean = |system: &str, fill: Fill, figure: &str| {
-        TRACES.map(|trace| value(found, system, fill, trace, figure)).iter().sum::<f64>()
+    let mean = |system: &str, drives: Drives, figure: &str| {
+        TRACES.map(|trace| value(found, system, drives, trace, figure)).iter().sum::<f64>()
             / TRACES.len() as f64
     };
     let mut table = Table::new(
         "Mean of the four workloads, milliseconds",
-        &["system", "clean p50", "aged p50", "clean p99", "aged p99"],
+        &[
+            "system",
+            "clean p50",
+            "aged, untold p50",
+            "aged, told p50",
+            "clean p99",
+            "aged, untold p99",
+            "aged, told p99",
+        ],
     );
     for (label, system) in SYSTEMS {
-        let of = |figure: &str| FILLS.map(|(_, fill)| mean(system, fill, figure));
+        let of = |figure: &str| DRIVES.map(|(_, own)| mean(system, own, figure));
         table.row(label, [of("p50_ms"), of("p99_ms")].concat());
     }
     let picture = |name: &str, title: &str, figure: &str| Picture {
@@ -45,16 +53,15 @@ fn conclude(_: Scale, found: &Found) -> Conclusion {
         x: Axis::linear(""),
         y: Axis::logarithmic("milliseconds"),
         groups: SYSTEMS.map(|(label, _)| label.to_owned()).into(),
-        series: FILLS
+        series: DRIVES
             .iter()
-            .map(|&(label, fill)| {
-                Series::bars(label, SYSTEMS.map(|(_, system)| mean(system, fill, figure)))
+            .map(|&(label, own)| {
+                Series::bars(label, SYSTEMS.map(|(_, system)| mean(system, own, figure)))
             })
             .collect(),
     };
-    let aged = |system: &str, figure: &str| {
-        mean(system, Fill::Aged, figure) / mean(system, Fill::Fresh, figure)
-    };
+    let aged =
+        |system: &str, figure: &str| mean(system, UNTOLD, figure) / mean(system, CLEAN, figure);
     let mut checks = vec![
         Check::ours("RAID50: aged over clean, median", "x", aged(RAID50, "p50_ms"))
             .because("the paper shows bars: higher on aged drives"),

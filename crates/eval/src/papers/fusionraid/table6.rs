@@ -1,8 +1,6 @@
 //! FusionRAID §5.3, Table 6: the slowest requests with and without redirection round slow drives.
 
-use model::ssd::Fill;
-
-use super::mix::{TRACES, cell, cell_name, value};
+use super::mix::{AGED, TOLD, TRACES, UNTOLD, cell, cell_name, value};
 use crate::experiment::{Cell, Check, Conclusion, Experiment, Found, Scale, Table};
 
 pub const EXPERIMENT: Experiment = Experiment {
@@ -33,14 +31,24 @@ const COUNTED: &str = "as the array's detector counts: reads, too, from a learne
                        alone such a drive has 4.85 a minute of 3.94 ms (DRIVES.md)";
 
 fn cells(scale: Scale) -> Vec<Cell> {
-    SYSTEMS.into_iter().map(|system| cell(scale, system, Fill::Aged)).collect()
+    let all = |drives| SYSTEMS.into_iter().map(move |system| cell(scale, system, drives));
+    AGED.into_iter().flat_map(all).collect()
 }
 
 fn conclude(scale: Scale, found: &Found) -> Conclusion {
-    let of =
-        |system: &str, trace: &str, figure: &str| value(found, system, Fill::Aged, trace, figure);
+    let of = |system: &str, trace: &str, figure: &str| value(found, system, UNTOLD, trace, figure);
     let mut checks = Vec::new();
-    let columns = ["trace", "paper without", "paper with", "without", "as the paper", "ours"];
+    let columns = [
+        "trace",
+        "paper without",
+        "paper with",
+        "without, untold",
+        "as the paper, untold",
+        "ours, untold",
+        "without, told",
+        "as the paper, told",
+        "ours, told",
+    ];
     let mut tables = Vec::new();
     let parts = [("1 %", 0.01, "slowest1_ms"), ("0.1 %", 0.001, "slowest01_ms")];
     for (at, (part, share, figure)) in parts.into_iter().enumerate() {
@@ -48,7 +56,8 @@ fn conclude(scale: Scale, found: &Found) -> Conclusion {
         for (trace, paper) in TRACES.into_iter().zip(PAPER) {
             let [without, with] = [paper[2 * at], paper[2 * at + 1]];
             let [nd, redirected, ours] = SYSTEMS.map(|system| of(system, trace, figure));
-            table.row(trace, [without, with, nd, redirected, ours]);
+            let told = SYSTEMS.map(|system| value(found, system, TOLD, trace, figure));
+            table.row(trace, [without, with, nd, redirected, ours].into_iter().chain(told));
             let what = format!("{trace}, slowest {part}: without over with redirection");
             checks.push(Check::new(what, "x", without / with, nd / redirected).because(READS));
             let what = format!("{trace}, slowest {part}: without redirection over ours");
@@ -65,7 +74,7 @@ fn conclude(scale: Scale, found: &Found) -> Conclusion {
         tables.push(table);
     }
     let counted = |system: &str, name: &str| {
-        found.value(&cell_name(system, Fill::Aged), &format!("scheme/{name}"))
+        found.value(&cell_name(system, UNTOLD), &format!("scheme/{name}"))
     };
     let seconds = scale.pick(6.0, 70.0);
     let spikes = counted("fusion-nd", "spikes");

@@ -16,6 +16,7 @@ use crate::array::tally::Tally;
 use crate::array::turns::Turns;
 use crate::experiment::bed::{Bed, latencies, parameters, span};
 use crate::experiment::{Cell, Figures, Scale, traced};
+use crate::papers::fusionraid::mix::{Drives, TOLD, UNTOLD};
 use crate::papers::{fusionraid, ldm, steering};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,23 +114,30 @@ impl Home {
 
     pub fn cell_name(self, row: &Row) -> String {
         match self {
-            Home::FusionRaid => fusionraid::mix::cell_name(&row.system.to_string(), row.fill),
+            Home::FusionRaid => fusionraid::mix::cell_name(&row.system.to_string(), row.drives),
             // Those of one home side by side, for their drives' sake.
-            _ => format!("ours/{}/{}", self.name(), row.label.replace(", ", "-").replace(' ', "-")),
+            _ => {
+                let told = if row.drives == TOLD { "/told" } else { "" };
+                let label = row.label.replace(", ", "-").replace(' ', "-");
+                format!("ours/{}/{label}{told}", self.name())
+            }
         }
     }
 
     pub fn cells(self, scale: Scale) -> Vec<Cell> {
-        let each = rows(self).0;
+        let untold = rows(self).0;
+        let told = untold.iter().filter(|row| row.drives == UNTOLD).map(|row| row.on(TOLD));
+        let each: Vec<Row> = untold.iter().cloned().chain(told).collect();
         let bound = [self.bound(scale)];
         bound.into_iter().chain(each.iter().map(|row| self.cell(scale, row))).collect()
     }
 
     fn cell(self, scale: Scale, row: &Row) -> Cell {
         if self == Home::FusionRaid {
-            return fusionraid::mix::cell(scale, &row.system.to_string(), row.fill);
+            return fusionraid::mix::cell(scale, &row.system.to_string(), row.drives);
         }
-        let bed = Bed { disks: row.disks, fill: row.fill, ..self.bed(scale) };
+        let Drives { fill, trim, .. } = row.drives;
+        let bed = Bed { disks: row.disks, fill, trim, ..self.bed(scale) };
         let (system, span) = (row.system, self.span(scale));
         let given = parameters(&bed, system, span, json!({ "home": self.name() }));
         // Of it, filling is all but a second of the quick one.

@@ -7,6 +7,7 @@ pub mod rows;
 use homes::Home;
 
 use crate::experiment::{Axis, Conclusion, Experiment, Found, Kind, Picture, Scale, Series, Table};
+use crate::papers::fusionraid::mix::{AGED, Drives};
 
 pub fn all() -> Vec<Experiment> {
     vec![
@@ -61,10 +62,17 @@ const NEAR_NOTHING: &str = "The bound: each request has all drives to itself, wh
     what is on hard disks is in no flash.";
 
 fn conclude(home: Home, scale: Scale, found: &Found) -> Conclusion {
+    let (tables, pictures) =
+        AGED.into_iter().map(|drives| compared(home, drives, scale, found)).unzip();
+    Conclusion { checks: vec![], tables, pictures }
+}
+
+/// All of them on drives of one kind.
+fn compared(home: Home, drives: Drives, scale: Scale, found: &Found) -> (Table, Picture) {
     let (rows, notes) = rows::rows(home);
     let cells: Vec<(String, String)> = [(BOUND.to_owned(), home.bound_name())]
         .into_iter()
-        .chain(rows.iter().map(|row| (row.label.clone(), home.cell_name(row))))
+        .chain(rows.iter().map(|row| (row.label.clone(), home.cell_name(&row.on(drives)))))
         .collect();
     let latency = |cell: &str, figure: &str| found.value(cell, &format!("all/{figure}"));
     let columns = [
@@ -79,9 +87,12 @@ fn conclude(home: Home, scale: Scale, found: &Found) -> Conclusion {
         "erases for a GiB",
         "space",
     ];
-    let title = "Latency of all requests; bytes on drives and in flash, blocks erased, and space, \
-                 for what users write";
-    let mut table = Table { notes, ..Table::new(title, &columns) };
+    let title = format!(
+        "Latency of all requests on {} drives; bytes on drives and in flash, blocks erased, and \
+         space, for what users write",
+        drives.label
+    );
+    let mut table = Table { notes, ..Table::new(&title, &columns) };
     let bound = latency(&cells[0].1, "p99_ms");
     for (label, cell) in &cells {
         let gib = found.value(cell, "drives/user_write_bytes") / (1u64 << 30) as f64;
@@ -105,13 +116,13 @@ fn conclude(home: Home, scale: Scale, found: &Found) -> Conclusion {
         Series::bars(label, cells.iter().map(|(_, cell)| latency(cell, figure)))
     };
     let picture = Picture {
-        name: "latency".to_owned(),
-        title: "Latency of all requests".to_owned(),
+        name: format!("latency-{}", drives.label),
+        title: format!("Latency of all requests, {} drives", drives.label),
         kind: Kind::Bars,
         x: Axis::linear("scheme"),
         y: Axis::logarithmic("milliseconds"),
         groups: cells.iter().map(|(label, _)| label.clone()).collect(),
         series: QUANTILES.map(bars).into(),
     };
-    Conclusion { checks: vec![], tables: vec![table], pictures: vec![picture] }
+    (table, picture)
 }

@@ -3,7 +3,6 @@
 use std::sync::OnceLock;
 
 use io::virt::VirtEnv;
-use model::ssd::Fill;
 use schemes::scheme::Scheme;
 
 use super::homes::Home;
@@ -11,6 +10,7 @@ use crate::array::System;
 use crate::array::layout::{is_grouped, lay_out};
 use crate::experiment::Scale;
 use crate::experiment::bed::Bed;
+use crate::papers::fusionraid::mix::{CLEAN, Drives, UNTOLD};
 
 #[derive(Clone, Debug)]
 pub struct Row {
@@ -18,12 +18,18 @@ pub struct Row {
     pub system: System,
     /// Drives, the last ones, that are hard disks.
     pub disks: usize,
-    pub fill: Fill,
+    pub drives: Drives,
 }
 
 impl Row {
     fn of(system: System) -> Row {
-        Row { label: system.to_string(), system, disks: 0, fill: Fill::Aged }
+        Row { label: system.to_string(), system, disks: 0, drives: UNTOLD }
+    }
+
+    /// The same on other drives; new ones stay new.
+    pub fn on(&self, drives: Drives) -> Row {
+        let drives = if self.drives == CLEAN { CLEAN } else { drives };
+        Row { drives, ..self.clone() }
     }
 }
 
@@ -33,7 +39,8 @@ const LOG_DISKS: usize = 2;
 /// Rows, and notes.
 type Rows = (Vec<Row>, Vec<String>);
 
-/// Who takes part, and why the others don't, a line each that begins with the name.
+/// Who takes part, on drives that were never told what is free, and why the others don't, a line
+/// each that begins with the name.
 pub fn rows(home: Home) -> Rows {
     /// Asking all schemes takes a quarter of a second, and is done for every list and plan.
     static KNOWN: [OnceLock<Rows>; Home::ALL.len()] = [const { OnceLock::new() }; Home::ALL.len()];
@@ -44,7 +51,7 @@ fn of(home: Home) -> Rows {
     let bed = home.bed(Scale::Full);
     let raid0 = System::Scheme(Scheme::Raid0, classical::WriteHole::Closed);
     // What no redundancy and no garbage leave: queues of the clients' own.
-    let new = Row { label: "raid0, new drives".to_owned(), fill: Fill::Fresh, ..Row::of(raid0) };
+    let new = Row { label: "raid0, new drives".to_owned(), drives: CLEAN, ..Row::of(raid0) };
     let (mut rows, mut notes) = (vec![new], Vec::new());
     if home != Home::Ldm {
         notes.push("On SSDs, where their papers have hard disks: hpda, log-mirror.".to_owned());
