@@ -211,7 +211,6 @@ impl<E: Env> Shard<E> {
                     {
                         self.count(|counters| counters.hedged_writes += 1);
                         let second = send(taken);
-                        // Copies of a stripe's blocks are more than the stripe.
                         patience.costs_more(second.cost.beyond(running[0].cost));
                         attempts.begin(second);
                     }

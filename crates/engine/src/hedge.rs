@@ -96,7 +96,7 @@ impl<'a, E: Env> Patience<'a, E> {
         spent.is_some()
     }
 
-    /// The way that was allowed turned out to cost more than was asked for.
+    /// The way that was allowed costs more than was asked for, as copies of a stripe's blocks do.
     pub fn costs_more(&mut self, more: Cost) {
         self.spent += self.monitor.spend(self.hedged, u64::MAX, more).unwrap_or_default();
     }
