@@ -196,7 +196,7 @@ fn a_drive_that_is_always_slow_is_told_of_in_other_schemes() {
             (&json!("slow"), &json!(false))
         );
         let status = scratch.run(&["status", "tank"]).expect(1);
-        status.says("is slow: its ").says("requests use it all the same");
+        let status = status.says("is slow: its ").says("requests use it all the same");
         status.says("drive replace tank 1 NEW").says("drive trust tank 1");
         scratch.run(&["events", "tank"]).expect(0).says("drive-slow").says("requests use it");
         scratch.run(&["drive", "trust", "tank", "1"]).expect(0).says("is trusted");
