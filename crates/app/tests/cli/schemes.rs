@@ -361,7 +361,7 @@ fn a_drive_sits_out_whatever_the_scheme() {
         let decided = || scratch.run(&["status", "--json"]).json()["pools"][0]["drives"][1].clone();
         drive(&["sit-out", "tank", "1"]).expect(0).says("sits out");
         assert_eq!(decided()["decided"], "sit-out", "{scheme}");
-        scratch.run(&["status"]).expect(0).says("-, sit-out").says("ONLINE");
+        scratch.run(&["status"]).expect(0).says("good, sit-out").says("ONLINE");
         client.write(1 << 20, &pattern(2, 1 << 20), FUA);
         assert!(client.read(0, 1 << 20) == pattern(1, 1 << 20), "{scheme}");
         drive(&["online", "tank", "1"]).expect(0).says("is read like any other again");

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!  clients ─> faults stop in their midst ─> they all finish ─> flush ─> at rest, backlog gone
-//!    ─> drives that only hesitated are in use, none is avoided ─> audit
-//!    ─> writes beside reads that never rest ─> all volumes deleted ─> all space free
+//!    ─> drives that only hesitated are in use ─> audit ─> writes beside reads that never rest
+//!    ─> drives that are quick again are not avoided ─> all volumes deleted ─> all space free
 //! ```
 
 use std::cell::Cell;
@@ -79,10 +79,10 @@ impl World {
         self.comes_to_rest(&pool)?;
         self.check_backlog(&pool)?;
         self.check_drives(&pool)?;
-        self.uses_all_drives(&pool)?;
         self.scrub_rot(&pool)?;
         self.audit(&pool)?;
         self.nobody_starves(&pool)?;
+        self.uses_all_drives(&pool)?;
         self.leaks_nothing(pool)
     }
 
