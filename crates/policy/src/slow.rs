@@ -22,8 +22,8 @@ pub const FENCE_TIMES: u64 = 3;
 pub const PEERS_MIN: usize = 4;
 /// A lone peer may be quick by chance; nobody is ten times slower by chance for seconds.
 pub const FEW_TIMES: u64 = 10;
-/// Fewer answers than these in a period: their median is chance, and only twice the fence's multiple
-/// counts. A drive that is avoided has no more, those of probes.
+/// Fewer answers than these in a period: their median is chance, and only twice the fence's
+/// multiple counts. A drive that is avoided has no more, those of probes.
 pub const ANSWERS_MIN: u32 = 4;
 pub const FEW_ANSWERS_TIMES: u64 = 2 * FENCE_TIMES;
 

@@ -204,8 +204,8 @@ fn spikes_are_summed_up_once_a_minute() {
     });
 }
 
-/// A drive that comes and goes all day is told of six times an hour, and then how often it was; what
-/// somebody has to know of is there all the same.
+/// A drive that comes and goes all day is told of six times an hour, and then how often it was;
+/// what somebody has to know of is there all the same.
 #[test]
 fn warnings_about_a_drive_are_bounded_and_push_out_no_error() {
     const TIMES: usize = 8;

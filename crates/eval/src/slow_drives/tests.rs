@@ -35,8 +35,8 @@ fn nobody_is_blamed_for_what_slows_all_drives_or_for_what_it_is_asked() {
     }
 }
 
-/// What lasts for seconds can't always be told from a drive's own doing; an episode of three was six
-/// periods of eight, and each was a verdict.
+/// What lasts for seconds can't always be told from a drive's own doing; an episode of three was
+/// six periods of eight, and each was a verdict.
 #[test]
 fn neighbours_that_take_seconds_are_seldom_a_drives_fault() {
     for drives in POOLS {
