@@ -22,8 +22,10 @@ pub const FENCE_TIMES: u64 = 3;
 pub const PEERS_MIN: usize = 4;
 /// A lone peer may be quick by chance; nobody is ten times slower by chance for seconds.
 pub const FEW_TIMES: u64 = 10;
-/// The same of a drive with fewer answers in a period than these: their median is chance.
+/// Fewer answers than these in a period: their median is chance, and only twice the fence's
+/// multiple counts. A drive that is avoided has no more, those of probes.
 pub const ANSWERS_MIN: u32 = 4;
+pub const FEW_ANSWERS_TIMES: u64 = 2 * FENCE_TIMES;
 
 /// A drive that was asked so many times more often than the middle of its peers, and
 /// [`ASKED_MORE`] beside, queues for what it was asked: that is the load's (a hot block, a copy).
@@ -159,7 +161,7 @@ fn compare(kind: Kind, own: Option<Answers>, peers: &[Answers], noise: u64) -> F
     let mut counts: Vec<u64> = peers.iter().map(|answers| u64::from(answers.count)).collect();
     let asked = crate::learn::median(&mut counts);
     let times = match own {
-        Some(own) if own.count < ANSWERS_MIN => FEW_TIMES,
+        Some(own) if own.count < ANSWERS_MIN => FEW_ANSWERS_TIMES,
         _ => FENCE_TIMES,
     };
     let fence = fence(&mut medians, times, noise);

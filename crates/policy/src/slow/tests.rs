@@ -35,9 +35,9 @@ fn few_answers_need_a_wide_margin() {
         all[3].reads = Some(Answers { count, median });
         slow(&judge(&all, 1).0)
     };
-    assert_eq!(with(ANSWERS_MIN - 1, 9 * MILLI), []);
-    assert_eq!(with(ANSWERS_MIN - 1, 11 * MILLI), [3]);
-    assert_eq!(with(ANSWERS_MIN, 9 * MILLI), [3]);
+    assert_eq!(with(ANSWERS_MIN - 1, 5 * MILLI), []);
+    assert_eq!(with(ANSWERS_MIN - 1, 7 * MILLI), [3]);
+    assert_eq!(with(ANSWERS_MIN, 5 * MILLI), [3]);
 }
 
 #[test]
