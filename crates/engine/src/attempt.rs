@@ -32,7 +32,7 @@ use crate::shard::Shard;
 use crate::tuple::TupleKey;
 
 /// Attempts to place a write before the pool gives up on it: each failure costs a drive, and
-/// after that many there are none left that matter. No more are under way at once, either.
+/// after that many there are none left that matter.
 const ATTEMPTS_MAX: usize = 8;
 
 /// Drives that a new attempt had better not use.
@@ -209,6 +209,12 @@ impl<E: Env> Shard<E> {
                         // Nobody waits for space to be quicker.
                         && let Some(taken) = take(&avoid)
                     {
+                        // One more with a drive that hangs would be lost with the others when
+                        // that drive is (world 30874).
+                        if running.len() > WRITE_HEDGES_MAX && self.has_hanging(&taken) {
+                            self.give_up(&taken);
+                            continue;
+                        }
                         self.count(|counters| counters.hedged_writes += 1);
                         let second = send(taken);
                         patience.costs_more(second.cost.beyond(running[0].cost));
@@ -225,7 +231,7 @@ impl<E: Env> Shard<E> {
         if running.iter().any(|attempt| attempt.sent.is_some()) {
             return None;
         }
-        if running.len() >= ATTEMPTS_MAX {
+        if running.len() > WRITE_HEDGES_MAX + 1 {
             patience.give_up();
             return None;
         }
@@ -250,6 +256,13 @@ impl<E: Env> Shard<E> {
     fn all_hang(&self, running: &[Attempt]) -> bool {
         let hangs = |&drive: &DriveIndex| self.array.monitor.hangs(drive);
         running.iter().all(|attempt| attempt.drives.iter().any(hangs))
+    }
+
+    /// Of stripes only those are taken for a second attempt that avoid such drives.
+    fn has_hanging(&self, taken: &Taken) -> bool {
+        let Taken::Slots(slots) = taken else { return false };
+        let mut targets = slots.iter().flat_map(|slot| &slot.targets);
+        targets.any(|at| self.array.monitor.hangs(at.drive))
     }
 
     async fn win(&self, attempts: Attempts, at: usize, fua: bool) -> Result<Won, RequestError> {

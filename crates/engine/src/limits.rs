@@ -178,7 +178,7 @@ pub const FLUSH_PATIENCE: Nanos = Nanos::from_secs(1);
 /// A flush looks so often whether the drives it waits for hang.
 pub const FLUSH_LOOK: Nanos = Nanos::from_millis(20);
 /// Further places a write may be sent to because the first is late. Each costs a whole write. There
-/// are more only as long as every place so far has a drive that hangs.
+/// is one more, without such drives, if every place so far has one that hangs.
 pub const WRITE_HEDGES_MAX: usize = 2;
 /// Spare slots passed over because of a slow drive before the least bad is taken.
 pub const SPARE_LOOKS_MAX: usize = 128;
