@@ -59,7 +59,7 @@ impl<E: Env> Shard<E> {
         self.array.is_active(drive) && (avoid.contains(&drive) || slow(drive))
     }
 
-    /// Drives of a place that hang, and all that are shunned: the fewer, the better.
+    /// Drives of a place that hang, and all that are avoided: the fewer, the better.
     fn slowness(&self, spot: &Spot, avoid: &Avoid) -> (usize, usize) {
         let hang = spot.targets.iter().filter(|at| self.array.monitor.hangs(at.drive));
         let shunned = spot.targets.iter().filter(|at| self.is_shunned(at.drive, avoid));

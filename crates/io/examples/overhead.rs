@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use io::exec::Executor;
+use io::exec::{Executor, yield_now};
 use io::mem::MemDrive;
 use io::rng::Rng;
 use io::{Buf, Drive, Durability};
@@ -17,7 +17,7 @@ fn main() {
     for _ in 0..64 {
         executor.spawn(async {
             loop {
-                yield_once().await;
+                yield_now().await;
             }
         });
     }
@@ -43,16 +43,4 @@ async fn write_cost(drive: &MemDrive) -> u128 {
         drive.write(offset, data.clone(), Durability::Cached).await.expect("inside the drive");
     }
     start.elapsed().as_nanos() / u128::from(WRITES)
-}
-
-async fn yield_once() {
-    let mut yielded = false;
-    std::future::poll_fn(|context| {
-        if std::mem::replace(&mut yielded, true) {
-            return std::task::Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        std::task::Poll::Pending
-    })
-    .await;
 }

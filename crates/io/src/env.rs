@@ -115,14 +115,7 @@ pub trait Env: Clone + 'static {
 
     /// Lets every other ready task run once before the caller goes on.
     fn yield_now(&self) -> impl Future<Output = ()> + 'static {
-        let mut yielded = false;
-        std::future::poll_fn(move |context| {
-            if std::mem::replace(&mut yielded, true) {
-                return std::task::Poll::Ready(());
-            }
-            context.waker().wake_by_ref();
-            std::task::Poll::Pending
-        })
+        crate::exec::yield_now()
     }
 }
 

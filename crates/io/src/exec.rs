@@ -12,7 +12,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -121,6 +121,18 @@ struct Inner {
     lane: Cell<u32>,
     /// Most work done in one poll, of each kind ([`slice::spend`]).
     most_work: Cell<[u32; Work::ALL.len()]>,
+}
+
+/// Waits for the task's next turn: all others that are ready have theirs before.
+pub fn yield_now() -> impl Future<Output = ()> + 'static {
+    let mut yielded = false;
+    poll_fn(move |context| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
 }
 
 /// A handle on one executor. Tasks usually hold one too, so an executor that is no longer

@@ -207,6 +207,7 @@ mod tests {
         assert!(breathe(1 << 20).now_or_never().is_some(), "it has only begun");
         begin(None);
     }
+
     #[test]
     fn work_is_done_in_slices_and_counted_for_what_it_was() {
         let executor = crate::exec::Executor::new();
@@ -224,7 +225,7 @@ mod tests {
             while turns.get() >= 0 {
                 turns.set(turns.get() + 1);
                 assert!(turns.get() < 100, "it never gets there");
-                yield_once().await;
+                crate::exec::yield_now().await;
             }
         });
         let polls = executor.run_ready(1000);
@@ -233,17 +234,5 @@ mod tests {
         assert_eq!(most(Work::Scrub), Some((Work::Scrub, 3 * SLICE_WORK)));
         assert_eq!(most(Work::Discard), Some((Work::Discard, SLICE_WORK + 7)), "it was waiting");
         assert_eq!(most(Work::Requests), Some((Work::Requests, 0)));
-    }
-
-    async fn yield_once() {
-        let mut yielded = false;
-        std::future::poll_fn(|context| {
-            if std::mem::replace(&mut yielded, true) {
-                return std::task::Poll::Ready(());
-            }
-            context.waker().wake_by_ref();
-            std::task::Poll::Pending
-        })
-        .await;
     }
 }

@@ -4,17 +4,6 @@ use super::*;
 use std::cell::Cell;
 use std::future::poll_fn;
 
-fn yield_once() -> impl Future<Output = ()> {
-    let mut yielded = false;
-    poll_fn(move |context| {
-        if std::mem::replace(&mut yielded, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-}
-
 /// The order in which eight tasks that yield twice run.
 fn run_order(executor: &Executor) -> Vec<u32> {
     let order = Rc::new(RefCell::new(Vec::new()));
@@ -23,7 +12,7 @@ fn run_order(executor: &Executor) -> Vec<u32> {
         executor.spawn(async move {
             for _ in 0..3 {
                 order.borrow_mut().push(name);
-                yield_once().await;
+                yield_now().await;
             }
         });
     }
@@ -54,7 +43,7 @@ fn lanes_take_turns() {
             async move {
                 for _ in 0..times {
                     order.borrow_mut().push(name);
-                    yield_once().await;
+                    yield_now().await;
                 }
             }
         };
@@ -76,7 +65,7 @@ fn a_drawn_order_knows_no_lanes() {
     for _ in 0..20 {
         let over = over.clone();
         executor.spawn_apart(async move {
-            yield_once().await;
+            yield_now().await;
             over.set(over.get() + 1);
         });
     }
