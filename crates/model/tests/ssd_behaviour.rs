@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Bench, Load, closed_loop, data_centre, open_loop, reference, write};
+use common::{Bench, Load, closed_loop, closed_loop_of, data_centre, open_loop, reference, write};
 use io::model::{Command, Model, Phase, Tag};
 use io::{Durability, Nanos};
 use model::ssd::{Buffer, Config, Destage, Fill, MapLog, Ssd};
@@ -151,6 +151,26 @@ fn reads_suspend_programs() {
     assert!(plain.reads.at(0.99) > 700.0, "{} us", plain.reads.at(0.99));
     assert!(suspending.reads.at(0.99) < 250.0, "{} us", suspending.reads.at(0.99));
     assert!(suspending.writes.mean() > plain.writes.mean(), "it isn't for nothing");
+}
+
+#[test]
+fn a_die_that_is_read_without_a_pause_still_programs() {
+    for suspend in [None, Some(Nanos::from_micros(10))] {
+        let mut config = Config { fill: Fill::Written, ..volatile() };
+        config.timing.program_suspend = suspend;
+        let mut ssd = ssd(&config);
+        // One page, so one die; the write has a part for each.
+        let next = |number| match number {
+            64 => write(MIB, MIB),
+            65 => Command::Flush,
+            _ => Command::Read { offset: 0, len: 4096 },
+        };
+        let outcome = closed_loop_of(&mut ssd, Nanos::ZERO, 5_000, 24, next);
+        let flush = outcome.writes.at(1.0);
+        // Each suspension lets a row of reads pass, about a millisecond.
+        assert!(flush < 40_000.0, "{flush} us, all reads {} ms", outcome.nanos / 1_000_000);
+        assert!(outcome.nanos > 200_000_000, "the die is never idle");
+    }
 }
 
 /// A data-centre drive's rare spikes: scattered writes fill the log, sequential ones don't.

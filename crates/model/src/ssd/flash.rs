@@ -82,7 +82,7 @@ pub struct Operation {
 /// Which of a die's queues an operation waits in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// Before everything else.
+    /// Before everything else, but for [`READS_IN_A_ROW_MAX`].
     First = 0,
     /// In order.
     Normal = 1,
@@ -141,6 +141,10 @@ struct Running {
 /// After so many the operation ends undisturbed, so that it ends at all.
 const SUSPENSIONS_MAX: u32 = 8;
 
+/// So many operations of the first class begin at most while another waits, which then has its
+/// turn: a die that is read without a pause still programs. 16 reads are about a millisecond.
+const READS_IN_A_ROW_MAX: u32 = 16;
+
 #[derive(Clone, Debug, Default)]
 struct Die {
     /// By [`Class`]. Bounded by the commands and copies in flight.
@@ -152,6 +156,8 @@ struct Die {
     waited: Waited,
     running: Option<Running>,
     suspended: Option<Running>,
+    /// Operations of the first class begun since others wait.
+    row: u32,
     /// Changes with every start and suspension; events of older ones are void.
     turn: u32,
     /// Background work goes first.
@@ -178,19 +184,28 @@ impl Die {
         Some(operation)
     }
 
+    /// What is suspended goes on before anything else begins.
+    fn resumes(&self) -> bool {
+        let [first, ..] = &self.queues;
+        first.is_empty() || self.locks > 0 || self.row >= READS_IN_A_ROW_MAX
+    }
+
     fn pick(&mut self) -> Option<Operation> {
         let [first, normal, background] = &mut self.queues;
-        if self.suspended.is_some() {
-            // Reads are all that may come between.
-            return first.pop_front();
-        }
-        if self.locks > 0 {
+        let suspends = self.suspended.is_some();
+        if !suspends && (self.locks > 0 || (self.urgent && !background.is_empty())) {
             return background.pop_front();
         }
-        if self.urgent && !background.is_empty() {
-            return background.pop_front();
+        let others = suspends || !normal.is_empty() || !background.is_empty();
+        // While an operation is suspended reads are all that may come between.
+        if (suspends || self.row < READS_IN_A_ROW_MAX || !others)
+            && let Some(operation) = first.pop_front()
+        {
+            self.row = if others { self.row + 1 } else { 0 };
+            return Some(operation);
         }
-        first.pop_front().or_else(|| normal.pop_front()).or_else(|| background.pop_front())
+        self.row = 0;
+        normal.pop_front().or_else(|| background.pop_front())
     }
 }
 
@@ -301,9 +316,10 @@ impl Flash {
         let state = &mut self.dies[die as usize];
         assert!(state.running.is_none(), "die {die} does one thing at a time");
         if let Some(suspended) = state.suspended
-            && (state.queues[Class::First as usize].is_empty() || state.locks > 0)
+            && state.resumes()
         {
             state.suspended = None;
+            state.row = 0;
             self.resume(now, die, suspended, events);
             return;
         }

@@ -205,11 +205,6 @@ impl World {
 
     /// Clients that read without a pause keep nobody from writing, nor from making it durable.
     fn nobody_starves(&self, pool: &Pool<VirtEnv>) -> Result<(), Failure> {
-        // A modelled die that is read without a pause programs nothing, and with a drive lost a
-        // block may have no place without it (world 20010): that is not the pool's to prevent.
-        if self.plan.modelled {
-            return Ok(());
-        }
         let unlimited = |volume: &VolumeInfo| volume.limits == VolumeLimits::default();
         let info = pool.volumes().into_iter().find(unlimited);
         let Some(volume) = info.and_then(|info| pool.volume(&info.name)) else { return Ok(()) };
