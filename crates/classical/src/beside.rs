@@ -10,11 +10,11 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use io::Env;
+use io::{Durability, Env};
 
 use crate::array::{Array, ArrayError, Inner};
 use crate::limits::PAGE;
-use crate::sums::{is_known, is_unsure};
+use crate::sums::{LOST, UNKNOWN, is_known, is_unsure};
 use crate::verdict::{Known, Right};
 
 impl<E: Env> Array<E> {
@@ -51,16 +51,53 @@ impl<E: Env> Array<E> {
     /// Pages of a range, by their first bytes, of which no checksum is known: whatever they hold
     /// counts.
     pub fn unknown(&self, offset: u64, len: u64) -> Vec<u64> {
-        let unknown = |at: &u64| self.checksum_at(*at).is_some_and(is_unsure);
-        (offset / PAGE * PAGE..offset + len).step_by(PAGE as usize).filter(unknown).collect()
+        self.pages_with(offset, len, is_unsure)
+    }
+
+    /// The same of which nobody ever knew one: what was written once has one, or is in doubt.
+    pub fn never_known(&self, offset: u64, len: u64) -> Vec<u64> {
+        self.pages_with(offset, len, |sum| sum == UNKNOWN)
+    }
+
+    fn pages_with(&self, offset: u64, len: u64, is_it: impl Fn(u32) -> bool) -> Vec<u64> {
+        let is_it = |at: &u64| self.checksum_at(*at).is_some_and(&is_it);
+        (offset / PAGE * PAGE..offset + len).step_by(PAGE as usize).filter(is_it).collect()
+    }
+
+    /// Of what these pages hold, by their first bytes, no checksum is known from now on: they were
+    /// copied from where none was.
+    pub async fn forget(&self, pages: &[u64]) -> Result<(), ArrayError> {
+        self.say_of_pages(pages, UNKNOWN).await
+    }
+
+    /// These pages are lost: they were to be copied from where they are lost. Durable with the next
+    /// flush.
+    pub async fn note_lost(&self, pages: &[u64]) -> Result<(), ArrayError> {
+        self.say_of_pages(pages, LOST).await
+    }
+
+    async fn say_of_pages(&self, pages: &[u64], sum: u32) -> Result<(), ArrayError> {
+        let inner = &self.inner;
+        let _room = inner.reserve_log(pages.len()).await?;
+        for at in pages {
+            let (stripe, member, start) = self.place_of(*at);
+            let logged = inner.set_sums(stripe, member, start, &[sum]);
+            inner.written(&logged, Durability::Durable);
+        }
+        Ok(())
+    }
+
+    /// The stripe of a page of data, its member there, and where it begins in the chunk.
+    fn place_of(&self, at: u64) -> (u64, usize, u64) {
+        let grid = &self.inner.grid;
+        let (stripe, within) = (at / grid.stripe_bytes(), at % grid.stripe_bytes());
+        (stripe, (within / grid.chunk) as usize, within % grid.chunk)
     }
 
     fn checksum_at(&self, at: u64) -> Option<u32> {
-        let (inner, grid) = (&self.inner, &self.inner.grid);
-        inner.sums.as_ref()?;
-        let (stripe, within) = (at / grid.stripe_bytes(), at % grid.stripe_bytes());
-        let (member, start) = ((within / grid.chunk) as usize, within % grid.chunk);
-        Some(inner.sum(stripe, member, start))
+        self.inner.sums.as_ref()?;
+        let (stripe, member, start) = self.place_of(at);
+        Some(self.inner.sum(stripe, member, start))
     }
 
     /// Resynchronizes the stripes of a range that were marked when the array was opened.

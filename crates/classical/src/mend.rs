@@ -111,7 +111,7 @@ pub struct Missed {
 pub struct Mending {
     health: Cell<Health>,
     /// What can't be given is not lost yet: somebody asks for it.
-    elsewhere: Cell<bool>,
+    pub elsewhere: Cell<bool>,
     missed: RefCell<Vec<Missed>>,
     notes: RefCell<VecDeque<Note>>,
     /// Lost pages that were told: drive, byte, and what its sum was.

@@ -41,11 +41,6 @@ impl<E: Env> Inner<E> {
         self.sums.as_ref().map_or(UNKNOWN, |sums| sums.get(drive, page))
     }
 
-    /// Whole pages of a member are about to be these, until [`Inner::written`] says that they are.
-    pub fn learn(&self, stripe: u64, member: usize, start: u64, bytes: &[u8]) -> Logged {
-        self.set_sums(stripe, member, start, &self.sums_of(bytes))
-    }
-
     /// Sums of whole pages; none without sums.
     pub fn sums_of(&self, bytes: &[u8]) -> Vec<u32> {
         match self.sums {
@@ -54,7 +49,8 @@ impl<E: Env> Inner<E> {
         }
     }
 
-    /// The same of pages with these sums.
+    /// Whole pages of a member are about to be what these sums say, until [`Inner::written`] says
+    /// that they are.
     pub fn set_sums(&self, stripe: u64, member: usize, start: u64, news: &[u32]) -> Logged {
         let Some(sums) = &self.sums else { return Logged::default() };
         let (drive, first) = self.page_of(stripe, member, start);
@@ -79,9 +75,19 @@ impl<E: Env> Inner<E> {
         sums.log.progress.notify_all();
     }
 
-    /// Pages that are there, or follow from others, are these.
+    /// Pages that are there, or follow from others, are these. Where another array has the same
+    /// data, what has no checksum there gets none here: who has more is believed rather
+    /// ([`crate::Array::known_only_to`]).
     pub fn know(&self, stripe: u64, member: usize, start: u64, bytes: &[u8]) -> Logged {
-        let logged = self.learn(stripe, member, start, bytes);
+        let mut news = self.sums_of(bytes);
+        if self.mending.elsewhere.get() {
+            for (at, new) in (start..).step_by(PAGE as usize).zip(&mut news) {
+                if self.sum(stripe, member, at) == UNKNOWN {
+                    *new = UNKNOWN;
+                }
+            }
+        }
+        let logged = self.set_sums(stripe, member, start, &news);
         self.written(&logged, Durability::Durable);
         logged
     }

@@ -366,6 +366,33 @@ impl<S: Store> Log<S> {
         Ok(self.tail())
     }
 
+    /// The page at `at` of the store can't be read any more. True: it can again, and no record that
+    /// counts was in it. Nothing may be appended meanwhile.
+    pub async fn renew(&self, at: u64) -> Result<bool, StoreError> {
+        let inner = &self.inner;
+        if at < AREA_BEGIN {
+            // Each goes to the other place.
+            inner.write_anchor().await?;
+            inner.write_anchor().await?;
+            return Ok(true);
+        }
+        let _turn = inner.anchor_turn.lock().await;
+        let begin = at - AREA_BEGIN;
+        if begin >= inner.area || self.counts(begin) {
+            return Ok(false);
+        }
+        inner.store.write(at, Buf::zeroed(PAGE as usize), true).await?;
+        Ok(true)
+    }
+
+    /// Whether some of the page that begins there in the area is of a record that is not free.
+    fn counts(&self, begin: u64) -> bool {
+        let (state, area) = (self.inner.state.borrow(), self.inner.area);
+        let used = state.end - state.tail;
+        let behind_tail = (begin + area - state.tail % area) % area;
+        used > 0 && (behind_tail < used || behind_tail + PAGE > area)
+    }
+
     /// Until something is unpinned or freed. Look again first, without an await between.
     pub fn released(&self) -> io::sync::EventWait {
         self.inner.released.wait()

@@ -76,13 +76,12 @@ use self::members::NOT_RECORDED;
 use self::page::Page;
 use self::recover::Recovered;
 use self::replace::Filling;
-use self::replica::{ENTRY_BITS, Replica, log_bytes, log_space, page_place};
+use self::replica::{ENTRY_BITS, Replica, divide, log_space, page_place};
 pub use self::roles::REPLICAS_MAX;
 use self::roles::{Each, Roles};
 use self::turns::Turned;
 use crate::care::AllKept;
 use crate::log::Log;
-use crate::log::record::PAGE;
 use crate::part::{PartEnv, on_parts};
 use crate::set::{Set, SetSpec};
 use crate::store::{Counters, Store, StoreError, check_range};
@@ -242,6 +241,8 @@ struct Inner<E: Env> {
     /// Who brings something to its place, or changes roles.
     turn: Turn,
     page_turn: Turn,
+    /// For looking after what replicas have missed.
+    heal_turn: Turn,
     keep_turn: Turn,
     /// Writers that wait for room, in order.
     room_turn: Turn,
@@ -256,16 +257,6 @@ pub struct Alternate<E: Env> {
 impl<E: Env> Clone for Alternate<E> {
     fn clone(&self) -> Alternate<E> {
         Alternate { inner: self.inner.clone() }
-    }
-}
-
-/// Where data begins in an array of so many bytes, and how much of it there is.
-fn divide(size: u64, cache: u64) -> Result<(u64, u64), StoreError> {
-    let base = log_bytes(cache);
-    let least = base + 3 * PAGE;
-    match page_place(size.max(least), 1).checked_sub(base) {
-        Some(data) if size >= least => Ok((base, data)),
-        _ => Err(StoreError::Small { size, least }),
     }
 }
 
@@ -340,8 +331,7 @@ impl<E: Env> Alternate<E> {
         let parts = (0..count).map(|side| set.first(side * width..(side + 1) * width));
         let found = recover::recover(&env, &pool, parts.collect(), options.arrays).await?;
         let Recovered { right, newest, base, size, .. } = found;
-        let seen = found.seen();
-        let alive = found.alive();
+        let (seen, alive) = (found.seen(), found.alive());
         let mut replicas: Vec<_> = found.replicas.into_iter().map(|own| own.map(Rc::new)).collect();
         let grid = replicas[right].as_ref().expect("it is right").array.grid();
         let session = found.session + 1;
@@ -385,6 +375,7 @@ impl<E: Env> Alternate<E> {
             sitting: RefCell::default(),
             turn: Turn::new(),
             page_turn: Turn::new(),
+            heal_turn: Turn::new(),
             keep_turn: Turn::new(),
             room_turn: Turn::new(),
             seen: RefCell::new(seen),

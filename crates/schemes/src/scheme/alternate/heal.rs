@@ -5,6 +5,9 @@
 //!   replica B  [ . . x . ]     written, durable: B's x, over it what A has had of the cache ◄──┘
 //!              no replica has it: lost
 //! ```
+//! A replica's own pages, of its log and of what says what it is, no other has: they are written
+//! anew, with all in place, when no record of the log is needed.
+//!
 //! What is not in the cache is the same on all that are whole. What B has had of it and A has not
 //! lies in ranges that B's log tells of, so a crash leaves both the same.
 
@@ -16,9 +19,11 @@ use io::{Buf, BufMut, Env};
 
 use super::Inner;
 use super::cache::Entry;
-use super::replica::Replica;
+use super::replica::{Replica, kept_place, page_place};
+use super::turns::Turned;
 use crate::care::{Kept, Step};
 use crate::log::record::PAGE;
+use crate::store::StoreError;
 
 /// Pages seen to while nobody else has the turn: a change of roles waits no longer than that.
 const AT_ONCE: usize = 16;
@@ -26,20 +31,31 @@ const AT_ONCE: usize = 16;
 impl<E: Env> Inner<E> {
     /// Looks after the pages that replicas have missed.
     pub async fn heal(&self) {
-        for (side, replica) in self.whole() {
-            self.heal_on(side, &replica).await;
+        let sides = self.replicas.borrow().len();
+        for side in 0..sides {
+            // Held no longer than that: who takes a lost one's place waits until nobody has it.
+            let own = self.whole().into_iter().find(|(own, _)| *own == side);
+            if let Some((_, replica)) = own {
+                self.heal_on(side, &replica).await;
+            }
         }
     }
 
-    /// The pages of one replica; how many of them it has again.
-    async fn heal_on(&self, side: usize, replica: &Replica<E>) -> u64 {
-        let mut healed = 0;
+    /// The pages of one replica.
+    async fn heal_on(&self, side: usize, replica: &Replica<E>) {
+        let _turn = self.heal_turn.lock().await;
         let all = replica.array.take_missed();
+        if all.iter().any(|missed| self.offset_of(missed).is_none()) {
+            // What fails here fails for requests, too.
+            let _ = self.settle().await;
+        }
         for some in all.chunks(AT_ONCE) {
             let _turn = self.turn.lock().await;
-            healed += self.heal_pages(side, replica, some).await;
+            if !self.alive.get()[side] {
+                break;
+            }
+            self.heal_pages(side, replica, some).await;
         }
-        healed
     }
 
     /// The same for who has the turn.
@@ -59,21 +75,50 @@ impl<E: Env> Inner<E> {
     }
 
     async fn heal_page(&self, side: usize, replica: &Replica<E>, missed: &Missed) -> bool {
-        let own = missed.at.checked_sub(self.base).filter(|at| at + PAGE <= self.size);
-        let Some(offset) = own else {
-            // Of the log, or of the page that says what it is: those are each replica's own.
-            replica.array.tell_missed(missed.clone(), false);
-            return false;
-        };
-        let repaired = match self.on_others(side, missed.at).await {
-            Some(page) => {
-                let page = self.with_applied(side, offset, &page);
-                replica.array.write(missed.at, page, true).await.is_ok()
-            }
-            None => false,
+        let repaired = match self.offset_of(missed) {
+            Some(offset) => match self.on_others(side, missed.at).await {
+                Some(page) => {
+                    let page = self.with_applied(side, offset, &page);
+                    replica.array.write(missed.at, page, true).await.is_ok()
+                }
+                None => false,
+            },
+            None => self.renew(side, replica, missed.at).await.unwrap_or(false),
         };
         replica.array.tell_missed(missed.clone(), repaired);
         repaired
+    }
+
+    /// Where it lies in the data, if it is of that.
+    fn offset_of(&self, missed: &Missed) -> Option<u64> {
+        missed.at.checked_sub(self.base).filter(|at| at + PAGE <= self.size)
+    }
+
+    /// All that is in the cache now is in place, and the logs are as empty as they get.
+    async fn settle(&self) -> Result<(), StoreError> {
+        let newest = self.cache.borrow().newest();
+        let lacks = |(side, _): &(usize, _)| self.applied.get()[*side] < newest;
+        while self.living().iter().any(lacks) && self.turn(true).await? == Turned::Worked {}
+        let _turn = self.turn.lock().await;
+        self.trim(true).await
+    }
+
+    /// A page of the replica's own can't be read any more. True: it can again.
+    async fn renew(&self, side: usize, replica: &Replica<E>, at: u64) -> Result<bool, StoreError> {
+        let size = replica.array.size();
+        if [0, 1].map(|place| page_place(size, place)).contains(&at) {
+            let _turn = self.page_turn.lock().await;
+            // Each goes to the other place.
+            self.write_page(side, |_| ()).await?;
+            self.write_page(side, |_| ()).await?;
+            return Ok(true);
+        }
+        if self.keeps && (kept_place(self.base, 1)..self.base).contains(&at) {
+            self.kept.borrow_mut().renew();
+            self.keep().await?;
+            return Ok(true);
+        }
+        replica.renew(at).await
     }
 
     /// A page of another replica with what this one has had of the cache.
@@ -139,11 +184,16 @@ impl<E: Env> Kept for Healed<E> {
 
     fn scrub_some(&self, step: u64) -> LocalBoxFuture<'_, Step> {
         Box::pin(async move {
+            let before = self.replica.array.health().repaired;
             let (mut found, next) = self.replica.array.scrub_some(step).await?;
             if found.lost > 0
                 && let Some(side) = self.side()
             {
-                let healed = self.inner.heal_on(side, &self.replica).await.min(found.lost);
+                self.inner.heal_on(side, &self.replica).await;
+                // Whoever looks after replicas beside may have seen to some of them.
+                drop(self.inner.turn.lock().await);
+                let repaired = self.replica.array.health().repaired - before;
+                let healed = repaired.saturating_sub(found.repaired).min(found.lost);
                 found.lost -= healed;
                 found.repaired += healed;
             }

@@ -101,6 +101,11 @@ impl Kept {
         self.saved
     }
 
+    /// The record is to be written again, whatever it says.
+    pub fn renew(&mut self) {
+        self.saved = false;
+    }
+
     /// A replica is lost, with a page like this. `number` is a new one, if it is the first.
     pub fn lose(&mut self, side: usize, gone: Option<Gone>, number: u64) {
         if self.number == 0 {

@@ -34,11 +34,11 @@ use super::cache::{CACHE_MIN, Overlay};
 use super::kept::{Gone, Kept};
 use super::page::{Page, current};
 use super::replica::{
-    DATA, DONE, EDGE, ENTRY_BITS, Inside, NUMBERED, RANGE, RANGES, Replica, decode_ranges,
+    DATA, DONE, EDGE, ENTRY_BITS, Inside, NUMBERED, RANGE, RANGES, Replica, decode_ranges, divide,
     kept_place, log_bytes, page_place,
 };
 use super::roles::Each;
-use super::{CACHE_MAX, Seen, divide};
+use super::{CACHE_MAX, Seen};
 use crate::log::record::PAGE;
 use crate::log::{Found, Log};
 use crate::part::{Part, PartEnv};

@@ -15,10 +15,10 @@
 
 use std::rc::Rc;
 
-use classical::{Array, CreateSpec, label};
+use classical::{Array, ArrayError, CreateSpec, label};
 use format::{MemberState, Superblock, Uuid};
 use io::sync::Turn;
-use io::{Buf, BufMut, Drive, Env};
+use io::{Buf, BufMut, Drive, Env, Nanos};
 
 use super::kept::Kept;
 use super::members::NOT_RECORDED;
@@ -27,6 +27,7 @@ use super::recover::Back;
 use super::replica::{Inside, Replica, log_bytes, log_space, page_place};
 use super::{Alternate, Inner, recover};
 use crate::log::Log;
+use crate::log::record::PAGE;
 use crate::part::Part;
 use crate::set;
 use crate::store::{Replace, Restoring, Store, StoreError};
@@ -35,6 +36,9 @@ use crate::store::{Replace, Restoring, Store, StoreError};
 const PIECE: u64 = 512 << 10;
 /// Epochs of a log before the replica is made anew: each opening takes one.
 const EPOCHS: u32 = 32;
+/// Requests to a lost replica end within that, or hang; and are looked for so often.
+const UNUSED_WITHIN: Nanos = Nanos::from_secs(2);
+const UNUSED_LOOK: Nanos = Nanos::from_millis(5);
 
 /// A replica on its way back.
 #[derive(Clone, Copy, Debug)]
@@ -58,12 +62,23 @@ impl Filling {
     }
 }
 
+/// A piece for a replica on its way back.
+struct Copied {
+    /// It has all of the cache up to this entry.
+    to: u64,
+    bytes: Buf,
+    /// Pages of the array that have no checksum where they are from, and that no replica can give.
+    unknown: Vec<u64>,
+    lost: Vec<u64>,
+}
+
 impl<E: Env> Alternate<E> {
     /// Gives the place of a lost drive to a new one, or to the same that is back.
     /// [`Store::work`] fills it: all of its replica, if that is lost as a whole, as soon as all of
     /// its drives can be written to. An error names one that can't: it is to be replaced, too.
     pub async fn replace(&self, place: usize, new: E::Drive) -> Result<(), StoreError> {
         let inner = &*self.inner;
+        inner.until_unused(place / inner.drives).await;
         let _turn = inner.turn.lock().await;
         inner.record_losses().await?;
         let lost = self.lost();
@@ -82,9 +97,8 @@ impl<E: Env> Alternate<E> {
         let of = side * width..(side + 1) * width;
         let beside = inner.are_named(of.clone().filter(|other| *other != place));
         // A request that hangs on one of its drives must not come through after all.
-        let old = inner.replicas.borrow()[side].as_ref().map_or(0, Rc::strong_count);
         let partly = inner.alive.get()[side];
-        if old > 1 && !partly {
+        if inner.is_used(side) && !partly {
             return refuse("requests to its replica are still under way: try again later");
         }
         let next = inner.set.borrow().with(&inner.world, place, new.clone())?;
@@ -340,45 +354,101 @@ impl<E: Env> Inner<E> {
         let Some((at, len)) = self.next_piece(&filling) else {
             return self.end_filling(filling).await;
         };
-        let (copied_to, bytes) = match self.newest_bytes(at, len).await {
-            Ok(read) => read,
+        let copied = match self.newest_bytes(at, len).await {
+            Ok(copied) => copied,
             Err(error) => {
                 self.lose(side, StoreError::NoLabel)?;
                 return Err(error);
             }
         };
-        let written = self.replica(side).array.write(self.base + at, bytes, false).await;
-        if let Err(error) = written {
+        let written = async {
+            let array = &self.replica(side).array;
+            array.write(self.base + at, copied.bytes, false).await?;
+            // Else the others would be taken for having lost what they never had.
+            array.forget(&copied.unknown).await?;
+            array.note_lost(&copied.lost).await
+        };
+        if let Err(error) = written.await {
             self.lose(side, error.into())?;
         }
         // It may have been lost by a flush.
         if let Some(filling) = self.filling.get() {
-            self.filling.set(Some(Filling { at: at + len, copied_to, ..filling }));
+            self.filling.set(Some(Filling { at: at + len, copied_to: copied.to, ..filling }));
             self.see(|seen| seen.filled_bytes += len);
         }
         Ok(true)
     }
 
-    /// What a replica has, and the newest of the cache, up to which entry. The turn is held:
-    /// nothing comes to its place, and nothing leaves the cache.
-    async fn newest_bytes(&self, offset: u64, len: u64) -> Result<(u64, Buf), StoreError> {
+    /// Requests to the replica are under way, or somebody looks at it.
+    fn is_used(&self, side: usize) -> bool {
+        let replicas = self.replicas.borrow();
+        let own = replicas.get(side).and_then(Option::as_ref);
+        own.is_some_and(|replica| Rc::strong_count(replica) > 1)
+    }
+
+    /// Those of a lost replica end, but for one that hangs.
+    async fn until_unused(&self, side: usize) {
+        let end = self.env.now() + UNUSED_WITHIN;
+        let is_lost = || self.alive.get().get(side) == Some(&false);
+        while is_lost() && self.is_used(side) && self.env.now() < end {
+            self.env.sleep_until(self.env.now() + UNUSED_LOOK).await;
+        }
+    }
+
+    /// What replicas have, and the newest of the cache. The turn is held: nothing comes to its
+    /// place, and nothing leaves the cache.
+    async fn newest_bytes(&self, offset: u64, len: u64) -> Result<Copied, StoreError> {
+        let (mut bytes, unknown, mut lost) = match self.read_any(offset, len).await {
+            Ok((read, unknown)) => (BufMut::from_slice(&read), unknown, Vec::new()),
+            Err(StoreError::Array(ArrayError::PageLost { .. })) => {
+                self.read_pages(offset, len).await?
+            }
+            Err(error) => return Err(error),
+        };
+        let cache = self.cache.borrow();
+        for (start, own) in cache.find(offset..offset + len) {
+            bytes[(start - offset) as usize..][..own.len()].copy_from_slice(&own);
+            let whole = |at: &u64| {
+                start <= *at - self.base && at - self.base + PAGE <= start + own.len() as u64
+            };
+            lost.retain(|at| !whole(at));
+        }
+        Ok(Copied { to: cache.newest(), bytes: bytes.freeze(), unknown, lost })
+    }
+
+    /// Of the first replica that has it, and what of it has no checksum there.
+    async fn read_any(&self, offset: u64, len: u64) -> Result<(Buf, Vec<u64>), StoreError> {
         let mut failed = StoreError::NoLabel;
         for (_, replica) in self.readers() {
-            let read = match replica.array.read(self.base + offset, len).await {
-                Ok(read) => read,
-                Err(error) => {
-                    failed = error.into();
-                    continue;
-                }
-            };
-            let cache = self.cache.borrow();
-            let mut bytes = BufMut::from_slice(&read);
-            for (start, own) in cache.find(offset..offset + len) {
-                bytes[(start - offset) as usize..][..own.len()].copy_from_slice(&own);
+            match replica.array.read(self.base + offset, len).await {
+                Ok(read) => return Ok((read, replica.array.never_known(self.base + offset, len))),
+                Err(error) => failed = error.into(),
             }
-            return Ok((cache.newest(), bytes.freeze()));
         }
         Err(failed)
+    }
+
+    /// The same page by page, and which none has: those are lost.
+    async fn read_pages(
+        &self,
+        offset: u64,
+        len: u64,
+    ) -> Result<(BufMut, Vec<u64>, Vec<u64>), StoreError> {
+        let (mut bytes, mut unknown, mut lost) =
+            (BufMut::with_len(len as usize), Vec::new(), Vec::new());
+        for at in (0..len).step_by(PAGE as usize) {
+            match self.read_any(offset + at, PAGE.min(len - at)).await {
+                Ok((read, own)) => {
+                    bytes[at as usize..][..read.len()].copy_from_slice(&read);
+                    unknown.extend(own);
+                }
+                Err(StoreError::Array(ArrayError::PageLost { .. })) => {
+                    lost.push(self.base + offset + at);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok((bytes, unknown, lost))
     }
 
     async fn end_filling(&self, filling: Filling) -> Result<bool, StoreError> {

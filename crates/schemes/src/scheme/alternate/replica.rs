@@ -85,6 +85,14 @@ struct State {
     data: VecDeque<(u64, u64)>,
 }
 
+impl State {
+    /// The first record of the log that counts.
+    fn first_needed(&self) -> u64 {
+        let first = self.marks.front().map(|(_, record)| *record);
+        [first, self.done_at].into_iter().flatten().min().unwrap_or(u64::MAX)
+    }
+}
+
 pub struct Replica<E: Env> {
     pub array: Inside<E>,
     pub log: Log<Inside<E>>,
@@ -106,6 +114,16 @@ pub fn kept_place(base: u64, place: u64) -> u64 {
 /// Bytes of the log itself, in an array whose data begins at `base`.
 pub fn log_space(base: u64, keeps: bool) -> u64 {
     if keeps { base - kept::BYTES } else { base }
+}
+
+/// Where data begins in an array of so many bytes, and how much of it there is.
+pub fn divide(size: u64, cache: u64) -> Result<(u64, u64), StoreError> {
+    let base = log_bytes(cache);
+    let least = base + 3 * PAGE;
+    match page_place(size.max(least), 1).checked_sub(base) {
+        Some(data) if size >= least => Ok((base, data)),
+        _ => Err(StoreError::Small { size, least }),
+    }
 }
 
 /// Ranges as older software told them.
@@ -194,6 +212,10 @@ impl<E: Env> Replica<E> {
             }
             state.in_place
         };
+        self.append_done(to).await
+    }
+
+    async fn append_done(&self, to: u64) -> Result<(), StoreError> {
         let entry = log::Entry { kind: DONE, address: to, len: 0, data: Buf::zeroed(0) };
         let appended = self.log.append(entry, true, Space::Leave(0)).await?;
         let appended = appended.expect("there is always room to say so");
@@ -340,11 +362,30 @@ impl<E: Env> Replica<E> {
             while state.marks.front().is_some_and(|(sequence, _)| *sequence <= to) {
                 state.marks.pop_front();
             }
-            let first = state.marks.front().map(|(_, record)| *record);
-            [first, state.done_at].into_iter().flatten().min().unwrap_or(u64::MAX)
+            state.first_needed()
         };
         self.log.free(needed).await?;
         Ok(true)
+    }
+
+    /// A page of the log can't be read any more. True: it can again. One that holds what is not in
+    /// place can't before it is.
+    pub async fn renew(&self, at: u64) -> Result<bool, StoreError> {
+        let _turn = self.log_turn.lock().await;
+        if self.log.renew(at).await? {
+            return Ok(true);
+        }
+        let in_place = {
+            let state = self.state.borrow();
+            if !state.marks.is_empty() {
+                return Ok(false);
+            }
+            state.in_place
+        };
+        // All there is says that all is in place: said again, further on.
+        self.append_done(in_place).await?;
+        self.log.free(|| self.state.borrow().first_needed()).await?;
+        self.log.renew(at).await
     }
 }
 
