@@ -22,7 +22,8 @@ pub enum Rebuild {
 }
 
 fn is_busy(said: &Said) -> bool {
-    said.text.contains("wait until that is done")
+    let texts = ["wait until that is done", "is being replaced already"];
+    texts.iter().any(|text| said.text.contains(text))
 }
 
 fn refused(op: Op, text: &str) -> Failure {
@@ -30,25 +31,26 @@ fn refused(op: Op, text: &str) -> Failure {
 }
 
 impl World {
-    /// A drive is hurt: may it be?
-    fn hurt(&mut self, drive: usize, condition: Condition) -> Result<PathBuf, Failure> {
+    /// A drive is hurt: may it be? Not if more are faulty by now than the plan knew of: a replica
+    /// is lost, and comes back, as a whole.
+    fn hurt(&mut self, drive: usize, condition: Condition) -> Result<Option<PathBuf>, Failure> {
         let Some(slot) = self.slots.slots.get_mut(drive) else {
             return Err(Failure::harness(format!("there is no drive {drive}")));
         };
-        slot.condition = condition;
+        let before = std::mem::replace(&mut slot.condition, condition);
         let path = slot.path.clone();
-        self.counts.faults += 1;
         if !self.slots.within() {
             if !self.may_overload {
-                let text = format!("drive {drive} is one more than the pool bears");
-                return Err(Failure::harness(text));
+                self.slots.slots[drive].condition = before;
+                return Ok(None);
             }
             self.overloaded = true;
         }
+        self.counts.faults += 1;
         if self.server.is_none() {
             self.excuse(Excuse::LostWithCrash);
         }
-        Ok(path)
+        Ok(Some(path))
     }
 
     /// Noise in one way or another.
@@ -56,7 +58,7 @@ impl World {
         let (Op::Rot(drive, seed) | Op::Noise(drive, seed) | Op::Wreck(drive, seed)) = op else {
             unreachable!("these are noise")
         };
-        let path = self.unserved()?.hurt(drive, Suspect)?;
+        let Some(path) = self.unserved()?.hurt(drive, Suspect)? else { return Ok(()) };
         let done = match op {
             Op::Rot(..) => harm::rot(&path, seed),
             _ => harm::overwrite(&path, seed, matches!(op, Op::Noise(..))),
@@ -65,7 +67,7 @@ impl World {
     }
 
     pub(super) fn delete(&mut self, drive: usize) -> Result<(), Failure> {
-        let path = self.hurt(drive, Lost)?;
+        let Some(path) = self.hurt(drive, Lost)? else { return Ok(()) };
         self.deleted |= self.server.is_some();
         fs::remove_file(path).map_err(Failure::harness)
     }
@@ -82,7 +84,7 @@ impl World {
     }
 
     pub(super) fn stale(&mut self, drive: usize) -> Result<(), Failure> {
-        let path = self.unserved()?.hurt(drive, Suspect)?;
+        let Some(path) = self.unserved()?.hurt(drive, Suspect)? else { return Ok(()) };
         match &self.slots.slots[drive].image {
             Some(image) if image.of == path => {
                 harm::copy(&image.copy, &path).map_err(Failure::harness)
@@ -92,7 +94,9 @@ impl World {
     }
 
     pub(super) fn fail(&mut self, drive: usize) -> Result<(), Failure> {
-        self.served()?.hurt(drive, Lost)?;
+        if self.served()?.hurt(drive, Lost)?.is_none() {
+            return Ok(());
+        }
         self.tolerate(|world| {
             world.tool.demand(&["drive", "fail", "tank", &drive.to_string(), "--force"]).map(drop)
         })

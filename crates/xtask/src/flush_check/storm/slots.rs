@@ -84,6 +84,8 @@ impl Slots {
                 Condition::Rebuilding if drive.state == "restoring" => Condition::Rebuilding,
                 Condition::Whole | Condition::Suspect if active => slot.condition,
                 Condition::Lost if drive.state == "restoring" => Condition::Rebuilding,
+                // With its replica it was lost, and is back.
+                Condition::Lost if active && drive.path.exists() => Condition::Whole,
                 Condition::Whole => {
                     given_up.push(at);
                     Condition::Lost
