@@ -68,6 +68,16 @@ impl Bench {
         });
     }
 
+    /// The second drive is lost, and another one takes its place.
+    fn fill_another(&mut self) {
+        self.env.block_on(Replace::write_off(&self.store, 1)).expect("the other has all");
+        self.disks[1] = Disk::new("new", DRIVE, 4096, 77);
+        let new = VirtDrive::attach(&self.env, &self.disks[1], Latency::SSD);
+        self.env.block_on(Replace::replace(&self.store, 1, new)).expect("it is lost");
+        self.drain();
+        assert_eq!((self.store.lost(), self.store.filled()), (vec![], None));
+    }
+
     /// Where a page lies in place: the log has it, too, before.
     fn place(&self, drive: usize, page: u64) -> u64 {
         let wanted = &self.truth[(page * PAGE) as usize..][..PAGE as usize];
@@ -222,12 +232,7 @@ fn what_rots_of_a_log_or_a_page_is_written_anew() {
 fn who_was_filled_does_not_make_the_others_doubtful() {
     for closes in [true, false] {
         let mut bench = Bench::new();
-        bench.env.block_on(Replace::write_off(&bench.store, 1)).expect("the other has all");
-        bench.disks[1] = Disk::new("new", DRIVE, 4096, 77);
-        let new = VirtDrive::attach(&bench.env, &bench.disks[1], Latency::SSD);
-        bench.env.block_on(Replace::replace(&bench.store, 1, new)).expect("it is lost");
-        bench.drain();
-        assert_eq!((bench.store.lost(), bench.store.filled()), (vec![], None));
+        bench.fill_another();
         bench.env.block_on(async {
             match closes {
                 true => bench.store.clone().close().await.expect("closes"),
@@ -246,12 +251,7 @@ fn who_was_filled_does_not_make_the_others_doubtful() {
 fn what_no_replica_has_keeps_nobody_from_being_filled() {
     let mut bench = Bench::new();
     bench.spoil(0, 9);
-    bench.env.block_on(Replace::write_off(&bench.store, 1)).expect("the other has all");
-    bench.disks[1] = Disk::new("new", DRIVE, 4096, 77);
-    let new = VirtDrive::attach(&bench.env, &bench.disks[1], Latency::SSD);
-    bench.env.block_on(Replace::replace(&bench.store, 1, new)).expect("it is lost");
-    bench.drain();
-    assert_eq!((bench.store.lost(), bench.store.filled()), (vec![], None));
+    bench.fill_another();
     bench.env.block_on(bench.store.clone().close()).expect("closes");
     bench.reopen();
     assert_eq!((bench.store.lost(), bench.store.filled()), (vec![], None));
