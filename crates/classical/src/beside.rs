@@ -77,6 +77,9 @@ impl<E: Env> Array<E> {
     }
 
     async fn say_of_pages(&self, pages: &[u64], sum: u32) -> Result<(), ArrayError> {
+        if pages.is_empty() {
+            return Ok(());
+        }
         let inner = &self.inner;
         let _room = inner.reserve_log(pages.len()).await?;
         for at in pages {

@@ -280,13 +280,15 @@ fn summarize(options: &Options, lines: &[Line]) -> Result<(), String> {
     }
     println!(
         "{} writes ({} with FUA) and {} flushes, {} sectors read back; {} drives given up that \
-         nobody hurt; {} starts had to wait for what a killed server had",
+         nobody hurt; {} starts had to wait for what a killed server had; {} faults left out, as \
+         more was faulty by then than planned",
         all.load.writes,
         all.load.fua_writes,
         all.load.flushes,
         all.load.sectors_read_back,
         all.given_up,
-        all.late_starts
+        all.late_starts,
+        all.left_out
     );
     if failed > 0 {
         return Err(format!("{failed} storms failed"));

@@ -34,9 +34,8 @@ impl<E: Env> Inner<E> {
         let sides = self.replicas.borrow().len();
         for side in 0..sides {
             // Held no longer than that: who takes a lost one's place waits until nobody has it.
-            let own = self.whole().into_iter().find(|(own, _)| *own == side);
-            if let Some((_, replica)) = own {
-                self.heal_on(side, &replica).await;
+            if self.alive.get()[side] {
+                self.heal_on(side, &self.replica(side)).await;
             }
         }
     }

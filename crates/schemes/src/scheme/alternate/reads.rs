@@ -10,6 +10,14 @@ use super::replica::Replica;
 use crate::log::record::PAGE;
 use crate::store::StoreError;
 
+/// What a replica had.
+pub struct Answer {
+    pub side: usize,
+    /// So many could not give it.
+    tried: usize,
+    pub bytes: Buf,
+}
+
 impl<E: Env> Inner<E> {
     /// Who is asked, in order: those that read, in turn; then the one that writes, unless there is
     /// nothing to write; last those with a drive that sits out.
@@ -47,21 +55,25 @@ impl<E: Env> Inner<E> {
 
     /// From one replica, the others if it fails.
     async fn read_one(&self, offset: u64, len: u64) -> Result<Buf, StoreError> {
+        let writer = self.roles.borrow().writer();
+        let Answer { side, tried, bytes } = self.read_any(offset, len).await?;
+        self.see(|seen| {
+            seen.writer_reads += u64::from(side == writer);
+            seen.reader_reads += u64::from(side != writer);
+            seen.second_reads += tried as u64;
+        });
+        Ok(bytes)
+    }
+
+    /// The same, whoever it is for.
+    pub async fn read_any(&self, offset: u64, len: u64) -> Result<Answer, StoreError> {
         let mut failed = StoreError::NoLabel;
         for (tried, (side, replica)) in self.readers().into_iter().enumerate() {
             if !self.alive.get()[side] {
                 continue;
             }
-            let writes = self.roles.borrow().writer() == side;
             match replica.array.read(self.base + offset, len).await {
-                Ok(bytes) => {
-                    self.see(|seen| {
-                        seen.writer_reads += u64::from(writes);
-                        seen.reader_reads += u64::from(!writes);
-                        seen.second_reads += tried as u64;
-                    });
-                    return Ok(bytes);
-                }
+                Ok(bytes) => return Ok(Answer { side, tried, bytes }),
                 Err(error) => failed = error.into(),
             }
         }

@@ -23,6 +23,7 @@ use io::{Buf, BufMut, Drive, Env, Nanos};
 use super::kept::Kept;
 use super::members::NOT_RECORDED;
 use super::page::Page;
+use super::reads::Answer;
 use super::recover::Back;
 use super::replica::{Inside, Replica, log_bytes, log_space, page_place};
 use super::{Alternate, Inner, recover};
@@ -398,7 +399,7 @@ impl<E: Env> Inner<E> {
     /// What replicas have, and the newest of the cache. The turn is held: nothing comes to its
     /// place, and nothing leaves the cache.
     async fn newest_bytes(&self, offset: u64, len: u64) -> Result<Copied, StoreError> {
-        let (mut bytes, unknown, mut lost) = match self.read_any(offset, len).await {
+        let (mut bytes, unknown, mut lost) = match self.read_known(offset, len).await {
             Ok((read, unknown)) => (BufMut::from_slice(&read), unknown, Vec::new()),
             Err(StoreError::Array(ArrayError::PageLost { .. })) => {
                 self.read_pages(offset, len).await?
@@ -417,15 +418,9 @@ impl<E: Env> Inner<E> {
     }
 
     /// Of the first replica that has it, and what of it has no checksum there.
-    async fn read_any(&self, offset: u64, len: u64) -> Result<(Buf, Vec<u64>), StoreError> {
-        let mut failed = StoreError::NoLabel;
-        for (_, replica) in self.readers() {
-            match replica.array.read(self.base + offset, len).await {
-                Ok(read) => return Ok((read, replica.array.never_known(self.base + offset, len))),
-                Err(error) => failed = error.into(),
-            }
-        }
-        Err(failed)
+    async fn read_known(&self, offset: u64, len: u64) -> Result<(Buf, Vec<u64>), StoreError> {
+        let Answer { side, bytes, .. } = self.read_any(offset, len).await?;
+        Ok((bytes, self.replica(side).array.never_known(self.base + offset, len)))
     }
 
     /// The same page by page, and which none has: those are lost.
@@ -437,7 +432,7 @@ impl<E: Env> Inner<E> {
         let (mut bytes, mut unknown, mut lost) =
             (BufMut::with_len(len as usize), Vec::new(), Vec::new());
         for at in (0..len).step_by(PAGE as usize) {
-            match self.read_any(offset + at, PAGE.min(len - at)).await {
+            match self.read_known(offset + at, PAGE.min(len - at)).await {
                 Ok((read, own)) => {
                     bytes[at as usize..][..read.len()].copy_from_slice(&read);
                     unknown.extend(own);

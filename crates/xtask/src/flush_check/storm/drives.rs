@@ -42,6 +42,7 @@ impl World {
         if !self.slots.within() {
             if !self.may_overload {
                 self.slots.slots[drive].condition = before;
+                self.counts.left_out += 1;
                 return Ok(None);
             }
             self.overloaded = true;

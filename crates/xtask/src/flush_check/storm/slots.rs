@@ -8,10 +8,11 @@
 //!    │ │ └─ a scrub is over ─┘                   │    └─ refresh: neither active ┘     │
 //!    │ └──────────── fail delete ────────────────┘       nor restoring                 │
 //!    └───────────────────────────── refresh: active ───────────────────────────────────┘
+//!      also of Lost, if its file is there: its replica was lost, and is back
 //! ```
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::tool::Status;
 
@@ -71,7 +72,7 @@ impl Slots {
 
     /// Learns from the pool which drives are members, and which are rebuilt. Returns
     /// drives that nobody had hurt and that the pool does without.
-    pub fn refresh(&mut self, status: &Status) -> Vec<usize> {
+    pub fn refresh(&mut self, status: &Status, exists: impl Fn(&Path) -> bool) -> Vec<usize> {
         let mut given_up = Vec::new();
         for (at, (slot, drive)) in self.slots.iter_mut().zip(&status.drives).enumerate() {
             let active = drive.state == "active";
@@ -85,7 +86,7 @@ impl Slots {
                 Condition::Whole | Condition::Suspect if active => slot.condition,
                 Condition::Lost if drive.state == "restoring" => Condition::Rebuilding,
                 // With its replica it was lost, and is back.
-                Condition::Lost if active && drive.path.exists() => Condition::Whole,
+                Condition::Lost if active && exists(&drive.path) => Condition::Whole,
                 Condition::Whole => {
                     given_up.push(at);
                     Condition::Lost
@@ -150,7 +151,8 @@ mod tests {
     #[test]
     fn a_drive_that_is_rebuilt_is_whole_and_one_that_rots_is_not_before_a_scrub() {
         let mut slots = slots(&[Whole, Suspect, Rebuilding, Rebuilding]);
-        let given_up = slots.refresh(&status(&["active", "active", "active", "restoring"]));
+        let given_up =
+            slots.refresh(&status(&["active", "active", "active", "restoring"]), |_| true);
         assert_eq!((given_up.len(), slots.faulty(), slots.within()), (0, 2, false));
         assert_eq!(conditions(&slots), [Whole, Suspect, Whole, Rebuilding]);
         slots.scrubbed();
@@ -161,7 +163,8 @@ mod tests {
     #[test]
     fn a_drive_that_the_pool_does_without_is_lost() {
         let mut slots = slots(&[Whole, Suspect, Rebuilding, Lost]);
-        let given_up = slots.refresh(&status(&["failed", "missing", "failed", "restoring"]));
+        let given_up =
+            slots.refresh(&status(&["failed", "missing", "failed", "restoring"]), |_| true);
         assert_eq!(given_up, [0]);
         assert_eq!(conditions(&slots), [Lost, Lost, Lost, Rebuilding]);
     }
@@ -170,7 +173,16 @@ mod tests {
     #[test]
     fn a_lost_drive_is_not_whole_because_the_pool_uses_it() {
         let mut slots = slots(&[Lost, Whole]);
-        slots.refresh(&status(&["active", "active"]));
+        slots.refresh(&status(&["active", "active"]), |_| false);
+        assert_eq!(conditions(&slots), [Lost, Whole]);
+    }
+
+    #[test]
+    fn a_drive_that_was_lost_with_its_replica_is_whole_when_that_is_back() {
+        let mut slots = slots(&[Whole, Whole]);
+        slots.refresh(&status(&["failed", "failed"]), |_| true);
+        assert_eq!(conditions(&slots), [Lost, Lost]);
+        slots.refresh(&status(&["active", "active"]), |path| path.ends_with("d1"));
         assert_eq!(conditions(&slots), [Lost, Whole]);
     }
 }

@@ -36,6 +36,8 @@ pub struct Counts {
     pub load: Tally,
     pub kills: u64,
     pub faults: u64,
+    /// Faults of a plan that would have been more by then than the pool bears.
+    pub left_out: u64,
     pub checks: u64,
     pub flushed_sectors: u64,
     pub open_sectors: u64,
@@ -54,6 +56,7 @@ impl Counts {
         self.load.add(&other.load);
         self.kills += other.kills;
         self.faults += other.faults;
+        self.left_out += other.left_out;
         self.checks += other.checks;
         self.flushed_sectors += other.flushed_sectors;
         self.open_sectors += other.open_sectors;
@@ -464,7 +467,7 @@ impl World {
     pub(super) fn refresh(&mut self) -> Result<(), Failure> {
         if self.server.is_some() {
             let status = self.tool.status()?;
-            self.counts.given_up += self.slots.refresh(&status).len() as u64;
+            self.counts.given_up += self.slots.refresh(&status, Path::exists).len() as u64;
         }
         Ok(())
     }
