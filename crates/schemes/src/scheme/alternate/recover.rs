@@ -18,18 +18,22 @@
 //!
 //! Where a log has rotted that told of a batch, checksums do: those of pages in regions that are
 //! marked (marks stay until all replicas have a batch) are compared with those of the one that is
-//! right. One that lost checksums is filled: with what others know and it does not, and with what
-//! is marked.
+//! right. One that lost its checksums is filled: with what others know and it does not, and with
+//! what is marked. Where it only lacks as much as may have been on its way it is one of those that
+//! may be right, and what it lacks is had from another one (`standing.rs`).
 
 mod resync;
+mod standing;
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use classical::{Array, ArrayError, OpenOptions, label};
 use format::Uuid;
 use io::{Env, join_all};
 
 use self::resync::{COPIES, merged, resync, within};
+use self::standing::{Standing, is_filled, lacking_max};
 use super::cache::{CACHE_MIN, Overlay};
 use super::kept::{Gone, Kept};
 use super::page::{Page, current};
@@ -167,24 +171,33 @@ impl<E: Env> Read<E> {
         self.replica.array.only_written(of_data.chain(beside).collect());
     }
 
-    /// Ranges of the data whose checksums are lost, or lost here and known to another replica.
-    /// What logs tell of may have come to one and not yet to others.
-    fn doubts(&self, others: &[&Inside<E>], (told, size): (&[(u64, u64)], u64)) -> Doubts {
-        let (base, array) = (log_bytes(self.replica.page().cache), &self.replica.array);
-        let within = |range| within(range, (base, size));
+    /// Ranges of the data whose checksums are lost.
+    fn doubts(&self, size: u64) -> Ranges {
+        self.of_data(self.replica.array.doubts(), size)
+    }
+
+    /// Ranges of the data whose checksums are not known here, but to another replica: they are
+    /// lost, or what was to come here told only a log that has rotted. What logs tell of may have
+    /// come to one and not yet to others.
+    fn lacking(&self, others: &[&Inside<E>], (told, size): (&[(u64, u64)], u64)) -> Ranges {
         let is_told = |(start, len): &(u64, u64)| {
             let after = told.partition_point(|(from, bytes)| from + bytes <= *start);
             told.get(after).is_some_and(|(from, _)| *from < start + len)
         };
-        let lacking = others.iter().flat_map(|other| array.known_only_to(other));
-        let lacking = lacking.filter_map(within).filter(|range| !is_told(range));
-        array.doubts().into_iter().filter_map(within).chain(lacking).collect()
+        let lacking = others.iter().flat_map(|other| self.replica.array.known_only_to(other));
+        let mut lacking = self.of_data(lacking.collect(), size);
+        lacking.retain(|range| !is_told(range));
+        merged(lacking)
+    }
+
+    fn of_data(&self, ranges: Vec<Range<u64>>, size: u64) -> Ranges {
+        let base = log_bytes(self.replica.page().cache);
+        ranges.into_iter().filter_map(|range| within(range, (base, size))).collect()
     }
 
     /// Ranges of the data that are marked.
-    fn marked(&self, size: u64) -> Doubts {
-        let (base, array) = (log_bytes(self.replica.page().cache), &self.replica.array);
-        array.marked().into_iter().filter_map(|range| within(range, (base, size))).collect()
+    fn marked(&self, size: u64) -> Ranges {
+        self.of_data(self.replica.array.marked(), size)
     }
 
     /// The highest number of these kinds of entries in the log, of this session.
@@ -262,24 +275,43 @@ pub async fn back<E: Env>(
 struct ToldLog {
     /// Up to which entry its replica has everything.
     says: u64,
+    /// Of some pages only another one has checksums.
+    lacks: bool,
     unplaced: Overlay,
     /// Pages of the data that are neither old nor new.
     unvouched: BTreeSet<u64>,
 }
 
-/// Ranges of the data of a replica of which it has no checksums, and should.
-type Doubts = Vec<(u64, u64)>;
+/// Ranges of the data: where each begins, and its bytes.
+type Ranges = Vec<(u64, u64)>;
 
-/// Those of each replica.
+/// What is not vouched for on a replica.
+struct Doubt {
+    /// Of these nobody here knows what they should be.
+    lost: Ranges,
+    /// Of these another one does.
+    lacking: Ranges,
+    standing: Standing,
+}
+
 fn all_doubts<E: Env>(
     logs: &[(usize, Read<E>)],
     trusted: &Each<bool>,
-    (told, size): (&[(u64, u64)], u64),
-) -> Vec<Doubts> {
+    told: &[(u64, u64)],
+    (size, session): (u64, u64),
+) -> Vec<Doubt> {
     let of = |(at, own): &(usize, Read<E>)| {
         let others = logs.iter().filter(|(other, _)| other != at && trusted[*other]);
         let others: Vec<&Inside<E>> = others.map(|(_, other)| &other.replica.array).collect();
-        own.doubts(&others, (told, size))
+        let (lost, lacking) = (own.doubts(size), own.lacking(&others, (told, size)));
+        let bytes: u64 = lacking.iter().map(|(_, len)| len).sum();
+        let standing = Standing {
+            trusted: trusted[*at],
+            lost: !lost.is_empty(),
+            lacks_much: bytes > lacking_max(own.replica.page().cache),
+            says: own.says(session, &[NUMBERED, DONE]),
+        };
+        Doubt { lost, lacking, standing }
     };
     logs.iter().map(of).collect()
 }
@@ -291,12 +323,19 @@ struct Told<E: Env> {
     logs: Vec<Option<ToldLog>>,
     filling: Option<(usize, Replica<E>)>,
     /// What the one that is filled lacks beside what was kept: nobody knows its checksums.
-    doubts: Doubts,
+    doubts: Ranges,
     /// Where they may differ.
     ranges: Vec<(u64, u64)>,
     replayed: u64,
     /// Why the last one is not there that is not.
     error: StoreError,
+}
+
+impl<E: Env> Told<E> {
+    /// Up to which entry a replica has everything, as its log says.
+    fn says(&self, side: usize) -> u64 {
+        self.logs[side].as_ref().map_or(0, |log| log.says)
+    }
 }
 
 /// Data that the logs have goes to its place, each on its own replica.
@@ -337,14 +376,17 @@ async fn replay_all<E: Env>(
         }
     }
     let ranges = merged(told.ranges.clone());
-    let all_doubts = all_doubts(&logs, trusted, (&ranges, size));
-    let is_sure =
-        |((at, _), doubts): (&(usize, Read<E>), &Doubts)| trusted[*at] && doubts.is_empty();
-    let any_sure = logs.iter().zip(&all_doubts).any(is_sure);
-    for ((at, own), doubts) in logs.into_iter().zip(all_doubts) {
-        if !trusted[at] || any_sure && !doubts.is_empty() {
+    let doubts = all_doubts(&logs, trusted, &ranges, (size, session));
+    let standings: Vec<Standing> = doubts.iter().map(|own| own.standing).collect();
+    let filled: Vec<bool> = (0..standings.len()).map(|at| is_filled(&standings, at)).collect();
+    for (own, _) in doubts.iter().zip(&filled).filter(|(_, filled)| !**filled) {
+        told.ranges.extend(&own.lacking);
+    }
+    let ranges = merged(told.ranges.clone());
+    for (((at, own), doubt), is_filled) in logs.into_iter().zip(doubts).zip(filled) {
+        if is_filled {
             if told.filling.is_none() {
-                told.doubts = doubts;
+                told.doubts = [doubt.lost, doubt.lacking].concat();
                 // What its log may have told of is not known by its checksums alone.
                 told.doubts.extend(own.marked(size));
                 told.filling = Some((at, own.replica));
@@ -357,6 +399,7 @@ async fn replay_all<E: Env>(
             Ok((log, entries)) => {
                 told.replayed += entries;
                 told.ranges.extend(log.unvouched.iter().map(|at| (*at, PAGE)));
+                let log = ToldLog { lacks: !doubt.lacking.is_empty(), ..log };
                 (told.replicas[at], told.logs[at]) = (Some(own.replica), Some(log));
             }
             Err(failed) => told.error = failed,
@@ -383,7 +426,7 @@ async fn replay<E: Env>(
     let (unplaced, count) = own.unplaced(session).await?;
     own.replica.put(base, &unplaced.pieces()).await?;
     let says = own.says(session, &[NUMBERED, DONE]);
-    Ok((ToldLog { says, unplaced, unvouched }, count))
+    Ok((ToldLog { says, lacks: false, unplaced, unvouched }, count))
 }
 
 /// The newest record that a replica has of what the lost ones miss.

@@ -1,6 +1,7 @@
 //! Replicas that may differ are made equal: who is right is had everywhere, once it has from the
 //! others what of its own is neither old nor new.
 
+use std::cmp::Reverse;
 use std::ops::Range;
 
 use classical::ArrayError;
@@ -104,13 +105,26 @@ fn right<E: Env>(told: &Told<E>) -> Option<usize> {
     if pages.first()?.1.one_log {
         return pages.iter().max_by_key(|(_, page)| page.lead).map(|(side, _)| *side);
     }
-    let says = |side: usize| told.logs[side].as_ref().map_or(0, |log| log.says);
-    let most = pages.iter().map(|(side, _)| says(*side)).max()?;
-    pages.retain(|(side, _)| says(*side) == most);
+    let most = pages.iter().map(|(side, _)| told.says(*side)).max()?;
+    pages.retain(|(side, _)| told.says(*side) == most);
+    // Of those one that is sure of all its pages.
+    let lacks = |side: usize| told.logs[side].as_ref().is_some_and(|log| log.lacks);
+    if pages.iter().any(|(side, _)| !lacks(*side)) {
+        pages.retain(|(side, _)| !lacks(*side));
+    }
     // Of those that were not written to last the one that was before.
     pages.sort_by_key(|(_, page)| page.window);
     let at = pages.len().saturating_sub(2);
     Some(pages[at].0)
+}
+
+/// Those that are there: who is right, and then who has most of what was flushed.
+fn in_turn<E: Env>(told: &Told<E>, right: usize) -> Vec<(usize, &Replica<E>)> {
+    let there = told.replicas.iter().enumerate();
+    let there = there.filter_map(|(side, own)| own.as_ref().map(|own| (side, own)));
+    let mut there: Vec<(usize, &Replica<E>)> = there.collect();
+    there.sort_by_key(|(side, _)| (*side != right, Reverse(told.says(*side))));
+    there
 }
 
 /// Pages of the one that is right which are neither old nor new are had from another one; what none
@@ -134,17 +148,16 @@ async fn vouch<E: Env>(told: &Told<E>, right: usize, base: u64) -> Result<(), St
     Ok(())
 }
 
-/// The page as another replica has it, if that one has no doubt.
+/// The page as another replica has it, if that one has no doubt; of several as the one that has
+/// most of what was flushed.
 async fn vouched<E: Env>(told: &Told<E>, right: usize, (base, at): (u64, u64)) -> Option<Buf> {
     // Of one log no other replica has what was flushed.
     if told.replicas[right].as_ref()?.page().one_log {
         return None;
     }
-    for (side, other) in told.replicas.iter().enumerate().filter(|(side, _)| *side != right) {
+    for (side, other) in in_turn(told, right).into_iter().filter(|(side, _)| *side != right) {
         let is_vouched = told.logs[side].as_ref().is_some_and(|log| !log.unvouched.contains(&at));
-        if let Some(other) = other.as_ref().filter(|_| is_vouched)
-            && let Ok(page) = other.array.read(base + at, PAGE).await
-        {
+        if is_vouched && let Ok(page) = other.array.read(base + at, PAGE).await {
             return Some(page);
         }
     }
@@ -182,10 +195,7 @@ pub(super) async fn resync<E: Env>(
         }
         untold(told, right, (base, size));
         let ranges = merged(told.ranges.clone());
-        let there = told.replicas.iter().enumerate();
-        let there = there.filter_map(|(side, own)| own.as_ref().map(|own| (side, own)));
-        let mut there: Vec<(usize, &Replica<E>)> = there.collect();
-        there.sort_by_key(|(side, _)| *side != right);
+        let there = in_turn(told, right);
         let copied = if there.len() > 1 { ranges.iter().map(|(_, len)| len).sum() } else { 0 };
         match copy(&there, &ranges, base).await {
             Ok(()) => return Some((right, copied)),
