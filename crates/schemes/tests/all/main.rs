@@ -3,6 +3,7 @@
 //! One program, because each would be compiled with all of the arrays.
 
 mod alternate_heal;
+mod alternate_replace;
 mod alternate_requests;
 mod alternate_return;
 mod battery;

@@ -13,6 +13,7 @@
 //! newer than what batches have brought, so the replica counts as lost until these have caught up
 //! with the last piece. A crash before means to begin again, with what is to be copied.
 
+use std::ops::Range;
 use std::rc::Rc;
 
 use classical::{Array, ArrayError, CreateSpec, label};
@@ -76,7 +77,8 @@ struct Copied {
 impl<E: Env> Alternate<E> {
     /// Gives the place of a lost drive to a new one, or to the same that is back.
     /// [`Store::work`] fills it: all of its replica, if that is lost as a whole, as soon as all of
-    /// its drives can be written to. An error names one that can't: it is to be replaced, too.
+    /// its drives can be written to. One that can't stays lost: it is to be replaced, too. After an
+    /// error the new drive is not used.
     pub async fn replace(&self, place: usize, new: E::Drive) -> Result<(), StoreError> {
         let inner = &*self.inner;
         inner.until_unused(place / inner.drives).await;
@@ -110,7 +112,7 @@ impl<E: Env> Alternate<E> {
         inner.set.borrow_mut().label.generation = next.label.generation;
         let others: Vec<usize> = lost.into_iter().filter(|own| *own != place).collect();
         next.write_labels_but(&others).await?;
-        let (parts, own) = (next.first(of.clone()), next.first_of(of, place));
+        let (parts, own) = (next.first(of.clone()), next.first_of(of.clone(), place));
         let label = next.label.clone();
         *inner.set.borrow_mut() = next;
         if partly {
@@ -126,18 +128,8 @@ impl<E: Env> Alternate<E> {
         if parts.len() < width {
             return Ok(());
         }
-        inner.replicas.borrow_mut()[side] = None;
-        // Old pages and records on these drives are of an older generation from now on.
-        inner.recorded.set(NOT_RECORDED);
-        inner.record_losses().await?;
-        let same = named && beside;
-        let back = if same { inner.take_back(side, parts.clone()).await? } else { None };
-        let replica = match back {
-            Some(replica) => replica,
-            None => inner.blank(side, &label, parts).await?,
-        };
-        inner.begin_to_fill(side, replica);
-        Ok(())
+        let begun = inner.begin_side(side, &label, parts, named && beside).await;
+        begun.or_else(|error| inner.forget_unwritten(of, place, error))
     }
 
     /// Bytes that a replica on its way back has so far.
@@ -242,6 +234,48 @@ impl<E: Env> Inner<E> {
         places.all(|place| {
             set.drive(place).is_some() && set.label.members[place].state == MemberState::Active
         })
+    }
+
+    /// All drives of a lost replica are there, and filling it begins. `same`: they may have it.
+    async fn begin_side(
+        &self,
+        side: usize,
+        label: &Superblock,
+        parts: Vec<Part>,
+        same: bool,
+    ) -> Result<(), StoreError> {
+        self.replicas.borrow_mut()[side] = None;
+        // Old pages and records on these drives are of an older generation from now on.
+        self.recorded.set(NOT_RECORDED);
+        self.record_losses().await?;
+        let back = if same { self.take_back(side, parts.clone()).await? } else { None };
+        let replica = match back {
+            Some(replica) => replica,
+            None => self.blank(side, label, parts).await?,
+        };
+        self.begin_to_fill(side, replica);
+        Ok(())
+    }
+
+    /// A replica can't be begun. If it is for another one of its drives than the new one, that is
+    /// lost, and the new one waits for it to be replaced. Whoever has an error may remove the new
+    /// one: it is not to come back with the next.
+    fn forget_unwritten(
+        &self,
+        mut of: Range<usize>,
+        new: usize,
+        error: StoreError,
+    ) -> Result<(), StoreError> {
+        let name = match &error {
+            StoreError::NotWritten { name } => Some(name),
+            StoreError::Array(ArrayError::NotWritten { name }) => Some(name),
+            _ => None,
+        };
+        let mut set = self.set.borrow_mut();
+        let is_it = |place: &usize| set.drive(*place).map(|drive| drive.name()).as_ref() == name;
+        let unwritten = name.and_then(|_| of.find(is_it)).unwrap_or(new);
+        set.forget(unwritten);
+        if unwritten == new { Err(error) } else { Ok(()) }
     }
 
     /// The replica that was lost, if these drives have it: where it may differ is kept, and its log
