@@ -45,7 +45,7 @@ pub struct Status {
 
 impl Tool {
     pub fn drives(&self) -> PathBuf {
-        self.folder.join("drives")
+        in_full(&self.folder.join("drives"))
     }
 
     pub fn socket(&self) -> PathBuf {
@@ -164,6 +164,12 @@ fn shortened(text: &str) -> String {
     text.chars().take(300).collect::<String>().replace('\n', " ")
 }
 
+/// The pool names drives as it was given them: one file has one name here, or it would be taken for
+/// another one, that is not needed any more.
+fn in_full(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.into())
+}
+
 fn post(socket: &Path, path: &str, body: &str) -> std::io::Result<String> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -185,7 +191,7 @@ fn read_status(text: &str) -> Result<Status, String> {
     let word = |value: &serde_json::Value| value.as_str().unwrap_or("").to_owned();
     let drives = pool["drives"].as_array().ok_or("no drives")?;
     let drives = drives.iter().map(|drive| DriveStatus {
-        path: word(&drive["name"]).into(),
+        path: in_full(word(&drive["name"]).as_ref()),
         state: word(&drive["state"]),
     });
     Ok(Status {
