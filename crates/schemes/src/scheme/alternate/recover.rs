@@ -383,29 +383,48 @@ async fn replay_all<E: Env>(
         told.ranges.extend(&own.lacking);
     }
     let ranges = merged(told.ranges.clone());
-    for (((at, own), doubt), is_filled) in logs.into_iter().zip(doubts).zip(filled) {
-        if is_filled {
-            if told.filling.is_none() {
-                told.doubts = [doubt.lost, doubt.lacking].concat();
-                // What its log may have told of is not known by its checksums alone.
-                told.doubts.extend(own.marked(size));
-                told.filling = Some((at, own.replica));
-            }
-            continue;
+    let (facts, mut others) = ((size, base, session), Vec::new());
+    for ((own, doubt), is_filled) in logs.into_iter().zip(doubts).zip(filled) {
+        match is_filled {
+            true => others.push((own, doubt)),
+            false => told.take_in(own, &doubt, &ranges, facts).await,
         }
-        // What any log tells is copied to all, and a crash may come between.
-        own.announce(&ranges, size);
-        match replay(&own, &ranges, (size, base, session)).await {
-            Ok((log, entries)) => {
-                told.replayed += entries;
-                told.ranges.extend(log.unvouched.iter().map(|at| (*at, PAGE)));
-                let log = ToldLog { lacks: !doubt.lacking.is_empty(), ..log };
-                (told.replicas[at], told.logs[at]) = (Some(own.replica), Some(log));
-            }
-            Err(failed) => told.error = failed,
+    }
+    for ((at, own), doubt) in others {
+        // None of those that it was to be filled from can be used.
+        if trusted[at] && told.replicas.iter().all(Option::is_none) {
+            told.take_in((at, own), &doubt, &ranges, facts).await;
+        } else if told.filling.is_none() {
+            told.doubts = [doubt.lost, doubt.lacking].concat();
+            // What its log may have told of is not known by its checksums alone.
+            told.doubts.extend(own.marked(size));
+            told.filling = Some((at, own.replica));
         }
     }
     told
+}
+
+impl<E: Env> Told<E> {
+    /// A replica that is whole gets what its log has.
+    async fn take_in(
+        &mut self,
+        (at, own): (usize, Read<E>),
+        doubt: &Doubt,
+        ranges: &[(u64, u64)],
+        facts: (u64, u64, u64),
+    ) {
+        // What any log tells is copied to all, and a crash may come between.
+        own.announce(ranges, facts.0);
+        match replay(&own, ranges, facts).await {
+            Ok((log, entries)) => {
+                self.replayed += entries;
+                self.ranges.extend(log.unvouched.iter().map(|at| (*at, PAGE)));
+                let log = ToldLog { lacks: !doubt.lacking.is_empty(), ..log };
+                (self.replicas[at], self.logs[at]) = (Some(own.replica), Some(log));
+            }
+            Err(failed) => self.error = failed,
+        }
+    }
 }
 
 /// Data of a log that is not in place goes there. What is there is looked at before: a page that is
@@ -422,9 +441,9 @@ async fn replay<E: Env>(
     let unknown = ranges.iter().flat_map(|(at, len)| array.unknown(base + at, *len));
     let unvouched = array.take_unvouched().into_iter().chain(unknown);
     let within = |at: u64| at.checked_sub(base).filter(|at| at + PAGE <= size);
-    let unvouched = unvouched.filter_map(within).collect();
     let (unplaced, count) = own.unplaced(session).await?;
-    own.replica.put(base, &unplaced.pieces()).await?;
+    let lost = own.replica.put_what_goes(base, &unplaced.pieces()).await?;
+    let unvouched = unvouched.chain(lost).filter_map(within).collect();
     let says = own.says(session, &[NUMBERED, DONE]);
     Ok((ToldLog { says, lacks: false, unplaced, unvouched }, count))
 }

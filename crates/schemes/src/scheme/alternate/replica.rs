@@ -18,7 +18,7 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 
-use classical::Array;
+use classical::{Array, ArrayError};
 use format::Uuid;
 use io::sync::Turn;
 use io::{Buf, BufMut, Env, join_all};
@@ -323,6 +323,42 @@ impl<E: Env> Replica<E> {
             join_all(writes).await.into_iter().collect::<Result<Vec<()>, _>>()?;
         }
         Ok(self.array.flush().await?)
+    }
+
+    /// The same, but for pages that are lost, and would be written in part only: where those begin.
+    pub async fn put_what_goes(
+        &self,
+        base: u64,
+        pieces: &[(u64, Buf)],
+    ) -> Result<Vec<u64>, StoreError> {
+        let mut lost = Vec::new();
+        for some in pieces.chunks(WRITES) {
+            let each = some.iter().map(|(at, data)| self.put_or_lose(base + at, data));
+            for own in join_all(each).await {
+                lost.extend(own?);
+            }
+        }
+        self.array.flush().await?;
+        Ok(lost)
+    }
+
+    async fn put_or_lose(&self, start: u64, data: &Buf) -> Result<Vec<u64>, StoreError> {
+        let write = async |at, data| match self.array.write(at, data, false).await {
+            Err(ArrayError::PageLost { .. }) => Ok(false),
+            done => done.map(|()| true),
+        };
+        let (end, mut lost) = (start + data.len() as u64, Vec::new());
+        if write(start, data.clone()).await? {
+            return Ok(lost);
+        }
+        for page in (start / PAGE * PAGE..end).step_by(PAGE as usize) {
+            let (from, to) = (page.max(start), (page + PAGE).min(end));
+            let part = data.slice((from - start) as usize..(to - start) as usize);
+            if !write(from, part).await? {
+                lost.push(page);
+            }
+        }
+        Ok(lost)
     }
 
     /// Everything up to here is in place. A crash must not bring older data back over it: if the
