@@ -508,7 +508,9 @@ impl<E: Env> Inner<E> {
         for (member, Right { page, sum }) in right.into_iter().enumerate() {
             let before = self.sum(stripe, member, start);
             let may_be = self.may_be(stripe, member, start);
-            let stays_unknown = !may_be.into_iter().any(|own| self.is_to_be_known(own));
+            // Where redundancy has spoken it is known.
+            let alone = self.grid.parity() == 0 && !verdict::is_mirror(&self.grid);
+            let stays_unknown = alone && !may_be.into_iter().any(|own| self.is_to_be_known(own));
             let sum = if is_known(sum) && stays_unknown { UNKNOWN } else { sum };
             self.close_sum(stripe, member, start);
             match (&page, seen[member]) {
