@@ -36,14 +36,16 @@ impl<E: Env> Array<E> {
     }
 
     /// Ranges of bytes of pages whose checksums are lost here, as far as another array with the
-    /// same shape and the same data has them.
-    pub fn known_only_to(&self, other: &Array<E>) -> Vec<Range<u64>> {
+    /// same shape and the same data has them. `written`: but for those of regions where all that
+    /// the other one knows is that they are blank.
+    pub fn known_only_to(&self, other: &Array<E>, written: bool) -> Vec<Range<u64>> {
         let inner = &self.inner;
         let pairs = inner.sums.as_ref().zip(other.inner.sums.as_ref());
         let Some((own, theirs)) = pairs.filter(|_| inner.grid == other.inner.grid) else {
             return Vec::new();
         };
-        let pages = |drive| own.known_only_to(theirs, drive).into_iter().map(move |p| (drive, p));
+        let of = |drive| own.known_only_to(theirs, drive, written);
+        let pages = |drive| of(drive).into_iter().map(move |page| (drive, page));
         let pages = (0..inner.members.len()).flat_map(pages);
         pages.filter_map(|(drive, page)| inner.bytes_of_page(drive, page)).collect()
     }

@@ -27,7 +27,7 @@ use crate::limits::{LOG_SLOTS, PAGE, RESYNC_AT_ONCE};
 use crate::log::{PageSum, Record, decode, is_empty, slot_bytes};
 use crate::mend::Unread;
 use crate::owed::Owed;
-use crate::sums::{UNKNOWN, is_known, passes};
+use crate::sums::{is_known, passes};
 use crate::verdict::{self, Copy, Known, Right, Told};
 
 /// A record, and the partial parity that each drive's copy of it holds.
@@ -507,11 +507,6 @@ impl<E: Env> Inner<E> {
         let mut logged = Logged::default();
         for (member, Right { page, sum }) in right.into_iter().enumerate() {
             let before = self.sum(stripe, member, start);
-            let may_be = self.may_be(stripe, member, start);
-            // Where redundancy has spoken it is known.
-            let alone = self.grid.parity() == 0 && !verdict::is_mirror(&self.grid);
-            let stays_unknown = alone && !may_be.into_iter().any(|own| self.is_to_be_known(own));
-            let sum = if is_known(sum) && stays_unknown { UNKNOWN } else { sum };
             self.close_sum(stripe, member, start);
             match (&page, seen[member]) {
                 (Some(page), Ok(held)) if held[..] == page[..] => {}

@@ -75,24 +75,21 @@ impl<E: Env> Inner<E> {
         sums.log.progress.notify_all();
     }
 
-    /// Pages that are there, or follow from others, are these; but for those that get no checksum
-    /// ([`Inner::is_to_be_known`]).
+    /// Pages that are there, or follow from others, are these. Where another array has the same
+    /// data, what has no checksum there gets none here: who has more is believed rather
+    /// ([`crate::Array::known_only_to`]).
     pub fn know(&self, stripe: u64, member: usize, start: u64, bytes: &[u8]) -> Logged {
         let mut news = self.sums_of(bytes);
-        for (at, new) in (start..).step_by(PAGE as usize).zip(&mut news) {
-            if !self.is_to_be_known(self.sum(stripe, member, at)) {
-                *new = UNKNOWN;
+        if self.mending.elsewhere.get() {
+            for (at, new) in (start..).step_by(PAGE as usize).zip(&mut news) {
+                if self.sum(stripe, member, at) == UNKNOWN {
+                    *new = UNKNOWN;
+                }
             }
         }
         let logged = self.set_sums(stripe, member, start, &news);
         self.written(&logged, Durability::Durable);
         logged
-    }
-
-    /// What has no checksum gets one by being looked at. Where another array has the same data it
-    /// does not: who has more of them is believed rather ([`crate::Array::known_only_to`]).
-    pub fn is_to_be_known(&self, sum: u32) -> bool {
-        sum != UNKNOWN || !self.mending.elsewhere.get()
     }
 
     /// Nobody knows any more what a page should hold: LOST, or VOID. To be committed before

@@ -278,15 +278,13 @@ impl Sums {
     }
 
     /// Pages of a drive whose sums another array of the same shape knows, while here nothing
-    /// vouches for them, or the page of the sums was not found.
-    pub fn known_only_to(&self, other: &Sums, drive: usize) -> Vec<u64> {
+    /// vouches for them, or the page of the sums was not found. `written`: but where all that it
+    /// would tell is that pages are blank.
+    pub fn known_only_to(&self, other: &Sums, drive: usize, written: bool) -> Vec<u64> {
         let (stored, others) = (self.stored.borrow(), other.stored.borrow());
         let numbers = stored[drive].iter().zip(&others[drive]).enumerate();
         let is_missed =
             |(own, other): (&Stored, &Stored)| other.known && (own.unvouched || !own.loaded);
-        let pages = numbers
-            .filter(|(_, pair)| is_missed(*pair))
-            .flat_map(|(number, _)| self.area.sums_of(number as u64));
         let (sums, theirs) = (self.sums.borrow(), other.sums.borrow());
         let lacks = |page: &usize| {
             let number = page / PER_PAGE as usize;
@@ -294,7 +292,15 @@ impl Sums {
             let missed = own == UNVOUCHED || own == UNKNOWN && !stored[drive][number].loaded;
             missed && is_known(theirs[drive][*page])
         };
-        pages.filter(lacks).map(|page| page as u64).collect()
+        let zeroes = sum_of(&[0; PAGE as usize]);
+        let is_blank = |page: usize| sums[drive][page] == UNKNOWN && theirs[drive][page] == zeroes;
+        let missed = numbers.filter(|(_, pair)| is_missed(*pair)).map(|(number, _)| {
+            let lacking: Vec<usize> = self.area.sums_of(number as u64).filter(lacks).collect();
+            // Nothing was ever written to any of them, and there they were looked at.
+            let blank = written && lacking.iter().all(|page| is_blank(*page));
+            if blank { Vec::new() } else { lacking }
+        });
+        missed.flatten().map(|page| page as u64).collect()
     }
 
     pub fn set_side(&self, drive: usize, number: u64, copy: usize, side: usize) {

@@ -19,8 +19,8 @@
 //! Where a log has rotted that told of a batch, checksums do: those of pages in regions that are
 //! marked (marks stay until all replicas have a batch) are compared with those of the one that is
 //! right. One that lost its checksums is filled: with what others know and it does not, and with
-//! what is marked. Where it only lacks as much as may have been on its way it is one of those that
-//! may be right, and what it lacks is had from another one (`standing.rs`).
+//! what is marked. Where of three it lacks only as much as may have been on its way it is one of
+//! those that may be right, and what it lacks is had from another one (`standing.rs`).
 
 mod resync;
 mod standing;
@@ -177,17 +177,26 @@ impl<E: Env> Read<E> {
     }
 
     /// Ranges of the data whose checksums are not known here, but to another replica: they are
-    /// lost, or what was to come here told only a log that has rotted. What logs tell of may have
-    /// come to one and not yet to others.
-    fn lacking(&self, others: &[&Inside<E>], (told, size): (&[(u64, u64)], u64)) -> Ranges {
+    /// lost, or what was to come here told only a log that has rotted; and whether they are too
+    /// many for that. What logs tell of may have come to one and not yet to others.
+    fn lacking(&self, others: &[&Inside<E>], (told, size): (&[(u64, u64)], u64)) -> (Ranges, bool) {
         let is_told = |(start, len): &(u64, u64)| {
             let after = told.partition_point(|(from, bytes)| from + bytes <= *start);
             told.get(after).is_some_and(|(from, _)| *from < start + len)
         };
-        let lacking = others.iter().flat_map(|other| self.replica.array.known_only_to(other));
-        let mut lacking = self.of_data(lacking.collect(), size);
-        lacking.retain(|range| !is_told(range));
-        merged(lacking)
+        let known = |written| {
+            let array = &self.replica.array;
+            let lacking = others.iter().flat_map(|other| array.known_only_to(other, written));
+            let mut lacking = self.of_data(lacking.collect(), size);
+            lacking.retain(|range| !is_told(range));
+            merged(lacking)
+        };
+        let most = lacking_max(self.replica.page().cache);
+        let is_much = |ranges: &Ranges| ranges.iter().map(|(_, len)| len).sum::<u64>() > most;
+        let all = known(false);
+        // Where nothing was ever written there may be as much as there is.
+        let lacking = if is_much(&all) { known(true) } else { all };
+        (lacking.clone(), is_much(&lacking))
     }
 
     fn of_data(&self, ranges: Vec<Range<u64>>, size: u64) -> Ranges {
@@ -303,12 +312,12 @@ fn all_doubts<E: Env>(
     let of = |(at, own): &(usize, Read<E>)| {
         let others = logs.iter().filter(|(other, _)| other != at && trusted[*other]);
         let others: Vec<&Inside<E>> = others.map(|(_, other)| &other.replica.array).collect();
-        let (lost, lacking) = (own.doubts(size), own.lacking(&others, (told, size)));
-        let bytes: u64 = lacking.iter().map(|(_, len)| len).sum();
+        let (lost, (lacking, lacks_much)) = (own.doubts(size), own.lacking(&others, (told, size)));
         let standing = Standing {
             trusted: trusted[*at],
             lost: !lost.is_empty(),
-            lacks_much: bytes > lacking_max(own.replica.page().cache),
+            lacks: !lacking.is_empty(),
+            lacks_much,
             says: own.says(session, &[NUMBERED, DONE]),
         };
         Doubt { lost, lacking, standing }

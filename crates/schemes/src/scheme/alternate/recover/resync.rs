@@ -40,39 +40,6 @@ struct Copied {
     at: u64,
     data: Buf,
     from: usize,
-    /// Pages of the array that have no checksum there.
-    unknown: Vec<u64>,
-}
-
-impl Copied {
-    async fn of<E: Env>(
-        (from, replica): (usize, &Replica<E>),
-        (at, len): (u64, u64),
-        base: u64,
-    ) -> Result<Copied, ArrayError> {
-        let data = replica.array.read(base + at, len).await?;
-        Ok(Copied { at, data, from, unknown: replica.array.never_known(base + at, len) })
-    }
-
-    /// False: the target had it, and is left as it is.
-    async fn write<E: Env>(&self, target: &Replica<E>, base: u64) -> Result<bool, ArrayError> {
-        if self.is_on(target, base).await {
-            return Ok(false);
-        }
-        target.array.write(base + self.at, self.data.clone(), false).await?;
-        // Else the one it is from would be taken for having lost what it never had.
-        target.array.forget(&self.unknown).await?;
-        Ok(true)
-    }
-
-    /// The same bytes, of which no checksum is known in either place: never written, most often.
-    async fn is_on<E: Env>(&self, target: &Replica<E>, base: u64) -> bool {
-        let (at, len) = (base + self.at, self.data.len() as u64);
-        let all = |unknown: &[u64]| unknown.len() as u64 * PAGE == len;
-        all(&self.unknown)
-            && all(&target.array.never_known(at, len))
-            && target.array.read(at, len).await.is_ok_and(|held| *held == *self.data)
-    }
 }
 
 /// Bytes of a range: of the first of these replicas. What it has lost of them, page by page, is
@@ -82,21 +49,22 @@ async fn gather<E: Env>(
     (at, len): (u64, u64),
     base: u64,
 ) -> Result<Vec<Copied>, (usize, StoreError)> {
-    match Copied::of(replicas[0], (at, len), base).await {
-        Ok(copied) => return Ok(vec![copied]),
+    let (from, first) = replicas[0];
+    match first.array.read(base + at, len).await {
+        Ok(data) => return Ok(vec![Copied { at, data, from }]),
         Err(ArrayError::PageLost { .. }) => {}
-        Err(error) => return Err((replicas[0].0, error.into())),
+        Err(error) => return Err((from, error.into())),
     }
     let mut found = Vec::new();
     for at in (at..at + len).step_by(PAGE as usize) {
-        for replica in replicas {
-            match Copied::of(*replica, (at, PAGE), base).await {
-                Ok(copied) => {
-                    found.push(copied);
+        for (from, replica) in replicas {
+            match replica.array.read(base + at, PAGE).await {
+                Ok(data) => {
+                    found.push(Copied { at, data, from: *from });
                     break;
                 }
                 Err(ArrayError::PageLost { .. }) => {}
-                Err(error) => return Err((replica.0, error.into())),
+                Err(error) => return Err((*from, error.into())),
             }
         }
     }
@@ -104,35 +72,29 @@ async fn gather<E: Env>(
 }
 
 /// Copies the ranges from the first replica to the others, and what it has lost of them from these;
-/// durable when this returns. How many bytes, or which of them failed.
+/// durable when this returns. An error says which of them failed.
 async fn copy<E: Env>(
     replicas: &[(usize, &Replica<E>)],
     ranges: &[(u64, u64)],
     base: u64,
-) -> Result<u64, (usize, StoreError)> {
-    let mut bytes = 0;
+) -> Result<(), (usize, StoreError)> {
     for some in ranges.chunks(COPIES) {
         let read = join_all(some.iter().map(|range| gather(replicas, *range, base))).await;
         let read = read.into_iter().collect::<Result<Vec<_>, _>>()?;
         let read: Vec<Copied> = read.into_iter().flatten().collect();
-        let mut copied = vec![false; read.len()];
         for (side, target) in replicas {
-            let missing = read.iter().zip(&mut copied).filter(|(own, _)| own.from != *side);
-            let writes = missing.map(async |(own, copied)| {
-                *copied |= own.write(target, base).await?;
-                Ok(())
-            });
-            let written = join_all(writes).await.into_iter().collect::<Result<(), ArrayError>>();
+            let missing = read.iter().filter(|copied| copied.from != *side);
+            let writes = missing
+                .map(|Copied { at, data, .. }| target.array.write(base + at, data.clone(), false));
+            let written = join_all(writes).await.into_iter().collect::<Result<(), _>>();
             written.map_err(|error| (*side, error.into()))?;
         }
-        let copied = read.iter().zip(copied).filter(|(_, copied)| *copied);
-        bytes += copied.map(|(own, _)| own.data.len() as u64).sum::<u64>();
     }
     // The first as well: what was read of it after a crash has a new checksum.
     for (side, own) in replicas {
         own.array.flush().await.map_err(|error| (*side, error.into()))?;
     }
-    Ok(bytes)
+    Ok(())
 }
 
 /// Who is right of those that are left.
@@ -234,8 +196,9 @@ pub(super) async fn resync<E: Env>(
         untold(told, right, (base, size));
         let ranges = merged(told.ranges.clone());
         let there = in_turn(told, right);
+        let copied = if there.len() > 1 { ranges.iter().map(|(_, len)| len).sum() } else { 0 };
         match copy(&there, &ranges, base).await {
-            Ok(copied) => return Some((right, copied)),
+            Ok(()) => return Some((right, copied)),
             // Of two: what the log of the other one says is there, and the rest is old or new.
             Err((side, failed)) => (told.replicas[side], told.error) = (None, failed),
         }

@@ -4,7 +4,11 @@
 //!   its checksums are lost     ── and another has its own ─────────────────────► filled
 //!   others know many pages     ── and one that knows them has no less flushed ─► filled
 //!   others know a few pages    ── they may have come to those first ──────────► stays, has them
+//!                              └─ of two ──────────────────────────────────────► filled
 //! ```
+//! Of two the one that has such a page first has all that was flushed in place: a flush since would
+//! have told of the page. Of three that may be one whose log has rotted, beside another such.
+//!
 //! Pages that were on their way to all are in the cache until all have them. So a replica that is
 //! whole lacks no more of what others know than the cache held, whatever their logs have lost.
 
@@ -25,7 +29,8 @@ pub struct Standing {
     pub trusted: bool,
     /// The log of its checksums is lost.
     pub lost: bool,
-    /// It lacks more than [`lacking_max`].
+    /// It lacks some of what others know, and more than [`lacking_max`].
+    pub lacks: bool,
     pub lacks_much: bool,
     /// Up to which entry it has everything, as its log says.
     pub says: u64,
@@ -41,6 +46,9 @@ pub fn is_filled(all: &[Standing], at: usize) -> bool {
     match own {
         Standing { trusted: false, .. } => true,
         Standing { lost: true, .. } => others.any(is_sure),
+        Standing { lacks: true, .. } if all.len() == 2 => {
+            others.any(|other| is_sure(other) && !other.lacks)
+        }
         Standing { lacks_much: true, .. } => others.any(has_it_all),
         _ => false,
     }
@@ -50,7 +58,8 @@ pub fn is_filled(all: &[Standing], at: usize) -> bool {
 mod tests {
     use super::*;
 
-    const WHOLE: Standing = Standing { trusted: true, lost: false, lacks_much: false, says: 7 };
+    const WHOLE: Standing =
+        Standing { trusted: true, lost: false, lacks: false, lacks_much: false, says: 7 };
 
     fn filled(all: &[Standing]) -> Vec<bool> {
         (0..all.len()).map(|at| is_filled(all, at)).collect()
@@ -67,10 +76,19 @@ mod tests {
 
     #[test]
     fn who_lacks_much_is_filled_but_not_from_who_has_less_of_what_was_flushed() {
-        let lacks = Standing { lacks_much: true, ..WHOLE };
+        let lacks = Standing { lacks: true, lacks_much: true, ..WHOLE };
         assert_eq!(filled(&[WHOLE, lacks, WHOLE]), [false, true, false]);
-        assert_eq!(filled(&[Standing { says: 6, ..WHOLE }, lacks]), [false, false]);
+        let less = Standing { says: 6, ..WHOLE };
+        assert_eq!(filled(&[less, lacks, less]), [false, false, false]);
         assert_eq!(filled(&[lacks, lacks]), [false, false]);
+    }
+
+    #[test]
+    fn of_two_who_lacks_a_page_is_filled_and_of_three_is_not() {
+        let lacks = Standing { lacks: true, ..WHOLE };
+        let less = Standing { says: 6, ..WHOLE };
+        assert_eq!(filled(&[less, lacks]), [false, true]);
+        assert_eq!(filled(&[less, lacks, less]), [false, false, false]);
     }
 
     #[test]
