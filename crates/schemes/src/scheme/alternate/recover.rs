@@ -22,18 +22,19 @@
 //! what is marked. Where of three it lacks only as much as may have been on its way it is one of
 //! those that may be right, and what it lacks is had from another one (`standing.rs`).
 
+mod doubts;
 mod resync;
 mod standing;
 
 use std::collections::BTreeSet;
-use std::ops::Range;
 
 use classical::{Array, ArrayError, OpenOptions, label};
 use format::Uuid;
 use io::{Env, join_all};
 
-use self::resync::{COPIES, merged, resync, within};
-use self::standing::{Standing, is_filled, lacking_max};
+use self::doubts::{Ranges, all_doubts};
+use self::resync::{COPIES, merged, resync};
+use self::standing::{Standing, is_filled};
 use super::cache::{CACHE_MIN, Overlay};
 use super::kept::{Gone, Kept};
 use super::page::{Page, current};
@@ -171,44 +172,6 @@ impl<E: Env> Read<E> {
         self.replica.array.only_written(of_data.chain(beside).collect());
     }
 
-    /// Ranges of the data whose checksums are lost.
-    fn doubts(&self, size: u64) -> Ranges {
-        self.of_data(self.replica.array.doubts(), size)
-    }
-
-    /// Ranges of the data whose checksums are not known here, but to another replica: they are
-    /// lost, or what was to come here told only a log that has rotted; and whether they are too
-    /// many for that. What logs tell of may have come to one and not yet to others.
-    fn lacking(&self, others: &[&Inside<E>], (told, size): (&[(u64, u64)], u64)) -> (Ranges, bool) {
-        let is_told = |(start, len): &(u64, u64)| {
-            let after = told.partition_point(|(from, bytes)| from + bytes <= *start);
-            told.get(after).is_some_and(|(from, _)| *from < start + len)
-        };
-        let known = |written| {
-            let array = &self.replica.array;
-            let lacking = others.iter().flat_map(|other| array.known_only_to(other, written));
-            let mut lacking = self.of_data(lacking.collect(), size);
-            lacking.retain(|range| !is_told(range));
-            merged(lacking)
-        };
-        let most = lacking_max(self.replica.page().cache);
-        let is_much = |ranges: &Ranges| ranges.iter().map(|(_, len)| len).sum::<u64>() > most;
-        let all = known(false);
-        // Where nothing was ever written there may be as much as there is.
-        let lacking = if is_much(&all) { known(true) } else { all };
-        (lacking.clone(), is_much(&lacking))
-    }
-
-    fn of_data(&self, ranges: Vec<Range<u64>>, size: u64) -> Ranges {
-        let base = log_bytes(self.replica.page().cache);
-        ranges.into_iter().filter_map(|range| within(range, (base, size))).collect()
-    }
-
-    /// Ranges of the data that are marked.
-    fn marked(&self, size: u64) -> Ranges {
-        self.of_data(self.replica.array.marked(), size)
-    }
-
     /// The highest number of these kinds of entries in the log, of this session.
     fn says(&self, session: u64, kinds: &[u16]) -> u64 {
         let number = |found: &Found| match found.kind {
@@ -291,40 +254,6 @@ struct ToldLog {
     unvouched: BTreeSet<u64>,
 }
 
-/// Ranges of the data: where each begins, and its bytes.
-type Ranges = Vec<(u64, u64)>;
-
-/// What is not vouched for on a replica.
-struct Doubt {
-    /// Of these nobody here knows what they should be.
-    lost: Ranges,
-    /// Of these another one does.
-    lacking: Ranges,
-    standing: Standing,
-}
-
-fn all_doubts<E: Env>(
-    logs: &[(usize, Read<E>)],
-    trusted: &Each<bool>,
-    told: &[(u64, u64)],
-    (size, session): (u64, u64),
-) -> Vec<Doubt> {
-    let of = |(at, own): &(usize, Read<E>)| {
-        let others = logs.iter().filter(|(other, _)| other != at && trusted[*other]);
-        let others: Vec<&Inside<E>> = others.map(|(_, other)| &other.replica.array).collect();
-        let (lost, (lacking, lacks_much)) = (own.doubts(size), own.lacking(&others, (told, size)));
-        let standing = Standing {
-            trusted: trusted[*at],
-            lost: !lost.is_empty(),
-            lacks: !lacking.is_empty(),
-            lacks_much,
-            says: own.says(session, &[NUMBERED, DONE]),
-        };
-        Doubt { lost, lacking, standing }
-    };
-    logs.iter().map(of).collect()
-}
-
 /// What the replicas were found to be.
 struct Told<E: Env> {
     replicas: Vec<Option<Replica<E>>>,
@@ -396,13 +325,13 @@ async fn replay_all<E: Env>(
     for ((own, doubt), is_filled) in logs.into_iter().zip(doubts).zip(filled) {
         match is_filled {
             true => others.push((own, doubt)),
-            false => told.take_in(own, &doubt, &ranges, facts).await,
+            false => told.take_in(own, doubt.standing.lacks, &ranges, facts).await,
         }
     }
     for ((at, own), doubt) in others {
         // None of those that it was to be filled from can be used.
         if trusted[at] && told.replicas.iter().all(Option::is_none) {
-            told.take_in((at, own), &doubt, &ranges, facts).await;
+            told.take_in((at, own), doubt.standing.lacks, &ranges, facts).await;
         } else if told.filling.is_none() {
             told.doubts = [doubt.lost, doubt.lacking].concat();
             // What its log may have told of is not known by its checksums alone.
@@ -418,17 +347,16 @@ impl<E: Env> Told<E> {
     async fn take_in(
         &mut self,
         (at, own): (usize, Read<E>),
-        doubt: &Doubt,
+        lacks: bool,
         ranges: &[(u64, u64)],
         facts: (u64, u64, u64),
     ) {
         // What any log tells is copied to all, and a crash may come between.
         own.announce(ranges, facts.0);
-        match replay(&own, ranges, facts).await {
+        match replay(&own, lacks, ranges, facts).await {
             Ok((log, entries)) => {
                 self.replayed += entries;
                 self.ranges.extend(log.unvouched.iter().map(|at| (*at, PAGE)));
-                let log = ToldLog { lacks: !doubt.lacking.is_empty(), ..log };
                 (self.replicas[at], self.logs[at]) = (Some(own.replica), Some(log));
             }
             Err(failed) => self.error = failed,
@@ -440,6 +368,7 @@ impl<E: Env> Told<E> {
 /// written in part is what it should be afterwards, whatever the rest of it was.
 async fn replay<E: Env>(
     own: &Read<E>,
+    lacks: bool,
     ranges: &[(u64, u64)],
     (size, base, session): (u64, u64, u64),
 ) -> Result<(ToldLog, u64), StoreError> {
@@ -450,11 +379,13 @@ async fn replay<E: Env>(
     let unknown = ranges.iter().flat_map(|(at, len)| array.unknown(base + at, *len));
     let unvouched = array.take_unvouched().into_iter().chain(unknown);
     let within = |at: u64| at.checked_sub(base).filter(|at| at + PAGE <= size);
+    // Before anything is put: what is written in part has a checksum then.
+    let mut unvouched: BTreeSet<u64> = unvouched.filter_map(within).collect();
     let (unplaced, count) = own.unplaced(session).await?;
     let lost = own.replica.put_what_goes(base, &unplaced.pieces()).await?;
-    let unvouched = unvouched.chain(lost).filter_map(within).collect();
+    unvouched.extend(lost.into_iter().filter_map(within));
     let says = own.says(session, &[NUMBERED, DONE]);
-    Ok((ToldLog { says, lacks: false, unplaced, unvouched }, count))
+    Ok((ToldLog { says, lacks, unplaced, unvouched }, count))
 }
 
 /// The newest record that a replica has of what the lost ones miss.

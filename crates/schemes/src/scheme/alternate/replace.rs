@@ -272,8 +272,8 @@ impl<E: Env> Inner<E> {
             _ => None,
         };
         let mut set = self.set.borrow_mut();
-        let is_it = |place: &usize| set.drive(*place).map(|drive| drive.name()).as_ref() == name;
-        let unwritten = name.and_then(|_| of.find(is_it)).unwrap_or(new);
+        let is_it = |place: &usize| set.drive(*place).is_some_and(|own| Some(&own.name()) == name);
+        let unwritten = of.find(is_it).unwrap_or(new);
         set.forget(unwritten);
         if unwritten == new { Err(error) } else { Ok(()) }
     }
