@@ -19,7 +19,7 @@ use crate::array::{Array, ArrayError, Inner};
 use crate::grid::{Grid, Piece, Redundancy};
 use crate::limits::{LOST_KNOWN_MAX, NOTES_MAX, PAGE};
 use crate::row::{shape_of, solve_row, without};
-use crate::sums::is_unsure;
+use crate::sums::{is_lost, is_unsure};
 
 /// Why bytes of a member can't be had from its drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -440,12 +440,15 @@ impl<E: Env> Inner<E> {
         let done = drive.write(offset, page.clone(), Durability::Durable).await.is_ok();
         let (name, byte) = drive.device(offset);
         self.mending.tell_rewritten(unread, Note { drive: name, byte, repaired: done });
-        if done {
-            if is_unsure(self.sum(stripe, member, start)) {
-                // It was not lost: nothing has to be durable.
-                self.know(stripe, member, start, page);
+        let sum = self.sum(stripe, member, start);
+        if done && (is_unsure(sum) || is_lost(sum)) {
+            let logged = self.know(stripe, member, start, page);
+            // Else a crash would bring back that it was lost.
+            if logged.urgent && self.commit(logged.end()).await.is_err() {
+                let _ = self.record_losses().await;
             }
-        } else {
+        }
+        if !done {
             let _ = self.record_losses().await;
         }
         done

@@ -27,11 +27,23 @@ pub fn solve_row(grid: &Grid, sums: &[u32], seen: &[Option<&[u8]>]) -> Pages {
                 let mut pages = solve_parity(shape, sums, &counted);
                 let lost = pages.iter_mut().zip(sums).filter(|(_, sum)| is_lost(**sum));
                 lost.for_each(|(page, _)| *page = None);
-                pages
+                with_parity(shape, pages)
             }
             None => owned(seen),
         },
     }
+}
+
+/// Where all data is there, or follows, so does parity: it is nothing but what the data say,
+/// whatever it was lost for before.
+fn with_parity(shape: StripeShape, mut pages: Pages) -> Pages {
+    let all_data = pages[..shape.data()].iter().all(Option::is_some);
+    let missing: Vec<usize> =
+        (shape.data()..pages.len()).filter(|&at| all_data && pages[at].is_none()).collect();
+    let views: Vec<Option<&[u8]>> = pages.iter().map(Option::as_deref).collect();
+    let solved = without(shape, &views, &missing);
+    solved.into_iter().for_each(|(at, page)| pages[at] = Some(page));
+    pages
 }
 
 pub fn shape_of(grid: &Grid) -> Option<StripeShape> {
@@ -170,11 +182,32 @@ pub mod tests {
                 (0..width).map(|at| (!missing[at]).then_some(&right[at][..])).collect();
             let solved = solve_row(&grid, &sums, &seen);
             let gone = missing.iter().filter(|gone| **gone).count();
+            let by_itself = |at: usize| gone <= grid.tolerance() && !lost[at] || !missing[at];
+            let is_parity = |at: usize| grid.parity() > 0 && at >= grid.data();
             for at in 0..width {
-                let follows = gone <= grid.tolerance() && !lost[at] || !missing[at];
+                let follows = by_itself(at) || is_parity(at) && (0..grid.data()).all(by_itself);
                 assert_eq!(solved[at].as_deref(), follows.then_some(&right[at][..]), "turn {turn}");
             }
         }
+    }
+
+    /// It was lost with a page of data that somebody else had, and stayed so when that was written:
+    /// with the next drive a page was lost that nothing was wrong with (a world of `alternate` on
+    /// replicas with parity, seed 61).
+    #[test]
+    fn parity_follows_from_data_that_is_there_whatever_it_was_lost_for() {
+        let mut rng = Rng::new(8);
+        let grid = grid(Redundancy::Parity(2), 5);
+        let right = row(&grid, &mut rng);
+        let mut sums: Vec<u32> = right.iter().map(|page| sum_of(page)).collect();
+        (sums[3], sums[4]) = (LOST, LOST);
+        let mut seen: Vec<Option<&[u8]>> = right.iter().map(|page| Some(&page[..])).collect();
+        (seen[3], seen[4]) = (None, None);
+        let solved = solve_row(&grid, &sums, &seen);
+        assert!(solved.iter().zip(&right).all(|(page, right)| page.as_ref() == Some(right)));
+        seen[1] = None;
+        let solved = solve_row(&grid, &sums, &seen);
+        assert_eq!([1, 3, 4].map(|at| &solved[at]), [&None, &None, &None]);
     }
 
     #[test]

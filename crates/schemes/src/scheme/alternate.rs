@@ -40,7 +40,8 @@
 //! a batch of up to 120 writes, a page of 4 KiB when the roles change, and another record for one
 //! that was flushed before. With FLUSH or FUA also n + 4 KiB to each log; with `--flush-log writer`
 //! to one log, and a page of 4 KiB for the first FLUSH of a window. What is overwritten while
-//! it waits is written once. No reads but for parts of a drive's unit. Of parity as many as a write
+//! it waits is written once; a page that is written again before all have it goes to the log as
+//! well. No reads but for parts of a drive's unit. Of parity as many as a write
 //! of the array takes, everything is logged as if it were flushed, and 8 KiB for each end of a run
 //! that lies within a page.
 //! Source: Skourtis, Scott, Brandt, Maltzahn, High Performance & Low Latency in Solid-State Drives

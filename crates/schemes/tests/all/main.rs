@@ -6,6 +6,7 @@ mod alternate_heal;
 mod alternate_replace;
 mod alternate_requests;
 mod alternate_return;
+mod alternate_torn;
 mod battery;
 mod cached_raid5_destage;
 mod cached_raid5_requests;

@@ -8,6 +8,9 @@
 //! ```
 //! An entry leaves when all living replicas have it. Each is charged with what it may take in a log
 //! of a replica, so that a log of a fixed size has room for all there are.
+//!
+//! Of each page it is known which entries change it: one that is written *again* is logged as a
+//! whole before a batch goes over it (`replica.rs`).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -19,15 +22,22 @@ use crate::log::record::PAGE;
 /// Bytes of one entry: short enough that several fit into the smallest cache.
 pub const ENTRY_MAX: u64 = 64 << 10;
 /// Smallest cache: one entry waits, one is written, and some come meanwhile.
-pub const CACHE_MIN: u64 = 4 * charge(ENTRY_MAX, true);
+pub const CACHE_MIN: u64 = 4 * charge(ENTRY_MAX, EDGES);
 /// Bytes of neighbours that are written as one piece: a few chunks.
 const PIECE_MAX: usize = 256 << 10;
 
+/// Pages that are logged as a whole beside an entry of which the edges are.
+const EDGES: u64 = 2;
+
 /// What an entry takes in a log at most: its own record; if it is alone in its batch a record of
-/// ranges, and one that says that it is in place; and if `edges` are logged, two of these.
-pub const fn charge(len: u64, edges: bool) -> u64 {
-    let edges = if edges { 4 * PAGE } else { 0 };
-    len.next_multiple_of(PAGE) + PAGE + 2 * PAGE + edges
+/// ranges, and one that says that it is in place; and a record for each of so many pages.
+pub const fn charge(len: u64, pages: u64) -> u64 {
+    len.next_multiple_of(PAGE) + PAGE + 2 * PAGE + pages * 2 * PAGE
+}
+
+/// Where the pages begin that a range touches.
+pub fn pages_of(start: u64, len: u64) -> impl Iterator<Item = u64> {
+    (start / PAGE * PAGE..start + len).step_by(PAGE as usize)
 }
 
 /// Ranges with their newest bytes.
@@ -135,6 +145,7 @@ pub struct Entry {
     pub sequence: u64,
     pub offset: u64,
     pub data: Buf,
+    charge: u64,
 }
 
 /// Entries for one replica, put together.
@@ -150,6 +161,8 @@ pub struct Batch {
 pub struct Cache {
     entries: VecDeque<Entry>,
     overlay: Overlay,
+    /// Sequences of the entries that change a page, in order.
+    pages: BTreeMap<u64, VecDeque<u64>>,
     newest: u64,
     charged: u64,
     limit: u64,
@@ -159,8 +172,8 @@ pub struct Cache {
 impl Cache {
     /// Entries are numbered from `newest` on.
     pub fn new(limit: u64, newest: u64, edges: bool) -> Cache {
-        let (entries, overlay) = (VecDeque::new(), Overlay::default());
-        Cache { entries, overlay, newest, charged: 0, limit, edges }
+        let (entries, overlay, pages) = (VecDeque::new(), Overlay::default(), BTreeMap::new());
+        Cache { entries, overlay, pages, newest, charged: 0, limit, edges }
     }
 
     pub fn newest(&self) -> u64 {
@@ -175,13 +188,20 @@ impl Cache {
     pub fn put(&mut self, offset: u64, data: &Buf) -> bool {
         let len = data.len() as u64;
         assert!(len <= ENTRY_MAX, "an entry of {len} bytes");
-        if self.charged + charge(len, self.edges) > self.limit {
+        let again = pages_of(offset, len).filter(|page| self.pages.contains_key(page)).count();
+        let edges = if self.edges { EDGES } else { 0 };
+        let charge = charge(len, edges.max(again as u64));
+        if self.charged + charge > self.limit {
             return false;
         }
         self.newest += 1;
-        self.charged += charge(len, self.edges);
-        self.overlay.put(offset, self.newest, data.clone());
-        self.entries.push_back(Entry { sequence: self.newest, offset, data: data.clone() });
+        self.charged += charge;
+        let (sequence, data) = (self.newest, data.clone());
+        for page in pages_of(offset, len) {
+            self.pages.entry(page).or_default().push_back(sequence);
+        }
+        self.overlay.put(offset, sequence, data.clone());
+        self.entries.push_back(Entry { sequence, offset, data, charge });
         true
     }
 
@@ -210,13 +230,38 @@ impl Cache {
         batch
     }
 
+    /// Pages of a batch that entries before it change as well: a replica has those, up to this one,
+    /// and another one may not.
+    pub fn again(&self, after: u64, batch: &Batch) -> Vec<u64> {
+        let all = batch.pieces.iter().flat_map(|(at, data)| pages_of(*at, data.len() as u64));
+        let is_again = |page: &u64| {
+            let first = self.pages.get(page).and_then(VecDeque::front);
+            first.is_some_and(|sequence| *sequence <= after)
+        };
+        let mut pages: Vec<u64> = all.filter(is_again).collect();
+        pages.dedup();
+        pages
+    }
+
     /// All living replicas have everything up to here.
     pub fn drop_to(&mut self, sequence: u64) {
         while self.entries.front().is_some_and(|entry| entry.sequence <= sequence) {
             let entry = self.entries.pop_front().expect("it is there");
             let len = entry.data.len() as u64;
-            self.charged -= charge(len, self.edges);
+            self.charged -= entry.charge;
             self.overlay.forget(entry.offset..entry.offset + len, entry.sequence);
+            pages_of(entry.offset, len).for_each(|page| self.forget_first(page));
+        }
+    }
+
+    /// The oldest entry that changes this page leaves.
+    fn forget_first(&mut self, page: u64) {
+        let left = self.pages.get_mut(&page).map(|all| {
+            all.pop_front();
+            all.len()
+        });
+        if left == Some(0) {
+            self.pages.remove(&page);
         }
     }
 
@@ -224,10 +269,17 @@ impl Cache {
     pub fn audit(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         let mut again = Overlay::default();
+        let mut pages: BTreeMap<u64, VecDeque<u64>> = BTreeMap::new();
         let mut charged = 0;
         for entry in &self.entries {
             again.put(entry.offset, entry.sequence, entry.data.clone());
-            charged += charge(entry.data.len() as u64, self.edges);
+            charged += entry.charge;
+            for page in pages_of(entry.offset, entry.data.len() as u64) {
+                pages.entry(page).or_default().push_back(entry.sequence);
+            }
+        }
+        if pages != self.pages {
+            wrong.push("the cache's pages are not those of its entries".into());
         }
         if charged != self.charged || charged > self.limit {
             wrong.push(format!("the cache counts {} bytes, has {charged}", self.charged));
@@ -262,8 +314,8 @@ mod tests {
         for len in [512, 4096, 4608, ENTRY_MAX] {
             // Data; its range; that it is in place.
             let least = record_bytes(len) + 2 * record_bytes(0);
-            assert!(charge(len, false) >= least);
-            assert!(charge(len, true) >= least + 2 * record_bytes(PAGE));
+            assert!(charge(len, 0) >= least);
+            assert!(charge(len, 3) >= least + 3 * record_bytes(PAGE));
         }
     }
 
@@ -272,7 +324,9 @@ mod tests {
     fn it_is_what_a_list_of_writes_says() {
         for seed in 0..200 {
             let mut rng = Rng::new(mix(seed));
-            let mut cache = Cache::new(40 * charge(1, false), 0, false);
+            // All lie in one page: but for the first each finds others there.
+            let limit = charge(1, 0) + 39 * charge(1, 1);
+            let mut cache = Cache::new(limit, 0, false);
             let mut list: Vec<(u64, u64, u64)> = Vec::new();
             for step in 1..120u64 {
                 let start = rng.below(SIZE);

@@ -39,7 +39,7 @@ impl<E: Env> Inner<E> {
         self.kept.borrow_mut().mark([(range.start, len)]);
         for (side, replica) in &living {
             replica.array.hold_marks(true);
-            if let Err(error) = replica.log_ranges(newest, &[(range.start, len)]).await {
+            if let Err(error) = replica.log_ranges(newest, newest, &[(range.start, len)]).await {
                 self.lose(*side, error)?;
             }
         }

@@ -23,24 +23,24 @@
 //! those that may be right, and what it lacks is had from another one (`standing.rs`).
 
 mod doubts;
+mod replay;
 mod resync;
 mod standing;
-
-use std::collections::BTreeSet;
 
 use classical::{Array, ArrayError, OpenOptions, label};
 use format::Uuid;
 use io::{Env, join_all};
 
 use self::doubts::{Ranges, all_doubts};
-use self::resync::{COPIES, merged, resync};
+use self::replay::{ToldLog, replay};
+use self::resync::{merged, resync};
 use self::standing::{Standing, is_filled};
-use super::cache::{CACHE_MIN, Overlay};
+use super::cache::CACHE_MIN;
 use super::kept::{Gone, Kept};
 use super::page::{Page, current};
 use super::replica::{
-    DATA, DONE, EDGE, ENTRY_BITS, Inside, NUMBERED, RANGE, RANGES, Replica, decode_ranges, divide,
-    kept_place, log_bytes, page_place,
+    DATA, DONE, EDGE, ENTRY_BITS, Inside, NUMBERED, NUMBERED_EDGE, RANGE, RANGES, Replica,
+    decode_ranges, divide, kept_place, log_bytes, page_place,
 };
 use super::roles::Each;
 use super::{CACHE_MAX, Seen};
@@ -149,7 +149,7 @@ impl<E: Env> Read<E> {
                 DATA | EDGE if found.len == found.data && found.len > 0 => {
                     vec![(found.address, found.len)]
                 }
-                NUMBERED if found.data > 0 => vec![(found.address, found.data)],
+                NUMBERED | NUMBERED_EDGE if found.data > 0 => vec![(found.address, found.data)],
                 RANGE if found.data == 0 => vec![(found.address, found.len)],
                 DONE if found.data == 0 => Vec::new(),
                 RANGES => decode_ranges(&self.replica.log.read(found.place.at, found.data).await?),
@@ -172,47 +172,32 @@ impl<E: Env> Read<E> {
         self.replica.array.only_written(of_data.chain(beside).collect());
     }
 
-    /// The highest number of these kinds of entries in the log, of this session.
-    fn says(&self, session: u64, kinds: &[u16]) -> u64 {
+    /// Numbers of these kinds of entries in the log, of this session, and where their records are.
+    fn numbers(&self, session: u64, kinds: &[u16]) -> impl Iterator<Item = (u64, u64)> {
         let number = |found: &Found| match found.kind {
-            NUMBERED => found.len,
-            _ => found.address,
+            NUMBERED => (found.len, found.place.record),
+            _ => (found.address, found.place.record),
         };
         let told = self.found.iter().filter(|found| kinds.contains(&found.kind)).map(number);
+        told.filter(move |(number, _)| number >> ENTRY_BITS == session)
+    }
+
+    /// The highest of them.
+    fn says(&self, session: u64, kinds: &[u16]) -> u64 {
+        self.numbers(session, kinds).map(|(number, _)| number).max().unwrap_or(0)
+    }
+
+    /// Up to which entry every replica that was written to had everything in place, at least.
+    fn on_all(&self, session: u64) -> u64 {
+        let told = self.found.iter().filter(|found| found.kind == DONE).map(|found| found.len);
         told.filter(|number| number >> ENTRY_BITS == session).max().unwrap_or(0)
     }
 
-    /// Data of this session that is not in place, over the pages at the edges of a batch that may
-    /// be half done; and how many entries of it there are.
-    async fn unplaced(&self, session: u64) -> Result<(Overlay, u64), StoreError> {
-        let (log, page) = (&self.replica.log, self.replica.page());
-        let done = self.says(session, &[DONE]);
-        let mut entries = Vec::new();
-        let (mut edges, mut last_edges, mut batch) = (Vec::new(), Vec::new(), None);
-        for found in &self.found {
-            let read = || log.read(found.place.at, found.data);
-            match found.kind {
-                DATA if found.place.at >= page.replay => {
-                    entries.push((found.address, read().await?));
-                }
-                NUMBERED if found.len > done && found.len >> ENTRY_BITS == session => {
-                    entries.push((found.address, read().await?));
-                }
-                EDGE => edges.push((found.address, read().await?)),
-                // A batch begins: the one before was through.
-                RANGES | RANGE if batch != Some(found.place.record) => {
-                    batch = Some(found.place.record);
-                    last_edges = std::mem::take(&mut edges);
-                }
-                _ => {}
-            }
-        }
-        let count = entries.len() as u64;
-        let mut overlay = Overlay::default();
-        for (address, data) in last_edges.into_iter().chain(entries) {
-            overlay.put(address, 0, data);
-        }
-        Ok((overlay, count))
+    /// Where the records of this session begin in the log: what is before was in place when the
+    /// replica's page said that it began. Older software had none, and no numbers.
+    fn session_begins(&self, session: u64) -> Option<u64> {
+        let first = self.numbers(session, &[NUMBERED, DONE]).map(|(_, record)| record).min();
+        first.or((session == 0).then_some(0))
     }
 }
 
@@ -243,17 +228,6 @@ pub async fn back<E: Env>(
     Ok(Back { replica: own.replica, ranges, marked })
 }
 
-/// What the log of a replica has told.
-struct ToldLog {
-    /// Up to which entry its replica has everything.
-    says: u64,
-    /// Of some pages only another one has checksums.
-    lacks: bool,
-    unplaced: Overlay,
-    /// Pages of the data that are neither old nor new.
-    unvouched: BTreeSet<u64>,
-}
-
 /// What the replicas were found to be.
 struct Told<E: Env> {
     replicas: Vec<Option<Replica<E>>>,
@@ -267,6 +241,18 @@ struct Told<E: Env> {
     replayed: u64,
     /// Why the last one is not there that is not.
     error: StoreError,
+}
+
+/// What all replicas have in common.
+#[derive(Clone, Copy)]
+struct Facts {
+    /// Bytes of data, and where they begin.
+    size: u64,
+    base: u64,
+    /// The last one that anything was written in.
+    session: u64,
+    /// Entries of it up to here are in place everywhere, whatever a log has lost.
+    on_all: u64,
 }
 
 impl<E: Env> Told<E> {
@@ -321,7 +307,9 @@ async fn replay_all<E: Env>(
         told.ranges.extend(&own.lacking);
     }
     let ranges = merged(told.ranges.clone());
-    let (facts, mut others) = ((size, base, session), Vec::new());
+    let trusted_logs = logs.iter().filter(|(at, _)| trusted[*at]);
+    let on_all = trusted_logs.map(|(_, own)| own.on_all(session)).max().unwrap_or(0);
+    let (facts, mut others) = (Facts { size, base, session, on_all }, Vec::new());
     for ((own, doubt), is_filled) in logs.into_iter().zip(doubts).zip(filled) {
         match is_filled {
             true => others.push((own, doubt)),
@@ -349,10 +337,10 @@ impl<E: Env> Told<E> {
         (at, own): (usize, Read<E>),
         lacks: bool,
         ranges: &[(u64, u64)],
-        facts: (u64, u64, u64),
+        facts: Facts,
     ) {
         // What any log tells is copied to all, and a crash may come between.
-        own.announce(ranges, facts.0);
+        own.announce(ranges, facts.size);
         match replay(&own, lacks, ranges, facts).await {
             Ok((log, entries)) => {
                 self.replayed += entries;
@@ -362,30 +350,6 @@ impl<E: Env> Told<E> {
             Err(failed) => self.error = failed,
         }
     }
-}
-
-/// Data of a log that is not in place goes there. What is there is looked at before: a page that is
-/// written in part is what it should be afterwards, whatever the rest of it was.
-async fn replay<E: Env>(
-    own: &Read<E>,
-    lacks: bool,
-    ranges: &[(u64, u64)],
-    (size, base, session): (u64, u64, u64),
-) -> Result<(ToldLog, u64), StoreError> {
-    let array = &own.replica.array;
-    for some in ranges.chunks(COPIES) {
-        join_all(some.iter().map(|(at, len)| array.resync_range(base + at, *len))).await;
-    }
-    let unknown = ranges.iter().flat_map(|(at, len)| array.unknown(base + at, *len));
-    let unvouched = array.take_unvouched().into_iter().chain(unknown);
-    let within = |at: u64| at.checked_sub(base).filter(|at| at + PAGE <= size);
-    // Before anything is put: what is written in part has a checksum then.
-    let mut unvouched: BTreeSet<u64> = unvouched.filter_map(within).collect();
-    let (unplaced, count) = own.unplaced(session).await?;
-    let lost = own.replica.put_what_goes(base, &unplaced.pieces()).await?;
-    unvouched.extend(lost.into_iter().filter_map(within));
-    let says = own.says(session, &[NUMBERED, DONE]);
-    Ok((ToldLog { says, lacks, unplaced, unvouched }, count))
 }
 
 /// The newest record that a replica has of what the lost ones miss.

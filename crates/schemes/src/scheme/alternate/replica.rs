@@ -23,7 +23,7 @@ use format::Uuid;
 use io::sync::Turn;
 use io::{Buf, BufMut, Env, join_all};
 
-use super::cache::{Batch, Entry};
+use super::cache::Entry;
 use super::kept::{self, Kept};
 use super::page::Page;
 use crate::log::record::{ENTRIES_MAX, PAGE};
@@ -35,20 +35,25 @@ use crate::store::StoreError;
 pub const DATA: u16 = 1;
 /// Ranges of a batch, of older software.
 pub const RANGES: u16 = 2;
-/// A page at the edge of a batch, with the batch; told before its ranges.
+/// An edge of older software: its length is that of its bytes.
 pub const EDGE: u16 = 3;
 /// Data; its length is that of its bytes, in the place of the length is its number.
 pub const NUMBERED: u16 = 4;
 /// A range of a batch, without data.
 pub const RANGE: u16 = 5;
-/// All up to the entry with this number, which is in the place of the address, is in its place.
+/// All up to the entry with this number, which is in the place of the address, is in its place; all
+/// up to the one in the place of the length is on every replica that was written to.
 pub const DONE: u16 = 6;
+/// A page that a batch changes, as it is with the batch; told before its ranges. In the place of
+/// the length is the number up to which all was in place before.
+pub const NUMBERED_EDGE: u16 = 7;
 
 /// Numbers of entries count these low bits up; above them is the session.
 pub const ENTRY_BITS: u32 = 40;
 /// Entries of one batch: their ranges fit into one small record.
 pub const BATCH_MAX: usize = 120;
-const _: () = assert!(BATCH_MAX <= ENTRIES_MAX);
+// And up to which all is in place.
+const _: () = assert!(BATCH_MAX < ENTRIES_MAX);
 const OLD_RANGE: usize = 16;
 /// Appended at once: more would be polled in any order, but records keep that of the entries.
 const APPENDS: usize = 24;
@@ -132,6 +137,23 @@ pub fn decode_ranges(bytes: &[u8]) -> Vec<(u64, u64)> {
     let u64_of = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("8 bytes"));
     let ranges = all.iter().map(|range| (u64_of(&range[..8]), u64_of(&range[8..])));
     ranges.filter(|(_, len)| *len > 0).collect()
+}
+
+/// Where pages begin of which the pieces change a part.
+pub fn ragged(pieces: &[(u64, Buf)]) -> Vec<u64> {
+    let ends = |(start, data): &(u64, Buf)| [*start, start + data.len() as u64];
+    let ragged = pieces.iter().flat_map(ends).filter(|at| !at.is_multiple_of(PAGE));
+    let mut pages: Vec<u64> = ragged.map(|at| at / PAGE * PAGE).collect();
+    pages.dedup();
+    pages
+}
+
+/// The page, if one piece has all of it.
+fn whole_of(pieces: &[(u64, Buf)], page: u64) -> Option<Buf> {
+    let after = pieces.partition_point(|(start, _)| *start <= page);
+    let (start, data) = pieces[..after].last()?;
+    let from = (page - start) as usize;
+    (from + PAGE as usize <= data.len()).then(|| data.slice(from..from + PAGE as usize))
 }
 
 fn with_pieces(page: u64, old: &Buf, pieces: &[(u64, Buf)]) -> Buf {
@@ -247,7 +269,7 @@ impl<E: Env> Replica<E> {
         }
         let mut bytes = 0;
         for some in entries(logged).chunks(APPENDS) {
-            let appends = some.iter().map(|Entry { sequence, offset, data }| {
+            let appends = some.iter().map(|Entry { sequence, offset, data, .. }| {
                 let (address, len) = (*offset, *sequence);
                 let entry = log::Entry { kind: NUMBERED, address, len, data: data.clone() };
                 self.log.append(entry, true, Space::Leave(KEPT))
@@ -276,43 +298,57 @@ impl<E: Env> Replica<E> {
         Ok(Some(bytes))
     }
 
-    /// Says in the log, durably, what entries up to this one are about to change.
-    pub async fn log_ranges(&self, to: u64, ranges: &[(u64, u64)]) -> Result<(), StoreError> {
+    /// Says in the log, durably, what entries up to this one are about to change. Up to `all` every
+    /// replica that is written to has everything in place: whose log rots may not know it any more.
+    pub async fn log_ranges(
+        &self,
+        to: u64,
+        all: u64,
+        ranges: &[(u64, u64)],
+    ) -> Result<(), StoreError> {
         let _turn = self.log_turn.lock().await;
-        let range = |&(address, len): &(u64, u64)| {
-            let (kind, data) = (RANGE, Buf::zeroed(0));
-            log::Entry { kind, address, len, data }
-        };
-        let entries = ranges.iter().map(range).collect();
+        let empty = |kind, address, len| log::Entry { kind, address, len, data: Buf::zeroed(0) };
+        let in_place = self.state.borrow().in_place;
+        let mut entries = vec![empty(DONE, in_place, all)];
+        entries.extend(ranges.iter().map(|&(address, len)| empty(RANGE, address, len)));
         let appended = self.log.append_all(entries, true, Space::Leave(0)).await?;
         // Charges of the cache and the part that is kept see to it (`log_bytes`).
         let appended = appended.expect("there is always room for ranges");
-        self.state.borrow_mut().marks.push_back((to, appended.place.record));
+        let mut state = self.state.borrow_mut();
+        state.marks.push_back((to, appended.place.record));
+        (state.done, state.told) = (in_place, state.told.max(in_place));
+        state.done_at = Some(appended.place.record);
         Ok(())
     }
 
-    /// Pages of which a batch changes a part, as they will be. Those of the last batch count at
-    /// opening, below all data: nothing but a later batch changes what lies beside.
-    pub async fn log_edges(&self, base: u64, batch: &Batch) -> Result<(), StoreError> {
-        let ends = |(start, data): &(u64, Buf)| [*start, start + data.len() as u64];
-        let ragged = batch.pieces.iter().flat_map(ends).filter(|at| !at.is_multiple_of(PAGE));
-        let mut pages: Vec<u64> = ragged.map(|at| at / PAGE * PAGE).collect();
-        pages.dedup();
+    /// These pages as they will be when the pieces are in place, which need not be whole pages, and
+    /// up to the entry `to`; all up to `before` is. Those of the last batch count at opening, below
+    /// all data: nothing but a later batch changes what lies beside. False: there is no room.
+    pub async fn log_edges(
+        &self,
+        base: u64,
+        pages: &[u64],
+        pieces: &[(u64, Buf)],
+        (before, to): (u64, u64),
+    ) -> Result<bool, StoreError> {
         let _turn = self.log_turn.lock().await;
         for some in pages.chunks(APPENDS) {
-            let reads = some.iter().map(|at| self.array.read(base + at, PAGE));
-            let read = join_all(reads).await.into_iter().collect::<Result<Vec<Buf>, _>>()?;
-            let appends = some.iter().zip(&read).map(|(at, old)| {
-                let data = with_pieces(*at, old, &batch.pieces);
-                let entry = log::Entry { kind: EDGE, address: *at, len: PAGE, data };
+            let reads = some.iter().map(async |at| match whole_of(pieces, *at) {
+                Some(new) => Ok(new),
+                None => Ok(with_pieces(*at, &self.array.read(base + at, PAGE).await?, pieces)),
+            });
+            let read =
+                join_all(reads).await.into_iter().collect::<Result<Vec<Buf>, StoreError>>()?;
+            let appends = some.iter().zip(read).map(|(at, data)| {
+                let entry = log::Entry { kind: NUMBERED_EDGE, address: *at, len: before, data };
                 self.log.append(entry, true, Space::Leave(0))
             });
             for appended in join_all(appends).await {
-                let appended = appended?.expect("there is always room for edges");
-                self.state.borrow_mut().marks.push_back((batch.to, appended.place.record));
+                let Some(appended) = appended? else { return Ok(false) };
+                self.state.borrow_mut().marks.push_back((to, appended.place.record));
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Brings pieces to their places; durable when this returns.

@@ -10,7 +10,7 @@
 use classical::ArrayError;
 use io::{Env, Nanos, join_all};
 
-use super::replica::BATCH_MAX;
+use super::replica::{BATCH_MAX, ragged};
 use super::roles::{Facts, Step};
 use super::{FlushLog, Inner};
 use crate::log::record::PAGE;
@@ -102,16 +102,25 @@ impl<E: Env> Inner<E> {
 
     async fn apply(&self, side: usize, to: u64) -> Result<(), StoreError> {
         let replica = self.replica(side);
-        let batch = self.cache.borrow().batch(self.applied.get()[side], to, BATCH_MAX);
-        // Parity that is half written may leave neither old nor new bytes if a drive is lost with
-        // the power: then only the log knows them, should the other replica be lost, too. Drives
-        // take whole pages, so that is true of what lies beside the data as well.
-        if self.by_parity {
+        let before = self.applied.get()[side];
+        let batch = self.cache.borrow().batch(before, to, BATCH_MAX);
+        let pages = if self.by_parity {
+            // Parity that is half written may leave neither old nor new bytes if a drive is lost
+            // with the power: then only the log knows them, should the other replica be lost, too.
+            // Drives take whole pages, so that is true of what lies beside the data as well.
             self.log_side(side, batch.to).await?;
-            replica.log_edges(self.base, &batch).await?;
-        }
+            ragged(&batch.pieces)
+        } else {
+            // A page that is torn is had from another replica. Where that lacks what this one has
+            // brought to its place before, its log may rot: then only this log knows the page.
+            self.cache.borrow().again(before, &batch)
+        };
+        let logged =
+            replica.log_edges(self.base, &pages, &batch.pieces, (before, batch.to)).await?;
+        // Charges of the cache see to it (`log_bytes`).
+        assert!(logged, "there is always room for edges");
         let ranges = whole_pages(&batch.pieces);
-        replica.log_ranges(batch.to, &ranges).await?;
+        replica.log_ranges(batch.to, self.on_all(), &ranges).await?;
         self.kept.borrow_mut().mark(ranges);
         // Until all have it: if the log rots that tells of it, the checksums of what is marked do.
         replica.array.hold_marks(true);
@@ -128,11 +137,16 @@ impl<E: Env> Inner<E> {
         Ok(())
     }
 
+    /// Up to which entry everything is in place on all that are written to.
+    pub fn on_all(&self) -> u64 {
+        let (applied, there) = (self.applied.get(), self.there());
+        let own = applied.into_iter().zip(there).filter(|(_, there)| *there);
+        own.map(|(applied, _)| applied).min().expect("one is always alive")
+    }
+
     /// What all replicas have leaves the cache, and the logs.
     pub async fn trim(&self, all: bool) -> Result<(), StoreError> {
-        let living = self.living();
-        let to = living.iter().map(|(side, _)| self.applied.get()[*side]).min();
-        let to = to.expect("one is always alive");
+        let (living, to) = (self.living(), self.on_all());
         self.cache.borrow_mut().drop_to(to);
         let differ = living.iter().any(|(side, _)| self.applied.get()[*side] > to);
         living.iter().for_each(|(_, replica)| replica.array.hold_marks(differ));

@@ -7,7 +7,7 @@ use std::ops::Range;
 use classical::ArrayError;
 use io::{Buf, Env, join_all};
 
-use super::Told;
+use super::{Told, ToldLog};
 use crate::log::record::PAGE;
 use crate::scheme::alternate::page::Page;
 use crate::scheme::alternate::replica::Replica;
@@ -35,6 +35,21 @@ pub(super) fn merged(mut ranges: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     all.into_iter().flat_map(cut).collect()
 }
 
+/// A replica, and what its log had for it.
+struct Source<'a, E: Env> {
+    side: usize,
+    replica: &'a Replica<E>,
+    log: Option<&'a ToldLog>,
+}
+
+impl<E: Env> Source<'_, E> {
+    /// A page of the data. Of one that nobody vouches for what the log has is not in place.
+    async fn page(&self, base: u64, at: u64) -> Result<Buf, ArrayError> {
+        let page = self.replica.array.read(base + at, PAGE).await?;
+        Ok(self.log.map_or(page.clone(), |log| log.unplaced.over(at, &page)))
+    }
+}
+
 /// Bytes of a range, and the replica that gave them.
 struct Copied {
     at: u64,
@@ -45,26 +60,26 @@ struct Copied {
 /// Bytes of a range: of the first of these replicas. What it has lost of them, page by page, is
 /// that of the next that has it. What none has is left out.
 async fn gather<E: Env>(
-    replicas: &[(usize, &Replica<E>)],
+    sources: &[Source<'_, E>],
     (at, len): (u64, u64),
     base: u64,
 ) -> Result<Vec<Copied>, (usize, StoreError)> {
-    let (from, first) = replicas[0];
-    match first.array.read(base + at, len).await {
+    let from = sources[0].side;
+    match sources[0].replica.array.read(base + at, len).await {
         Ok(data) => return Ok(vec![Copied { at, data, from }]),
         Err(ArrayError::PageLost { .. }) => {}
         Err(error) => return Err((from, error.into())),
     }
     let mut found = Vec::new();
     for at in (at..at + len).step_by(PAGE as usize) {
-        for (from, replica) in replicas {
-            match replica.array.read(base + at, PAGE).await {
+        for source in sources {
+            match source.page(base, at).await {
                 Ok(data) => {
-                    found.push(Copied { at, data, from: *from });
+                    found.push(Copied { at, data, from: source.side });
                     break;
                 }
                 Err(ArrayError::PageLost { .. }) => {}
-                Err(error) => return Err((*from, error.into())),
+                Err(error) => return Err((source.side, error.into())),
             }
         }
     }
@@ -74,25 +89,25 @@ async fn gather<E: Env>(
 /// Copies the ranges from the first replica to the others, and what it has lost of them from these;
 /// durable when this returns. An error says which of them failed.
 async fn copy<E: Env>(
-    replicas: &[(usize, &Replica<E>)],
+    sources: &[Source<'_, E>],
     ranges: &[(u64, u64)],
     base: u64,
 ) -> Result<(), (usize, StoreError)> {
     for some in ranges.chunks(COPIES) {
-        let read = join_all(some.iter().map(|range| gather(replicas, *range, base))).await;
+        let read = join_all(some.iter().map(|range| gather(sources, *range, base))).await;
         let read = read.into_iter().collect::<Result<Vec<_>, _>>()?;
         let read: Vec<Copied> = read.into_iter().flatten().collect();
-        for (side, target) in replicas {
+        for Source { side, replica, .. } in sources {
             let missing = read.iter().filter(|copied| copied.from != *side);
             let writes = missing
-                .map(|Copied { at, data, .. }| target.array.write(base + at, data.clone(), false));
+                .map(|Copied { at, data, .. }| replica.array.write(base + at, data.clone(), false));
             let written = join_all(writes).await.into_iter().collect::<Result<(), _>>();
             written.map_err(|error| (*side, error.into()))?;
         }
     }
     // The first as well: what was read of it after a crash has a new checksum.
-    for (side, own) in replicas {
-        own.array.flush().await.map_err(|error| (*side, error.into()))?;
+    for Source { side, replica, .. } in sources {
+        replica.array.flush().await.map_err(|error| (*side, error.into()))?;
     }
     Ok(())
 }
@@ -119,11 +134,13 @@ fn right<E: Env>(told: &Told<E>) -> Option<usize> {
 }
 
 /// Those that are there: who is right, and then who has most of what was flushed.
-fn in_turn<E: Env>(told: &Told<E>, right: usize) -> Vec<(usize, &Replica<E>)> {
-    let there = told.replicas.iter().enumerate();
-    let there = there.filter_map(|(side, own)| own.as_ref().map(|own| (side, own)));
-    let mut there: Vec<(usize, &Replica<E>)> = there.collect();
-    there.sort_by_key(|(side, _)| (*side != right, Reverse(told.says(*side))));
+fn in_turn<E: Env>(told: &Told<E>, right: usize) -> Vec<Source<'_, E>> {
+    let all = told.replicas.iter().zip(&told.logs).enumerate();
+    let there = all.filter_map(|(side, (replica, log))| {
+        Some(Source { side, replica: replica.as_ref()?, log: log.as_ref() })
+    });
+    let mut there: Vec<Source<'_, E>> = there.collect();
+    there.sort_by_key(|own| (own.side != right, Reverse(told.says(own.side))));
     there
 }
 
@@ -135,13 +152,13 @@ async fn vouch<E: Env>(told: &Told<E>, right: usize, base: u64) -> Result<(), St
     for some in pages.chunks(COPIES) {
         let writes = some.iter().map(async |&at| {
             let page = match vouched(told, right, (base, at)).await {
-                Some(page) => log.unplaced.over(at, &page),
+                Some(page) => page,
                 None => match own.array.read(base + at, PAGE).await {
                     Ok(page) => page,
                     Err(_) => return Ok(()),
                 },
             };
-            own.array.write(base + at, page, false).await
+            own.array.write(base + at, log.unplaced.over(at, &page), false).await
         });
         join_all(writes).await.into_iter().collect::<Result<Vec<()>, _>>()?;
     }
@@ -155,9 +172,9 @@ async fn vouched<E: Env>(told: &Told<E>, right: usize, (base, at): (u64, u64)) -
     if told.replicas[right].as_ref()?.page().one_log {
         return None;
     }
-    for (side, other) in in_turn(told, right).into_iter().filter(|(side, _)| *side != right) {
-        let is_vouched = told.logs[side].as_ref().is_some_and(|log| !log.unvouched.contains(&at));
-        if is_vouched && let Ok(page) = other.array.read(base + at, PAGE).await {
+    for other in in_turn(told, right).into_iter().filter(|other| other.side != right) {
+        let is_vouched = other.log.is_some_and(|log| !log.unvouched.contains(&at));
+        if is_vouched && let Ok(page) = other.replica.array.read(base + at, PAGE).await {
             return Some(page);
         }
     }
