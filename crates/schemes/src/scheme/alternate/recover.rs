@@ -302,7 +302,9 @@ async fn replay_all<E: Env>(
     let ranges = merged(told.ranges.clone());
     let doubts = all_doubts(&logs, trusted, &ranges, (size, session));
     let standings: Vec<Standing> = doubts.iter().map(|own| own.standing).collect();
-    let filled: Vec<bool> = (0..standings.len()).map(|at| is_filled(&standings, at)).collect();
+    let count = told.replicas.len();
+    let filled: Vec<bool> =
+        (0..standings.len()).map(|at| is_filled(&standings, at, count)).collect();
     for (own, _) in doubts.iter().zip(&filled).filter(|(_, filled)| !**filled) {
         told.ranges.extend(&own.lacking);
     }
