@@ -12,7 +12,8 @@
 //! That a page is lost, and that it is not any more, is durable at once.
 //!
 //! The newest whole page counts: of the highest epoch, then sequence. A torn one leaves the one
-//! at the other place.
+//! at the other place. An array of one drive writes both, one after the other: no other drive has
+//! the newest if it rots.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;

@@ -329,7 +329,7 @@ in place                 r 0   0K  w  6  24K   r 0   0K  w  0   0K
 flush again              r 0   0K  w  0   0K   r 0   0K  w  0   0K
 4K                       r 0   0K  w  0   0K   r 0   0K  w  0   0K
 roles change             r 0   0K  w  2   8K   r 0   0K  w  0   0K
-4K and flush             r 0   0K  w  6  28K   r 0   0K  w  0   0K
+4K and flush             r 0   0K  w  5  24K   r 0   0K  w  0   0K
 4K and flush             r 0   0K  w  2  12K   r 0   0K  w  0   0K
 flush again              r 0   0K  w  0   0K   r 0   0K  w  0   0K
 in place                 r 0   0K  w  5  20K   r 0   0K  w  0   0K

@@ -50,11 +50,12 @@ impl<E: Env> Source<'_, E> {
     }
 }
 
-/// Bytes of a range, and the replica that gave them.
+/// Bytes of a range, and the replica that need not be given them. Of pages one by one each is: who
+/// gave one may have no checksum for it, and would be taken for one that lost it.
 struct Copied {
     at: u64,
     data: Buf,
-    from: usize,
+    from: Option<usize>,
 }
 
 /// Bytes of a range: of the first of these replicas. What it has lost of them, page by page, is
@@ -66,7 +67,7 @@ async fn gather<E: Env>(
 ) -> Result<Vec<Copied>, (usize, StoreError)> {
     let from = sources[0].side;
     match sources[0].replica.array.read(base + at, len).await {
-        Ok(data) => return Ok(vec![Copied { at, data, from }]),
+        Ok(data) => return Ok(vec![Copied { at, data, from: Some(from) }]),
         Err(ArrayError::PageLost { .. }) => {}
         Err(error) => return Err((from, error.into())),
     }
@@ -75,7 +76,7 @@ async fn gather<E: Env>(
         for source in sources {
             match source.page(base, at).await {
                 Ok(data) => {
-                    found.push(Copied { at, data, from: source.side });
+                    found.push(Copied { at, data, from: None });
                     break;
                 }
                 Err(ArrayError::PageLost { .. }) => {}
@@ -98,7 +99,7 @@ async fn copy<E: Env>(
         let read = read.into_iter().collect::<Result<Vec<_>, _>>()?;
         let read: Vec<Copied> = read.into_iter().flatten().collect();
         for Source { side, replica, .. } in sources {
-            let missing = read.iter().filter(|copied| copied.from != *side);
+            let missing = read.iter().filter(|copied| copied.from != Some(*side));
             let writes = missing
                 .map(|Copied { at, data, .. }| replica.array.write(base + at, data.clone(), false));
             let written = join_all(writes).await.into_iter().collect::<Result<(), _>>();
