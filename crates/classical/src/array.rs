@@ -66,6 +66,10 @@ pub struct OpenOptions {
     pub write_hole: WriteHole,
     /// What is given for this place is not the drive that was lost there: that one may come back.
     pub away: Option<usize>,
+    /// Another array has the same data. Pages that this one can't give, or nothing vouches for,
+    /// are told to whoever takes them ([`Array::take_missed`]), who may have them from there, and
+    /// writes them again or gives them up; until then they count as lost to nobody.
+    pub elsewhere: bool,
 }
 
 /// What an array is to be like.
@@ -262,7 +266,7 @@ impl<E: Env> Array<E> {
             announced: RefCell::default(),
             unvouched: RefCell::default(),
             sums_turn: Turn::new(),
-            mending: Mending::default(),
+            mending: Mending::new(options.elsewhere),
             stripes: RefCell::default(),
             next_copy: Cell::new(0),
             held: Cell::new(false),

@@ -14,7 +14,7 @@ use io::{Durability, Env};
 
 use crate::array::{Array, ArrayError, Inner};
 use crate::limits::PAGE;
-use crate::sums::{LOST, UNKNOWN, is_known, is_unsure};
+use crate::sums::{LOST, UNKNOWN, UNVOUCHED, is_known, is_unsure};
 use crate::verdict::{Known, Right};
 
 impl<E: Env> Array<E> {
@@ -59,6 +59,11 @@ impl<E: Env> Array<E> {
     /// The same of which nobody ever knew one: what was written once has one, or is in doubt.
     pub fn never_known(&self, offset: u64, len: u64) -> Vec<u64> {
         self.pages_with(offset, len, |sum| sum == UNKNOWN)
+    }
+
+    /// The same that a crash left neither old nor new, and that nobody has written since.
+    pub fn unvouched(&self, offset: u64, len: u64) -> Vec<u64> {
+        self.pages_with(offset, len, |sum| sum == UNVOUCHED)
     }
 
     fn pages_with(&self, offset: u64, len: u64, is_it: impl Fn(u32) -> bool) -> Vec<u64> {
@@ -119,16 +124,15 @@ impl<E: Env> Array<E> {
         self.inner.unvouched.take()
     }
 
-    /// Ranges of bytes, in regions that were marked when the array was opened, whose checksums are
-    /// not known to be the same in another array with the same shape.
-    pub fn differs_from(&self, other: &Array<E>) -> Vec<Range<u64>> {
+    /// Of these pages those whose checksums are not known to be the same in another array with the
+    /// same shape.
+    pub fn differs_from(&self, other: &Array<E>, of: &[Range<u64>]) -> Vec<Range<u64>> {
         let (inner, grid) = (&self.inner, &self.inner.grid);
         let have_sums = inner.sums.is_some() && other.inner.sums.is_some();
         if !have_sums || *grid != other.inner.grid {
             return Vec::new();
         }
-        let marked = self.marked().into_iter();
-        let pages = marked.flat_map(|own| own.step_by(PAGE as usize));
+        let pages = of.iter().flat_map(|own| own.clone().step_by(PAGE as usize));
         let same = |at: u64| {
             let sums = [self.checksum_at(at), other.checksum_at(at)];
             sums[0] == sums[1] && sums[0].is_some_and(is_known)
@@ -141,6 +145,11 @@ impl<E: Env> Array<E> {
             }
         }
         ranges
+    }
+
+    /// A power cut may leave a page of its drives half written.
+    pub fn tears(&self) -> bool {
+        self.inner.tears
     }
 
     /// Marks stay: another array that has the same data lacks some of what was written.
@@ -161,12 +170,13 @@ impl<E: Env> Inner<E> {
     }
 
     /// Whoever announces what was written, as soon as the array is open, may have such a page
-    /// elsewhere.
+    /// elsewhere. Until that is written here it has no checksum: the next opening has to ask again
+    /// if this one is cut short.
     pub fn record_unvouched(
         &self,
         (stripe, start): (u64, u64),
         row: &[Known<'_>],
-        right: &[Right],
+        right: &mut [Right],
     ) {
         let opens = self.sums.iter().any(|sums| sums.log.state.borrow().is_recovering());
         if self.announced.borrow().is_none() && !opens {
@@ -174,8 +184,13 @@ impl<E: Env> Inner<E> {
         }
         let data = row.iter().zip(right).enumerate().take(self.grid.data());
         let chunk = stripe * self.grid.data() as u64;
-        let unvouched = data.filter(|(_, (known, right))| known.is_unvouched(right));
-        let at = |(member, _)| (chunk + member as u64) * self.grid.chunk + start;
-        self.unvouched.borrow_mut().extend(unvouched.map(at));
+        let mut unvouched = self.unvouched.borrow_mut();
+        let data = data.filter(|(_, (known, right))| known.is_unvouched(right));
+        for (member, (known, right)) in data {
+            unvouched.insert((chunk + member as u64) * self.grid.chunk + start);
+            if self.mending.elsewhere && known.is_asked_for() {
+                right.sum = UNVOUCHED;
+            }
+        }
     }
 }

@@ -96,7 +96,7 @@ pub struct Mended {
     pub lost: u64,
 }
 
-/// A page of data that an array can't give, and somebody else may have ([`Array::ask_elsewhere`]).
+/// A page of data that an array can't give, and another one may ([`OpenOptions::elsewhere`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missed {
     /// Its first byte in the array.
@@ -111,7 +111,7 @@ pub struct Missed {
 pub struct Mending {
     health: Cell<Health>,
     /// What can't be given is not lost yet: somebody asks for it.
-    pub elsewhere: Cell<bool>,
+    pub elsewhere: bool,
     missed: RefCell<Vec<Missed>>,
     notes: RefCell<VecDeque<Note>>,
     /// Lost pages that were told: drive, byte, and what its sum was.
@@ -119,6 +119,10 @@ pub struct Mending {
 }
 
 impl Mending {
+    pub fn new(elsewhere: bool) -> Mending {
+        Mending { elsewhere, ..Mending::default() }
+    }
+
     pub fn health(&self) -> Health {
         self.health.get()
     }
@@ -188,14 +192,8 @@ impl<E: Env> Array<E> {
         self.inner.mending.take_notes()
     }
 
-    /// Pages of data that it can't give are told to whoever takes them, who may have them from
-    /// elsewhere, and writes them again or gives them up; until then they count as lost to nobody.
-    pub fn ask_elsewhere(&self) {
-        self.inner.mending.elsewhere.set(true);
-    }
-
-    /// Such pages, since somebody asked: [`LOST_KNOWN_MAX`] at most, the others when they are met
-    /// again.
+    /// Pages of data that it can't give, and another array may, since somebody asked:
+    /// [`LOST_KNOWN_MAX`] at most, the others when they are met again.
     pub fn take_missed(&self) -> Vec<Missed> {
         self.inner.mending.missed.take()
     }
@@ -476,7 +474,7 @@ impl<E: Env> Inner<E> {
     pub fn tell_lost(&self, stripe: u64, member: usize, start: u64, unread: Unread) {
         let (index, _) = self.page_of(stripe, member, start);
         let (drive, offset) = self.address(stripe, member, start);
-        if self.mending.elsewhere.get() && self.miss(stripe, member, start, unread) {
+        if self.mending.elsewhere && self.miss(stripe, member, start, unread) {
             return;
         }
         let page = (index, offset, self.sum(stripe, member, start));

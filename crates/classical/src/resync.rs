@@ -308,15 +308,19 @@ impl<E: Env> Inner<E> {
     }
 
     /// The record of a later write is gone with its drive: a page that the record tells of got
-    /// another checksum after that write's. A drive that lacks none has the last one of a stripe.
+    /// another checksum after that write's. The checksum log has those of before a record if it
+    /// names a later one. A drive that lacks none has the last one of a stripe.
     fn is_outdated(&self, told: &Recorded) -> bool {
         let doubtful = self.unrecorded.borrow();
         let lacks = told.partial.keys().all(|drive| doubtful.contains(drive));
+        let is_later = |drive: &usize| self.last_record_of(*drive) > told.record.sequence;
+        let is_logged = told.partial.keys().any(is_later);
         lacks
             && told.record.sums.iter().any(|sum| {
                 let may_be = self.may_be(told.record.stripe, sum.member, sum.start);
                 let (newest, before) = (may_be[0], &may_be[1..]);
-                newest != sum.old && newest != sum.new && before.contains(&sum.new)
+                let is_other = newest != sum.old && newest != sum.new;
+                is_other && (is_logged || before.contains(&sum.new))
             })
     }
 
@@ -427,8 +431,8 @@ impl<E: Env> Inner<E> {
             partial: &partial,
             last: from.keys().all(|drive| !suspects.contains(drive)),
         });
-        if let Some(right) = verdict::row(&self.grid, &row, start, told) {
-            self.record_unvouched((stripe, start), &row, &right);
+        if let Some(mut right) = verdict::row(&self.grid, &row, start, told) {
+            self.record_unvouched((stripe, start), &row, &mut right);
             return Ok(Verdict { right, touched });
         }
         let is_absent = |seen: &&&Result<Buf, Unread>| matches!(seen, Err(Unread::Absent));

@@ -80,7 +80,7 @@ impl<E: Env> Inner<E> {
     /// ([`crate::Array::known_only_to`]).
     pub fn know(&self, stripe: u64, member: usize, start: u64, bytes: &[u8]) -> Logged {
         let mut news = self.sums_of(bytes);
-        if self.mending.elsewhere.get() {
+        if self.mending.elsewhere {
             for (at, new) in (start..).step_by(PAGE as usize).zip(&mut news) {
                 if self.sum(stripe, member, at) == UNKNOWN {
                     *new = UNKNOWN;

@@ -67,6 +67,13 @@ impl<'a> Known<'a> {
         stays && !vouches(self.new) && !vouches(self.old)
     }
 
+    /// Another array may know better what it is: this one knew once, or lost the checksum of what
+    /// was being written. What is blank is not asked for: nothing may ever have been there.
+    pub fn is_asked_for(&self) -> bool {
+        let had_sum = [self.old, self.new].iter().any(|sum| *sum != UNKNOWN);
+        had_sum || self.touched && self.seen.is_some_and(|page| *page != ZEROES)
+    }
+
     /// It is what it was before the last write, or what it should be after it, and known to be.
     fn sound(&self) -> Option<&'a [u8]> {
         let is_it = |sum: u32| is_known(sum) && self.is(sum);

@@ -538,3 +538,37 @@ fn what_was_not_announced_has_rotted() {
         assert!(matches!(read, Ok(false)), "it may be newer");
     }
 }
+
+/// The record of the last write of a stripe has rotted. The one before told of a page that the last
+/// one has written, and that the checksum log did not have then: it would bring back what that page
+/// held before (a world of `alternate` over parity, seed 507).
+#[test]
+fn a_record_of_before_brings_nothing_back() {
+    let mut world = World::new(RAID5, 70);
+    world.rest();
+    let (stripe, beside, page) = (5, world.address(5, 0, 1), world.address(5, 1, 1));
+    // One that has begun before and is not over: nothing tells that those after it are.
+    let (drive, at) = world.place(7, 0, 0);
+    let hang = Fault::new(Effect::Hang(Some(Nanos::from_secs(1))));
+    let hang = hang.on(Operation::Write).within(at..at + PAGE);
+    world.faults[drive].arm(world.env.now(), hang).expect("it makes sense");
+    let (array, hung) = (world.array.clone(), world.address(7, 0, 0));
+    let same = Buf::from_slice(&world.truth[hung as usize..][..PAGE as usize]);
+    world.env.spawn(async move { drop(array.write(hung, same, false).await) });
+    world.cached(page);
+    world.write(beside, PAGE);
+    world.write(page, PAGE);
+    // The checksum log says that it is settled.
+    world.write(world.address(9, 0, 0), PAGE);
+    world.env.crash();
+    let mut fate = Rng::new(1);
+    world.disks.iter().for_each(|disk| disk.power_cut(&mut fate, CutMode::DropAll));
+    let parity = &world.disks[world.place(stripe, 3, 0).0];
+    let u64_at = |at: u64| u64::from_le_bytes(parity.peek(at, 8).try_into().expect("8 bytes"));
+    let is_ours = |at: &u64| parity.peek(*at, 8) == b"STDYPPL1" && u64_at(at + 48) == stripe;
+    let records = (0..SIZE).step_by(PAGE as usize).filter(is_ours);
+    let last = records.max_by_key(|at| u64_at(at + 40)).expect("the write had one");
+    parity.corrupt(last, PAGE, 3);
+    world.open(&[]);
+    assert_eq!(world.unread(), BTreeSet::new());
+}

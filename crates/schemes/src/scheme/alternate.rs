@@ -40,10 +40,10 @@
 //! a batch of up to 120 writes, a page of 4 KiB when the roles change, and another record for one
 //! that was flushed before. With FLUSH or FUA also n + 4 KiB to each log; with `--flush-log writer`
 //! to one log, and a page of 4 KiB for the first FLUSH of a window. What is overwritten while
-//! it waits is written once; a page that is written again before all have it goes to the log as
-//! well. No reads but for parts of a drive's unit. Of parity as many as a write
-//! of the array takes, everything is logged as if it were flushed, and 8 KiB for each end of a run
-//! that lies within a page.
+//! it waits is written once; where drives may tear a page one that is written in part, or again
+//! before all have it, goes to the log as well (8 KiB). No reads but for parts of a page. Of parity
+//! as many as a write of the array takes, everything is logged as if it were flushed, and 8 KiB for
+//! each end of a run that lies within a page.
 //! Source: Skourtis, Scott, Brandt, Maltzahn, High Performance & Low Latency in Solid-State Drives
 //! Through Redundancy (the design, figure 1; two drives, one or more beside them is ours). The log
 //! is ours: the paper says nothing of FLUSH.
@@ -282,7 +282,7 @@ pub async fn create<E: Env>(env: &E, drives: &[E::Drive], spec: &Spec) -> Result
     for side in 0..spec.replicas {
         let parts = set.first(side * width..(side + 1) * width);
         classical::array::create(&env, &parts, &array).await?;
-        arrays.push(Array::open(&env, parts, OpenOptions::default()).await?);
+        arrays.push(Array::open(&env, parts, of_replicas(OpenOptions::default())).await?);
     }
     let smallest = arrays.iter().map(Array::size).min().expect("there are some");
     let (base, size) = divide(smallest, spec.cache)?;
@@ -313,6 +313,10 @@ pub async fn create<E: Env>(env: &E, drives: &[E::Drive], spec: &Spec) -> Result
     set.write_labels().await
 }
 
+fn of_replicas(arrays: OpenOptions) -> OpenOptions {
+    OpenOptions { elsewhere: true, ..arrays }
+}
+
 impl<E: Env> Alternate<E> {
     /// Opens a pool. Of the replicas all but one may be missing, or stale: they are lost then. One
     /// that was being filled is filled again.
@@ -328,9 +332,9 @@ impl<E: Env> Alternate<E> {
         if set.label.scheme != SCHEME_ALTERNATE || !divides {
             return Err(StoreError::NoLabel);
         }
-        let (world, env, pool) = (env.clone(), on_parts(env), set.label.pool);
+        let (world, env, arrays) = (env.clone(), on_parts(env), of_replicas(options.arrays));
         let parts = (0..count).map(|side| set.first(side * width..(side + 1) * width));
-        let found = recover::recover(&env, &pool, parts.collect(), options.arrays).await?;
+        let found = recover::recover(&env, &set.label.pool, parts.collect(), arrays).await?;
         let Recovered { right, newest, base, size, .. } = found;
         let (seen, alive) = (found.seen(), found.alive());
         let mut replicas: Vec<_> = found.replicas.into_iter().map(|own| own.map(Rc::new)).collect();
@@ -346,7 +350,7 @@ impl<E: Env> Alternate<E> {
             world,
             env,
             set: RefCell::new(set),
-            arrays: options.arrays,
+            arrays,
             replicas: RefCell::new(replicas),
             drives: width,
             by_parity: grid.parity() > 0,

@@ -377,7 +377,7 @@ impl Spec {
 /// How a pool is to be served.
 impl From<OpenOptions> for classical::OpenOptions {
     fn from(options: OpenOptions) -> classical::OpenOptions {
-        classical::OpenOptions { write_hole: options.write_hole, away: None }
+        classical::OpenOptions { write_hole: options.write_hole, ..Default::default() }
     }
 }
 

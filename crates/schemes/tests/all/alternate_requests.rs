@@ -126,7 +126,7 @@ pub fn spec() -> Spec {
 
 /// Of n bytes, to each replica in its turn: a record of ranges (4K) for the batch, n; before the
 /// first of a window a page (4K). Flushed: n + 4K to each log, and a record of 4K when it is in
-/// place.
+/// place. Of a part of a page all of it is read and logged first (8K, and a page of checksums).
 #[test]
 fn requests_cost_what_the_formulas_say() {
     let bench = Bench::new(&spec());
@@ -177,7 +177,7 @@ three times 4K           r 0   0K  w  0   0K   r 0   0K  w  0   0K
 512 B                    r 0   0K  w  0   0K   r 0   0K  w  0   0K
 64K                      r 0   0K  w  0   0K   r 0   0K  w  0   0K
 roles change             r 0   0K  w  2   8K   r 0   0K  w  0   0K
-all in place             r 1   4K  w  6  84K   r 0   0K  w  0   0K
+all in place             r 2   8K  w  8  96K   r 0   0K  w  0   0K
 ";
 
 /// Each of the two drives is either reading or writing; while the first reads, the second performs

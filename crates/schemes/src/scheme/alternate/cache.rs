@@ -9,14 +9,15 @@
 //! An entry leaves when all living replicas have it. Each is charged with what it may take in a log
 //! of a replica, so that a log of a fixed size has room for all there are.
 //!
-//! Of each page it is known which entries change it: one that is written *again* is logged as a
-//! whole before a batch goes over it (`replica.rs`).
+//! Of each page it is known which entries change it: one that is written *again*, or in part, is
+//! logged as a whole before a batch goes over it (`replica.rs`).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 use io::{Buf, BufMut};
 
+use super::replica::ragged;
 use crate::log::record::PAGE;
 
 /// Bytes of one entry: short enough that several fit into the smallest cache.
@@ -26,7 +27,7 @@ pub const CACHE_MIN: u64 = 4 * charge(ENTRY_MAX, EDGES);
 /// Bytes of neighbours that are written as one piece: a few chunks.
 const PIECE_MAX: usize = 256 << 10;
 
-/// Pages that are logged as a whole beside an entry of which the edges are.
+/// An entry changes a part of two pages at most.
 const EDGES: u64 = 2;
 
 /// What an entry takes in a log at most: its own record; if it is alone in its batch a record of
@@ -166,14 +167,15 @@ pub struct Cache {
     newest: u64,
     charged: u64,
     limit: u64,
-    edges: bool,
+    by_parity: bool,
 }
 
 impl Cache {
-    /// Entries are numbered from `newest` on.
-    pub fn new(limit: u64, newest: u64, edges: bool) -> Cache {
+    /// Entries are numbered from `newest` on. Of parity only what is written in part is logged as a
+    /// whole.
+    pub fn new(limit: u64, newest: u64, by_parity: bool) -> Cache {
         let (entries, overlay, pages) = (VecDeque::new(), Overlay::default(), BTreeMap::new());
-        Cache { entries, overlay, pages, newest, charged: 0, limit, edges }
+        Cache { entries, overlay, pages, newest, charged: 0, limit, by_parity }
     }
 
     pub fn newest(&self) -> u64 {
@@ -188,9 +190,10 @@ impl Cache {
     pub fn put(&mut self, offset: u64, data: &Buf) -> bool {
         let len = data.len() as u64;
         assert!(len <= ENTRY_MAX, "an entry of {len} bytes");
-        let again = pages_of(offset, len).filter(|page| self.pages.contains_key(page)).count();
-        let edges = if self.edges { EDGES } else { 0 };
-        let charge = charge(len, edges.max(again as u64));
+        let is_whole = |page: u64| offset <= page && page + PAGE <= offset + len;
+        let is_again = |page: &u64| !self.by_parity && self.pages.contains_key(page);
+        let logged = pages_of(offset, len).filter(|page| !is_whole(*page) || is_again(page));
+        let charge = charge(len, logged.count() as u64);
         if self.charged + charge > self.limit {
             return false;
         }
@@ -230,9 +233,25 @@ impl Cache {
         batch
     }
 
-    /// Pages of a batch that entries before it change as well: a replica has those, up to this one,
-    /// and another one may not.
-    pub fn again(&self, after: u64, batch: &Batch) -> Vec<u64> {
+    /// Pages of a batch that are logged as a whole before it goes over them. Where drives tear a
+    /// page the other replicas' copies of it may rot: of what is written in part then only this log
+    /// knows the rest, which may have been flushed. So it is with all of one that entries before
+    /// the batch change as well: a replica has those, up to this one, and another one may not. Of
+    /// parity it is what is written in part, whatever the drives.
+    pub fn edges(&self, after: u64, batch: &Batch, tears: bool) -> Vec<u64> {
+        if !self.by_parity && !tears {
+            return Vec::new();
+        }
+        let mut pages = ragged(&batch.pieces);
+        if !self.by_parity {
+            pages.extend(self.again(after, batch));
+            pages.sort_unstable();
+            pages.dedup();
+        }
+        pages
+    }
+
+    fn again(&self, after: u64, batch: &Batch) -> Vec<u64> {
         let all = batch.pieces.iter().flat_map(|(at, data)| pages_of(*at, data.len() as u64));
         let is_again = |page: &u64| {
             let first = self.pages.get(page).and_then(VecDeque::front);
@@ -324,8 +343,8 @@ mod tests {
     fn it_is_what_a_list_of_writes_says() {
         for seed in 0..200 {
             let mut rng = Rng::new(mix(seed));
-            // All lie in one page: but for the first each finds others there.
-            let limit = charge(1, 0) + 39 * charge(1, 1);
+            // Each is a part of one page.
+            let limit = 40 * charge(1, 1);
             let mut cache = Cache::new(limit, 0, false);
             let mut list: Vec<(u64, u64, u64)> = Vec::new();
             for step in 1..120u64 {

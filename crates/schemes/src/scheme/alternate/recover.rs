@@ -19,8 +19,8 @@
 //! Where a log has rotted that told of a batch, checksums do: those of pages in regions that are
 //! marked (marks stay until all replicas have a batch) are compared with those of the one that is
 //! right. One that lost its checksums is filled: with what others know and it does not, and with
-//! what is marked. Where of three it lacks only as much as may have been on its way it is one of
-//! those that may be right, and what it lacks is had from another one (`standing.rs`).
+//! what is marked. Where it lacks only as much as may have been on its way it is one of those that
+//! may be right, and what it lacks is had from another one (`standing.rs`).
 
 mod doubts;
 mod replay;
@@ -134,10 +134,29 @@ async fn read_log<E: Env>(side: Side<E>, pool: Uuid) -> Result<Read<E>, StoreErr
     let mut found = Vec::new();
     let log = Log::open(side.array.clone(), pool, |entry| found.push(entry)).await?;
     let replica = Replica::new(side.array, log, pool, (side.page, side.place));
-    Ok(Read { replica, found })
+    let own = Read { replica, found };
+    own.vouch_for_own().await?;
+    Ok(own)
 }
 
 impl<E: Env> Read<E> {
+    /// Log and pages, which no other replica has, count as they are: they have checks of their own.
+    async fn vouch_for_own(&self) -> Result<(), StoreError> {
+        let array = &self.replica.array;
+        let Page { cache, size, .. } = self.replica.page();
+        let base = log_bytes(cache);
+        for own in [0..base, base + size..array.size()] {
+            for at in array.unvouched(own.start, own.end.saturating_sub(own.start)) {
+                match array.read(at, PAGE).await {
+                    Ok(page) => array.write(at, page, false).await?,
+                    Err(ArrayError::PageLost { .. }) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Ranges where this replica may differ from the others.
     async fn ranges(&self, size: u64) -> Result<Vec<(u64, u64)>, StoreError> {
         let inside = |(start, len): &(u64, u64)| {
@@ -302,9 +321,7 @@ async fn replay_all<E: Env>(
     let ranges = merged(told.ranges.clone());
     let doubts = all_doubts(&logs, trusted, &ranges, (size, session));
     let standings: Vec<Standing> = doubts.iter().map(|own| own.standing).collect();
-    let count = told.replicas.len();
-    let filled: Vec<bool> =
-        (0..standings.len()).map(|at| is_filled(&standings, at, count)).collect();
+    let filled: Vec<bool> = (0..standings.len()).map(|at| is_filled(&standings, at)).collect();
     for (own, _) in doubts.iter().zip(&filled).filter(|(_, filled)| !**filled) {
         told.ranges.extend(&own.lacking);
     }

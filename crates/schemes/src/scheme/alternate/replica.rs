@@ -149,7 +149,7 @@ pub fn ragged(pieces: &[(u64, Buf)]) -> Vec<u64> {
 }
 
 /// The page, if one piece has all of it.
-fn whole_of(pieces: &[(u64, Buf)], page: u64) -> Option<Buf> {
+pub fn whole_of(pieces: &[(u64, Buf)], page: u64) -> Option<Buf> {
     let after = pieces.partition_point(|(start, _)| *start <= page);
     let (start, data) = pieces[..after].last()?;
     let from = (page - start) as usize;
@@ -175,8 +175,6 @@ impl<E: Env> Replica<E> {
         pool: Uuid,
         (page, place): (Page, u64),
     ) -> Replica<E> {
-        // What it can't give another replica has.
-        array.ask_elsewhere();
         let (marks, data) = (VecDeque::new(), VecDeque::new());
         let (logged, told, in_place, done, done_at) = (0, 0, 0, 0, None);
         let state = State { page, place, logged, told, in_place, done, done_at, marks, data };

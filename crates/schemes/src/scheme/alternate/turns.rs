@@ -10,7 +10,7 @@
 use classical::ArrayError;
 use io::{Env, Nanos, join_all};
 
-use super::replica::{BATCH_MAX, ragged};
+use super::replica::BATCH_MAX;
 use super::roles::{Facts, Step};
 use super::{FlushLog, Inner};
 use crate::log::record::PAGE;
@@ -104,17 +104,13 @@ impl<E: Env> Inner<E> {
         let replica = self.replica(side);
         let before = self.applied.get()[side];
         let batch = self.cache.borrow().batch(before, to, BATCH_MAX);
-        let pages = if self.by_parity {
+        if self.by_parity {
             // Parity that is half written may leave neither old nor new bytes if a drive is lost
             // with the power: then only the log knows them, should the other replica be lost, too.
             // Drives take whole pages, so that is true of what lies beside the data as well.
             self.log_side(side, batch.to).await?;
-            ragged(&batch.pieces)
-        } else {
-            // A page that is torn is had from another replica. Where that lacks what this one has
-            // brought to its place before, its log may rot: then only this log knows the page.
-            self.cache.borrow().again(before, &batch)
-        };
+        }
+        let pages = self.cache.borrow().edges(before, &batch, replica.array.tears());
         let logged =
             replica.log_edges(self.base, &pages, &batch.pieces, (before, batch.to)).await?;
         // Charges of the cache see to it (`log_bytes`).

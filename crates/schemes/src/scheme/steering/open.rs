@@ -256,7 +256,7 @@ pub async fn open<E: Env>(
         return Err(ArrayError::NoLabel.into());
     };
     let stage = Rc::new(new_stage(&set, grid, label.zones.offset, options).await?);
-    let inner_options = OpenOptions { write_hole: options.write_hole, away: None };
+    let inner_options = OpenOptions { write_hole: options.write_hole, ..OpenOptions::default() };
     let told = spare::open_told(env, &stage, &set, inner_options).await;
     let drives = steer_all(&stage, firsts, told.as_ref());
     refuse_lost(&stage, &label)?;

@@ -297,11 +297,14 @@ fn alternate_afflicted() {
 }
 
 /// Where a log had rotted nobody knew what a batch had changed, and replicas differed; a replica
-/// with an image of a drive of before it was made anew was not opened.
+/// with an image of a drive of before it was made anew was not opened; an opening that was cut
+/// short took what had rotted for what was written (7 and 296).
 #[test]
 fn afflicted_worlds_that_failed_once() {
     [27, 59].into_iter().for_each(|seed| one_afflicted(STRIPES, seed));
-    one_afflicted(THREE, 24);
+    one_afflicted(SINGLE, 205);
+    [7, 24, 123, 339].into_iter().for_each(|seed| one_afflicted(THREE, seed));
+    [296, 507].into_iter().for_each(|seed| one_afflicted(PARITY, seed));
     one_afflicted(Replaced(THREE), 60);
     [22, 61].into_iter().for_each(|seed| one_afflicted(Replaced(PARITY), seed));
 }

@@ -11,6 +11,7 @@
 //! they are logged as edges before.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use classical::ArrayError;
 use io::{Buf, Env, join_all};
@@ -20,7 +21,7 @@ use super::{Facts, Read};
 use crate::log::record::PAGE;
 use crate::scheme::alternate::cache::Overlay;
 use crate::scheme::alternate::replica::{
-    DATA, DONE, EDGE, ENTRY_BITS, NUMBERED, NUMBERED_EDGE, RANGE, RANGES, ragged,
+    DATA, DONE, EDGE, ENTRY_BITS, NUMBERED, NUMBERED_EDGE, RANGE, RANGES, ragged, whole_of,
 };
 use crate::store::StoreError;
 
@@ -33,6 +34,8 @@ pub(super) struct ToldLog {
     pub unplaced: Overlay,
     /// Pages of the data that are neither old nor new.
     pub unvouched: BTreeSet<u64>,
+    /// Of its array, what was being written: also where nothing tells of it.
+    pub marked: Vec<Range<u64>>,
 }
 
 /// Data of a log that is not in place goes there; and how many entries of it there are. What is
@@ -45,6 +48,8 @@ pub(super) async fn replay<E: Env>(
     Facts { size, base, session, on_all }: Facts,
 ) -> Result<(ToldLog, u64), StoreError> {
     let array = &own.replica.array;
+    // All of a stripe is looked at when a page of it is.
+    let marked = array.marked();
     for some in ranges.chunks(COPIES) {
         join_all(some.iter().map(|(at, len)| array.resync_range(base + at, *len))).await;
     }
@@ -57,9 +62,11 @@ pub(super) async fn replay<E: Env>(
     let pieces = sound(&unplaced.pieces(), &unvouched);
     own.log_edges(base, &pieces, done).await?;
     let lost = own.replica.put_what_goes(base, &pieces).await?;
+    // What the log has all of it vouches for.
+    unvouched.retain(|at| whole_of(&pieces, *at).is_none());
     unvouched.extend(lost.into_iter().filter_map(within));
     let says = own.says(session, &[NUMBERED, DONE]);
-    Ok((ToldLog { says, lacks, unplaced, unvouched }, count))
+    Ok((ToldLog { says, lacks, unplaced, unvouched, marked }, count))
 }
 
 /// Pieces, but for the parts of pages that nobody vouches for.

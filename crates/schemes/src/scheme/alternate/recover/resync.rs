@@ -186,9 +186,10 @@ async fn vouched<E: Env>(told: &Told<E>, right: usize, (base, at): (u64, u64)) -
 /// checksums are others there than those of the one that is right.
 fn untold<E: Env>(told: &mut Told<E>, right: usize, (base, size): (u64, u64)) {
     let Some(own) = &told.replicas[right] else { return };
-    let others = told.replicas.iter().enumerate().filter(|(side, _)| *side != right);
-    let others = others.filter_map(|(_, other)| other.as_ref());
-    let ranges = others.flat_map(|other| other.array.differs_from(&own.array));
+    let others =
+        told.replicas.iter().zip(&told.logs).enumerate().filter(|(side, _)| *side != right);
+    let others = others.filter_map(|(_, (other, log))| other.as_ref().zip(log.as_ref()));
+    let ranges = others.flat_map(|(other, log)| other.array.differs_from(&own.array, &log.marked));
     let ranges: Vec<(u64, u64)> = ranges.filter_map(|range| within(range, (base, size))).collect();
     told.ranges.extend(ranges);
 }

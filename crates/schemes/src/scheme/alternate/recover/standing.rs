@@ -4,12 +4,7 @@
 //!   its checksums are lost     ── and another has its own ─────────────────────► filled
 //!   others know many pages     ── and one that knows them has no less flushed ─► filled
 //!   others know a few pages    ── they may have come to those first ──────────► stays, has them
-//!                              └─ of a pool of two ────────────────────────────► filled
 //! ```
-//! Of two the one that has such a page first has all that was flushed in place: a flush since would
-//! have told of the page. Of three that may be one whose log has rotted, beside another such or one
-//! that is lost.
-//!
 //! Pages that were on their way to all are in the cache until all have them. So a replica that is
 //! whole lacks no more of what others know than the cache held, whatever their logs have lost.
 
@@ -37,8 +32,8 @@ pub struct Standing {
     pub says: u64,
 }
 
-/// Whether this one of those that are there is filled; of so many replicas in all.
-pub fn is_filled(all: &[Standing], at: usize, count: usize) -> bool {
+/// Whether this one of those that are there is filled.
+pub fn is_filled(all: &[Standing], at: usize) -> bool {
     let own = all[at];
     let mut others = all.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, own)| own);
     let is_sure = |other: &Standing| other.trusted && !other.lost;
@@ -47,9 +42,6 @@ pub fn is_filled(all: &[Standing], at: usize, count: usize) -> bool {
     match own {
         Standing { trusted: false, .. } => true,
         Standing { lost: true, .. } => others.any(is_sure),
-        Standing { lacks: true, .. } if count == 2 => {
-            others.any(|other| is_sure(other) && !other.lacks)
-        }
         Standing { lacks_much: true, .. } => others.any(has_it_all),
         _ => false,
     }
@@ -63,7 +55,7 @@ mod tests {
         Standing { trusted: true, lost: false, lacks: false, lacks_much: false, says: 7 };
 
     fn filled(all: &[Standing]) -> Vec<bool> {
-        (0..all.len()).map(|at| is_filled(all, at, all.len())).collect()
+        (0..all.len()).map(|at| is_filled(all, at)).collect()
     }
 
     #[test]
@@ -85,16 +77,14 @@ mod tests {
     }
 
     #[test]
-    fn of_two_who_lacks_a_page_is_filled_and_of_three_is_not() {
+    fn who_lacks_a_page_is_not_filled() {
         let lacks = Standing { lacks: true, ..WHOLE };
         let less = Standing { says: 6, ..WHOLE };
-        assert_eq!(filled(&[WHOLE, lacks]), [false, true]);
         assert_eq!(filled(&[WHOLE, lacks, WHOLE]), [false, false, false]);
-        // Nor if the third one is not there (a storm of `alternate` of three, seed 911003).
-        assert!(!is_filled(&[WHOLE, lacks], 1, 3));
-        assert_eq!(filled(&[less, lacks]), [false, true]);
         assert_eq!(filled(&[less, lacks, less]), [false, false, false]);
-        assert!(!is_filled(&[less, lacks], 1, 3));
+        // Nor of two, or if the third one is not there (a storm of three, seed 911003).
+        assert_eq!(filled(&[WHOLE, lacks]), [false, false]);
+        assert_eq!(filled(&[less, lacks]), [false, false]);
     }
 
     #[test]
