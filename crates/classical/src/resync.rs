@@ -309,12 +309,13 @@ impl<E: Env> Inner<E> {
 
     /// The record of a later write is gone with its drive: a page that the record tells of got
     /// another checksum after that write's. The checksum log has those of before a record if it
-    /// names a later one. A drive that lacks none has the last one of a stripe.
+    /// names a later one: that counts where another array has what may be lost without the record
+    /// (after discards, which have none). A drive that lacks none has the last one of a stripe.
     fn is_outdated(&self, told: &Recorded) -> bool {
         let doubtful = self.unrecorded.borrow();
         let lacks = told.partial.keys().all(|drive| doubtful.contains(drive));
         let is_later = |drive: &usize| self.last_record_of(*drive) > told.record.sequence;
-        let is_logged = told.partial.keys().any(is_later);
+        let is_logged = self.mending.elsewhere && told.partial.keys().any(is_later);
         lacks
             && told.record.sums.iter().any(|sum| {
                 let may_be = self.may_be(told.record.stripe, sum.member, sum.start);
