@@ -58,6 +58,15 @@ impl Bench {
         self.env.block_on(store.flush()).expect("flushes");
     }
 
+    /// A page of ones is in place everywhere, and all but its ends are twos, flushed.
+    fn change_middle(&self, store: &Alternate<VirtEnv>) {
+        self.write(store, 0..8, 1);
+        self.flush(store);
+        self.settle(store);
+        self.write(store, 1..7, 2);
+        self.flush(store);
+    }
+
     /// All there is to do in this window.
     fn work(&self, store: &Alternate<VirtEnv>) {
         self.env.block_on(async { while store.work().await.expect("works") {} });
@@ -129,6 +138,10 @@ fn sector(page: &[u8], at: usize) -> u8 {
     bytes[0]
 }
 
+fn sectors(page: &[u8]) -> Vec<u8> {
+    (0..PAGE / SECTOR).map(|at| sector(page, at)).collect()
+}
+
 /// Power failed when the first of the replicas had said that another opening began, and its log was
 /// not empty yet: the page of the last batch came over what was flushed after it, and what was on
 /// its place already (worlds of replicas with parity, seeds 102, 192, 232, 250 and 260).
@@ -192,20 +205,14 @@ fn what_lies_beside_a_torn_write_is_had_from_the_log() {
     for seed in 0..60 {
         let bench = Bench::new(0);
         let (store, mut rng) = (bench.opened(), Rng::new(seed));
-        bench.write(&store, 0..8, 1);
-        bench.flush(&store);
-        bench.settle(&store);
-        bench.write(&store, 1..7, 2);
-        bench.flush(&store);
+        bench.change_middle(&store);
         bench.work(&store);
         let (writer, at) = bench.only_place(&both(1, 2));
         bench.sleep();
         let work = async { while store.work().await.expect("works") {} };
         cut_short += u64::from(bench.cut(1 + rng.below(8), work, &mut rng));
         bench.disks[writer].corrupt(at, PAGE as u64, seed);
-        let page = bench.page();
-        let found: Vec<u8> = (0..8).map(|at| sector(&page, at)).collect();
-        assert_eq!(found, [1, 2, 2, 2, 2, 2, 2, 1], "seed {seed}");
+        assert_eq!(sectors(&bench.page()), [1, 2, 2, 2, 2, 2, 2, 1], "seed {seed}");
     }
     assert!(cut_short > 20, "{cut_short} were cut");
 }
@@ -218,20 +225,14 @@ fn a_page_that_is_torn_by_an_opening_is_had_from_its_log() {
     for seed in 0..60 {
         let bench = Bench::new(0);
         let (store, mut rng) = (bench.opened(), Rng::new(seed));
-        bench.write(&store, 0..8, 1);
-        bench.flush(&store);
-        bench.settle(&store);
-        bench.write(&store, 1..7, 2);
-        bench.flush(&store);
+        bench.change_middle(&store);
         drop(store);
         bench.stop(&mut rng);
         let rotten = rng.index(2);
         let at = bench.places(rotten, &both(1, 1)).max().expect("it is in place");
         bench.disks[rotten].corrupt(at, PAGE as u64, seed);
         cut_short += u64::from(bench.cut(1 + rng.below(20), bench.open(), &mut rng));
-        let page = bench.page();
-        let found: Vec<u8> = (0..8).map(|at| sector(&page, at)).collect();
-        assert_eq!(found, [1, 2, 2, 2, 2, 2, 2, 1], "seed {seed}");
+        assert_eq!(sectors(&bench.page()), [1, 2, 2, 2, 2, 2, 2, 1], "seed {seed}");
     }
     assert!(cut_short > 20, "{cut_short} were cut");
 }
