@@ -123,7 +123,7 @@ impl<E: Env> Inner<E> {
         self.load_checksum_log(&page, &marked).await;
         let mut records = self.read_log(&page.bits).await;
         self.unrecorded.replace(std::mem::take(&mut records.doubtful));
-        records.last.retain(|_, told| !self.is_outdated(told));
+        self.leave_outdated(&mut records).await;
         self.believe_newest(&records);
         let mut stripes: BTreeSet<u64> = records.last.keys().copied().collect();
         stripes.extend(self.open_stripes());
@@ -307,22 +307,47 @@ impl<E: Env> Inner<E> {
         told.record.sequence < self.records_over.get()
     }
 
+    /// Leaves aside what counts as the last of its stripe and is not.
+    async fn leave_outdated(&self, records: &mut Records) {
+        let each = records
+            .last
+            .iter()
+            .map(async |(stripe, told)| self.is_outdated(told).await.then_some(*stripe));
+        for stripe in join_all(each).await.into_iter().flatten() {
+            records.last.remove(&stripe);
+        }
+    }
+
     /// The record of a later write is gone with its drive: a page that the record tells of got
-    /// another checksum after that write's. The checksum log has those of before a record if it
-    /// names a later one: that counts where another array has what may be lost without the record
-    /// (after discards, which have none). A drive that lacks none has the last one of a stripe.
-    fn is_outdated(&self, told: &Recorded) -> bool {
-        let doubtful = self.unrecorded.borrow();
-        let lacks = told.partial.keys().all(|drive| doubtful.contains(drive));
-        let is_later = |drive: &usize| self.last_record_of(*drive) > told.record.sequence;
-        let is_logged = self.mending.elsewhere && told.partial.keys().any(is_later);
-        lacks
-            && told.record.sums.iter().any(|sum| {
-                let may_be = self.may_be(told.record.stripe, sum.member, sum.start);
-                let (newest, before) = (may_be[0], &may_be[1..]);
-                let is_other = newest != sum.old && newest != sum.new;
-                is_other && (is_logged || before.contains(&sum.new))
-            })
+    /// another checksum after that write's, or is what another one says that is later. A drive
+    /// that lacks none has the last one of a stripe.
+    async fn is_outdated(&self, told: &Recorded) -> bool {
+        let lacks = {
+            let doubtful = self.unrecorded.borrow();
+            told.partial.keys().all(|drive| doubtful.contains(drive))
+        };
+        if !lacks {
+            return false;
+        }
+        for sum in &told.record.sums {
+            let may_be = self.may_be(told.record.stripe, sum.member, sum.start);
+            let (newest, before) = (may_be[0], &may_be[1..]);
+            if newest == sum.old || newest == sum.new {
+                continue;
+            }
+            // A write that never began may have a checksum, too: what is there tells.
+            if before.contains(&sum.new) || self.holds(told.record.stripe, sum, newest).await {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// What a page holds is what a checksum says.
+    async fn holds(&self, stripe: u64, of: &PageSum, sum: u32) -> bool {
+        let page = (of.start, of.start + PAGE);
+        is_known(sum)
+            && self.read_raw(stripe, of.member, page).await.is_ok_and(|page| passes(sum, &page))
     }
 
     pub fn stripe_of_page(&self, drive: usize, page: u64) -> u64 {
