@@ -79,14 +79,18 @@ impl<E: Env> Inner<E> {
             there.entry((own.header.number, own.header.opening)).or_default().push(own);
         }
         let mut suspects = self.suspects.borrow_mut();
+        let is_first = |number: u64, of: u64| {
+            !found.iter().any(|own| (own.header.number + 1, own.header.opening) == (number, of))
+        };
         for ((number, of), pages) in &there {
-            // Nothing came after an opening's last version before all had it, and no write before
-            // all had its first, which its page of intents tells.
+            // Nothing came after an opening's last version of a page before all had it, and no
+            // write before all had its first page, which its page of intents tells. Of a page after
+            // that one the crash may have left the first version on some.
             let newest = pages.iter().map(|own| own.header.version).max().unwrap_or(0);
             let least = match newest.checked_sub(1) {
                 _ if there.contains_key(&(number + 1, *of)) => newest,
                 Some(before) => before,
-                None if *of == opening => 0,
+                None if *of == opening && is_first(*number, *of) => 0,
                 None => continue,
             };
             let has = |drive: usize| {
