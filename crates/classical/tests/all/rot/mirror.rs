@@ -96,7 +96,8 @@ fn a_power_cut_alone_loses_no_page_of_a_pair() {
 /// what was flushed. Where the page of the log was a new one, rot was taken for the last write.
 #[test]
 fn a_drive_that_is_behind_by_a_page_of_the_log_is_believed() {
-    // A page of the log has room for the checksums of 166 writes to a pair: one of these begins one.
+    // A page of the log has room for the checksums of 166 writes to a pair: one of these is the
+    // first of a new one.
     for before in 0..170 {
         let mut world = whole_pair(before);
         let (at, beside) = (world.address(7, 0, 1), world.address(9, 0, 0));

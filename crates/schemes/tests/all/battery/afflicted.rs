@@ -53,6 +53,18 @@ where
 {
     worlds(subject, SEEDS, |world| story(world, Left::Nothing));
     worlds(Replaced(subject), SEEDS / 3, |world| story(world, Left::Nothing));
+    battery_lagging(subject, SEEDS / 3);
+}
+
+/// So many worlds in which a drive is slow at any time, another one in each session.
+pub fn battery_lagging<S: Subject>(subject: S, seeds: u64)
+where
+    S::Store: Replace<Drive = VirtDrive>,
+{
+    worlds(subject, seeds, |mut world| {
+        world.slow = Some(0);
+        story(world, Left::Nothing);
+    });
 }
 
 /// One such world.
@@ -82,6 +94,9 @@ where
         images.push(world.disks.iter().map(Disk::fork).collect());
         images.drain(..images.len().saturating_sub(IMAGES));
         let limit = 1 + world.rng.below(600);
+        if world.slow.is_some() {
+            world.slow = Some(world.rng.index(world.disks.len()));
+        }
         let cut = world.session(limit);
         if cut {
             world.stop();

@@ -5,7 +5,9 @@ use classical::{Array, CreateSpec, OpenOptions, Redundancy, WriteHole};
 use io::virt::{Disk, VirtDrive, VirtEnv};
 use schemes::StoreError;
 
-use crate::battery::afflicted::{Left, afflicted_failing, battery_afflicted, one_afflicted};
+use crate::battery::afflicted::{
+    Left, afflicted_failing, battery_afflicted, battery_lagging, one_afflicted,
+};
 use crate::battery::hung::battery_hung;
 use crate::battery::replaced::battery_replaced;
 use crate::battery::rotten::{self, battery_rotten, failing};
@@ -218,6 +220,11 @@ fn in_place_afflicted() {
 #[test]
 fn mirrors_afflicted() {
     REDUNDANT[..2].iter().copied().for_each(battery_afflicted);
+}
+
+#[test]
+fn mirrors_with_a_slow_drive_afflicted() {
+    REDUNDANT[..2].iter().for_each(|&mirror| battery_lagging(mirror, 24));
 }
 
 /// Beyond those that are run every time. 493: the last record of a stripe was gone with the rotten

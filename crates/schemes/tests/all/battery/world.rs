@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use io::rng::{Rng, mix};
 use io::virt::{CutMode, Disk, Latency, VirtDrive, VirtEnv};
-use io::{AnyDrive, Buf, Env, Faults, Faulty, join_all};
+use io::{AnyDrive, Buf, Env, Faults, Faulty, Nanos, join_all};
 use schemes::part::Part;
 use schemes::part::hang::Patience;
 use schemes::{Replace, Store, StoreError};
@@ -27,6 +27,8 @@ pub use self::discards::with_discards;
 
 const PAGE: u64 = 4096;
 pub const CHUNK: u64 = 8192;
+/// A drive whose writes take some ten times as long as those of its peers.
+const SLOW: Latency = Latency { write: Nanos::from_micros(800), ..Latency::SSD };
 
 /// A scheme under test.
 pub trait Subject: Copy {
@@ -86,6 +88,8 @@ pub struct World<S: Subject> {
     /// Of drives that can be made to hang, and are given up after a while.
     pub faults: Option<Vec<Faults>>,
     pub unplugged: Vec<bool>,
+    /// It is behind the others: a crash finds most writes on all but this one.
+    pub slow: Option<usize>,
     /// What was being written when a drive died, and is known by parity only: by sector the write.
     torn_by_loss: RefCell<BTreeMap<u64, u64>>,
     /// The same when the machine stopped.
@@ -130,6 +134,7 @@ impl<S: Subject> World<S> {
             nobodys: 0,
             faults: None,
             unplugged: vec![false; sizes.len()],
+            slow: None,
             torn_by_loss: RefCell::default(),
             in_flight: Vec::new(),
             may_fail: BTreeSet::new(),
@@ -152,7 +157,8 @@ impl<S: Subject> World<S> {
     }
 
     fn attach(&self, at: usize) -> VirtDrive {
-        let drive = VirtDrive::attach(&self.env, &self.disks[at], Latency::SSD);
+        let latency = if self.slow == Some(at) { SLOW } else { Latency::SSD };
+        let drive = VirtDrive::attach(&self.env, &self.disks[at], latency);
         let Some(faults) = &self.faults else { return drive };
         let part = Part::whole(Faulty::new(&self.env, drive, &faults[at]));
         AnyDrive::new(part.with_patience(Patience::new(&self.env))).into()
