@@ -57,6 +57,7 @@ test: lint
 	scripts/tests/nbd_tls.sh
 	scripts/tests/filesystem.sh
 	scripts/tests/crash_kill.sh
+	scripts/tests/storm.sh 2 1 --steps 4
 	scripts/tests/docs.sh
 	scripts/tests/isolation.sh
 	scripts/tests/two_hosts.sh
@@ -71,6 +72,7 @@ soak: build
 	target/release/steadyraid-sim world --seeds 1..3000 --jobs $$(nproc)
 	target/release/steadyraid-sim day
 	scripts/tests/crash_kill.sh 3000
+	scripts/tests/storm.sh 100
 	scripts/tests/filesystem.sh 20
 	scripts/tests/real_clients.sh 400
 	scripts/tests/drives_die.sh all

@@ -46,6 +46,8 @@ pub struct Options {
     /// Folders of runs that failed stay.
     keep: bool,
     canary: bool,
+    /// Only tells which schemes there are.
+    names: bool,
     /// Names of ops that are left out.
     without: Vec<String>,
     /// Words instead of a plan.
@@ -64,6 +66,7 @@ impl Options {
             beyond: false,
             keep: false,
             canary: false,
+            names: false,
             without: Vec::new(),
             script: None,
             folder: std::env::temp_dir(),
@@ -74,13 +77,14 @@ impl Options {
                 "--beyond" => options.beyond = true,
                 "--keep" => options.keep = true,
                 "--canary" => options.canary = true,
+                "--names" => options.names = true,
                 _ => {
                     let value = rest.next().ok_or_else(|| format!("{name} needs a value"))?;
                     options.set(name, value)?;
                 }
             }
         }
-        if options.binary.as_os_str().is_empty() {
+        if options.binary.as_os_str().is_empty() && !options.names {
             return Err("--binary is missing".to_owned());
         }
         if options.runs == 0 || options.steps < 3 {
@@ -130,6 +134,10 @@ struct Line {
 pub fn run(options: &Options) -> Result<(), String> {
     if options.canary {
         return canary(options);
+    }
+    if options.names {
+        schemes::ALL.iter().for_each(|scheme| println!("{}", scheme.name));
+        return Ok(());
     }
     let mut lines = Vec::new();
     for scheme in schemes::named(&options.scheme)? {

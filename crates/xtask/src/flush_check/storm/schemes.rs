@@ -22,8 +22,20 @@ pub enum Writes {
     InPlace,
     /// Copies that differ: beside rot nothing tells which is right, and the page can't be read.
     Copies,
+    /// Either, as data lies in pairs or in stripes with parity.
+    Either,
 }
-use Writes::{Copies, Elsewhere, InPlace};
+use Writes::{Copies, Either, Elsewhere, InPlace};
+
+impl Writes {
+    pub fn tears_rows(self) -> bool {
+        matches!(self, InPlace | Either)
+    }
+
+    pub fn leaves_copies(self) -> bool {
+        matches!(self, Copies | Either)
+    }
+}
 
 const fn pool(
     name: &'static str,
@@ -49,7 +61,7 @@ pub const ALL: &[Scheme] = &[
     pool("raid60", &["--scheme", "raid60"], 8, 2, InPlace),
     pool("n-raid5", &["--scheme", "n-raid5"], 6, 1, InPlace),
     pool("tole-raid", &["--scheme", "tole-raid"], 4, 1, InPlace),
-    pool("hybrid", &["--scheme", "hybrid"], 6, 1, InPlace),
+    pool("hybrid", &["--scheme", "hybrid"], 6, 1, Either),
     pool("cached-raid5", &["--scheme", "cached-raid5"], 5, 1, InPlace),
     pool("log-mirror", &["--scheme", "log-mirror"], 6, 1, InPlace),
     pool("hpda", &["--scheme", "hpda"], 5, 1, InPlace),

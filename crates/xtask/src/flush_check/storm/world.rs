@@ -14,7 +14,7 @@ use super::failure::{Failure, Problem};
 use super::ledger::{Excuse, Ledger};
 use super::op::Op;
 use super::plan::Sketch;
-use super::schemes::{Scheme, Writes};
+use super::schemes::Scheme;
 use super::slots::Condition::{Lost, Suspect};
 use super::slots::{Image, Slots};
 use super::tool::Tool;
@@ -383,10 +383,11 @@ impl World {
     pub(super) fn excuse(&self, excuse: Excuse) {
         let rotten = !self.slots.are(Suspect).is_empty();
         for (target, cut_short) in self.targets.iter().zip(&self.cut_short) {
-            match self.scheme.writes {
-                Writes::InPlace => target.ledger().excuse(cut_short, excuse),
-                Writes::Copies if rotten && self.killed => target.ledger().leave_undecided(),
-                Writes::Copies | Writes::Elsewhere => {}
+            if self.scheme.writes.tears_rows() {
+                target.ledger().excuse(cut_short, excuse);
+            }
+            if self.scheme.writes.leaves_copies() && rotten && self.killed {
+                target.ledger().leave_undecided();
             }
         }
     }
