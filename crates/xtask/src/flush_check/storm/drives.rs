@@ -98,14 +98,25 @@ impl World {
         if self.served()?.hurt(drive, Lost)?.is_none() {
             return Ok(());
         }
-        self.tolerate(|world| {
-            world.tool.demand(&["drive", "fail", "tank", &drive.to_string(), "--force"]).map(drop)
-        })
+        self.tolerate(|world| world.give_up(drive))
     }
 
     fn new_file(&mut self) -> PathBuf {
         self.files += 1;
         self.tool.drives().join(format!("n{}", self.files))
+    }
+
+    fn is_active(&self, drive: usize) -> Result<bool, Failure> {
+        Ok(self.tool.status()?.drives[drive].state == "active")
+    }
+
+    /// The pool does so, unless it has at this moment.
+    fn give_up(&self, drive: usize) -> Result<(), Failure> {
+        let said = self.tool.ask(&["drive", "fail", "tank", &drive.to_string(), "--force"])?;
+        match said.code != Some(0) && self.is_active(drive)? {
+            true => Err(refused(Op::Fail(drive), &said.text)),
+            false => Ok(()),
+        }
     }
 
     /// A lost drive is replaced or taken back: its rebuild begins.
@@ -120,8 +131,8 @@ impl World {
         }
         let (path, number) = (slot.path.display().to_string(), drive.to_string());
         // Its file was deleted, and the pool has not noticed: somebody has to say so.
-        if self.tool.status()?.drives[drive].state == "active" {
-            self.tool.demand(&["drive", "fail", "tank", &number, "--force"])?;
+        if self.is_active(drive)? {
+            self.give_up(drive)?;
         }
         let (words, new) = match op {
             Op::Online(_) => (vec!["online", "tank", &number, &path], None),
