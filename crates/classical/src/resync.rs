@@ -27,7 +27,7 @@ use crate::limits::{LOG_SLOTS, PAGE, RESYNC_AT_ONCE};
 use crate::log::{PageSum, Record, decode, is_empty, slot_bytes};
 use crate::mend::Unread;
 use crate::owed::Owed;
-use crate::sums::{is_known, passes};
+use crate::sums::vouches;
 use crate::verdict::{self, Copy, Known, Right, Told};
 
 /// A record, and the partial parity that each drive's copy of it holds.
@@ -345,9 +345,8 @@ impl<E: Env> Inner<E> {
 
     /// What a page holds is what a checksum says.
     async fn holds(&self, stripe: u64, of: &PageSum, sum: u32) -> bool {
-        let page = (of.start, of.start + PAGE);
-        is_known(sum)
-            && self.read_raw(stripe, of.member, page).await.is_ok_and(|page| passes(sum, &page))
+        let page = self.read_raw(stripe, of.member, (of.start, of.start + PAGE)).await;
+        page.is_ok_and(|page| vouches(sum, &page))
     }
 
     pub fn stripe_of_page(&self, drive: usize, page: u64) -> u64 {
@@ -543,7 +542,7 @@ impl<E: Env> Inner<E> {
                 (Some(_), Err(Unread::Absent)) => {}
                 (Some(page), held) => {
                     let page = Buf::from_slice(page);
-                    let rotten = !touched[member] && is_known(before) && passes(before, &page);
+                    let rotten = !touched[member] && vouches(before, &page);
                     let unread = match held {
                         Err(unread) => Some(*unread),
                         Ok(_) => Some(Unread::Wrong).filter(|_| rotten),

@@ -6,7 +6,7 @@ use layout::parity::reconstruct;
 
 use crate::grid::{Grid, Redundancy};
 use crate::limits::PAGE;
-use crate::sums::{VOID, is_known, is_lost, is_unsure, passes};
+use crate::sums::{VOID, is_known, is_lost, is_unsure, passes, vouches};
 
 /// What parity counts on for a page that is lost.
 pub static ZEROES: [u8; PAGE as usize] = [0; PAGE as usize];
@@ -93,7 +93,7 @@ fn solve_parity(shape: StripeShape, sums: &[u32], seen: &[Option<&[u8]>]) -> Pag
     // Whatever passes for itself can be taken.
     let mut pages = owned(seen);
     if missing.len() <= shape.parity() {
-        let right = |(at, page): &(usize, Vec<u8>)| is_known(sums[*at]) && passes(sums[*at], page);
+        let right = |(at, page): &(usize, Vec<u8>)| vouches(sums[*at], page);
         let solved = without(shape, seen, &missing).into_iter().filter(right);
         solved.for_each(|(at, page)| pages[at] = Some(page));
     }

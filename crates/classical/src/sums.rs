@@ -77,6 +77,11 @@ pub fn passes(sum: u32, page: &[u8]) -> bool {
     is_unsure(sum) || sum == sum_of(page)
 }
 
+/// Whether a page is what its sum tells of, and that is known.
+pub fn vouches(sum: u32, page: &[u8]) -> bool {
+    is_known(sum) && passes(sum, page)
+}
+
 /// How many sums there are, and where their pages lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Area {

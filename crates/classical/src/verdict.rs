@@ -36,7 +36,9 @@ use crate::grid::{Grid, Piece, Redundancy};
 use crate::limits::PAGE;
 use crate::partial::{after_crash, segments};
 use crate::row::{ZEROES, shape_of, solve_row, without};
-use crate::sums::{LOST, UNKNOWN, UNVOUCHED, VOID, is_known, is_lost, is_unsure, passes, sum_of};
+use crate::sums::{
+    LOST, UNKNOWN, UNVOUCHED, VOID, is_known, is_lost, is_unsure, passes, sum_of, vouches,
+};
 
 /// What is known of one page.
 #[derive(Clone, Copy, Debug)]
@@ -59,12 +61,15 @@ impl<'a> Known<'a> {
         self.seen.is_some_and(|page| passes(sum, page))
     }
 
+    fn is_vouched_for(&self, sum: u32) -> bool {
+        self.seen.is_some_and(|page| vouches(sum, page))
+    }
+
     /// It stays although it is neither what it was before the last write nor what it should be
     /// after it: it was torn, or has rotted.
     pub fn is_unvouched(&self, right: &Right) -> bool {
         let stays = self.seen.is_some_and(|page| right.page.as_deref() == Some(page));
-        let vouches = |sum: u32| is_known(sum) && self.is(sum);
-        stays && !vouches(self.new) && !vouches(self.old)
+        stays && !self.is_vouched_for(self.new) && !self.is_vouched_for(self.old)
     }
 
     /// Another array may know better what it is: this one knew once, or lost the checksum of what
@@ -76,10 +81,9 @@ impl<'a> Known<'a> {
 
     /// It is what it was before the last write, or what it should be after it, and known to be.
     fn sound(&self) -> Option<&'a [u8]> {
-        let is_it = |sum: u32| is_known(sum) && self.is(sum);
         match self.new {
             VOID => Some(&ZEROES),
-            new => self.seen.filter(|_| is_it(new) || is_it(self.old)),
+            new => self.seen.filter(|_| self.is_vouched_for(new) || self.is_vouched_for(self.old)),
         }
     }
 
@@ -204,8 +208,8 @@ pub struct Copy<'a> {
 impl Copy<'_> {
     /// A checksum of this age vouches for it.
     fn is_of(&self, age: usize) -> bool {
-        let sum = self.may_be.get(age).copied().filter(|sum| is_known(*sum));
-        sum.zip(self.seen).is_some_and(|(sum, page)| passes(sum, page))
+        let sum = self.may_be.get(age);
+        sum.zip(self.seen).is_some_and(|(sum, page)| vouches(*sum, page))
     }
 
     /// Something of it was known when the last writes began: it may have been flushed.
