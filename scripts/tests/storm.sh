@@ -5,8 +5,8 @@
 #   scripts/tests/storm.sh [RUNS [SEED [OPTIONS OF cargo xtask flush-check storm]]]
 #
 # For each ten there is one that goes beyond what the schemes bear. A run of one scheme takes some
-# 15 seconds, with `--steps 4` half of that. Two cores do a hundred short runs in four minutes; more
-# than 500 need a longer STEADYRAID_LIMIT (seconds).
+# 15 seconds, with `--steps 4` some ten. Two cores do ten short ones of each scheme in seven minutes;
+# more than twice as many need a longer STEADYRAID_LIMIT (seconds).
 set -euo pipefail
 limit=${STEADYRAID_LIMIT:-1800}
 # shellcheck source=scripts/lib.sh
