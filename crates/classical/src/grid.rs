@@ -183,6 +183,11 @@ impl Grid {
         drive / self.width
     }
 
+    /// The parity of a stripe that lies on a drive: 0 is P, 1 is Q.
+    pub fn parity_on(&self, drive: usize, stripe: u64) -> Option<usize> {
+        (0..self.parity()).find(|parity| self.place(stripe, self.data() + parity).0 == drive)
+    }
+
     /// The drive of a member of a stripe, and the row: data chunks come first, then P, then Q; of a
     /// mirror, its copies.
     pub fn place(&self, stripe: u64, member: usize) -> (usize, u64) {

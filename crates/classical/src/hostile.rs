@@ -14,8 +14,9 @@ const DRIVES: usize = 9;
 /// Whether any decoder takes these bytes for its own.
 pub fn take(pool: &Uuid, bytes: &[u8]) -> bool {
     let record = log::decode(pool, bytes, CHUNK);
-    if let Some((record, partial)) = &record {
-        assert!(log::decode(pool, &log::encode(pool, record, partial), CHUNK).is_some());
+    if let Some(log::Slot { record, parity, partial }) = &record {
+        let again = log::encode(pool, record, parity.unwrap_or_default().min(1), partial);
+        assert!(log::decode(pool, &again, CHUNK).is_some());
     }
     let marks = intents::decode(pool, bytes, REGIONS);
     let kept = kept::decode(pool, bytes, REGIONS, DRIVES);
@@ -72,8 +73,8 @@ pub fn samples(pool: &Uuid) -> Vec<Vec<u8>> {
     let kept = kept::Record { sequence: 7, opening: 6, before: 3, bits, gone };
     vec![
         logged,
-        log::encode(pool, &record, &[7; 4096]),
-        log::encode(pool, &record, &[]),
+        log::encode(pool, &record, 0, &[7; 4096]),
+        log::encode(pool, &record, 1, &[]),
         intents::encode(pool, &marks),
         kept::encode(pool, &kept),
         sums::encode(pool, &header, &[sums::LOST, 77]),

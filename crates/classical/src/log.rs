@@ -4,7 +4,8 @@
 //!  slot        0  magic "STDYPPL1" | crc32c of the rest and the bytes (4) | pieces (4)
 //!             16  pool uuid (16)
 //!             32  epoch (8) | sequence (8) | stripe (8)
-//!             56  hull: start (4), end (4) | page sums (4) | 1: they are in the log (4)
+//!             56  hull: start (4), end (4) | page sums (4) | 1: they are in the log (2)
+//!                 | 1: of P, 2: of Q, 0: not told (2)
 //!             72  per piece: chunk (4), start (4), end (4)
 //!                 per page: member of the stripe (2), page of its chunk (2), checksum before (4)
 //!                 and after (4)
@@ -69,6 +70,23 @@ impl Record {
     }
 }
 
+/// What a drive keeps of a write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slot {
+    pub record: Record,
+    /// 0: P, 1: Q.
+    pub parity: Option<usize>,
+    /// Over the hull, or nothing if all of it was written.
+    pub partial: Vec<u8>,
+}
+
+impl Slot {
+    /// Whether it is one of this parity's, or does not tell of which it is.
+    pub fn is_of(&self, parity: usize) -> bool {
+        self.parity.is_none_or(|own| own == parity)
+    }
+}
+
 /// Bytes of a slot.
 pub fn slot_bytes(chunk: u64) -> u64 {
     PAGE + chunk
@@ -78,7 +96,7 @@ pub fn bytes(chunk: u64) -> u64 {
     slot_bytes(chunk) * LOG_SLOTS as u64
 }
 
-pub fn encode(pool: &Uuid, record: &Record, partial: &[u8]) -> Vec<u8> {
+pub fn encode(pool: &Uuid, record: &Record, parity: usize, partial: &[u8]) -> Vec<u8> {
     let room = Record::room(record.pieces.len());
     assert!(record.sums.len() <= room, "a page holds the pieces and the sums");
     let mut slot = vec![0; PAGE as usize + partial.len()];
@@ -92,7 +110,8 @@ pub fn encode(pool: &Uuid, record: &Record, partial: &[u8]) -> Vec<u8> {
     put(56, &(record.start as u32).to_le_bytes());
     put(60, &(record.end as u32).to_le_bytes());
     put(64, &(record.sums.len() as u32).to_le_bytes());
-    put(68, &u32::from(record.sums_logged).to_le_bytes());
+    put(68, &u16::from(record.sums_logged).to_le_bytes());
+    put(70, &(parity as u16 + 1).to_le_bytes());
     for (at, piece) in record.pieces.iter().enumerate() {
         let at = AT_PIECES + at * PIECE;
         put(at, &(piece.position as u32).to_le_bytes());
@@ -120,8 +139,9 @@ pub fn is_empty(slot: &[u8]) -> bool {
     *head == ZEROES[..head.len()]
 }
 
-/// The record of a slot and its partial parity, if it is whole, of this pool and makes sense.
-pub fn decode(pool: &Uuid, slot: &[u8], chunk: u64) -> Option<(Record, Vec<u8>)> {
+/// What a slot tells, if it is whole, of this pool and makes sense.
+pub fn decode(pool: &Uuid, slot: &[u8], chunk: u64) -> Option<Slot> {
+    let u16_at = |at: usize| Some(u16::from_le_bytes(slot.get(at..at + 2)?.try_into().ok()?));
     let u32_at = |at: usize| Some(u32::from_le_bytes(slot.get(at..at + 4)?.try_into().ok()?));
     let u64_at = |at: usize| Some(u64::from_le_bytes(slot.get(at..at + 8)?.try_into().ok()?));
     if !slot.starts_with(MAGIC) || slot.get(16..32)? != pool.0 {
@@ -161,9 +181,10 @@ pub fn decode(pool: &Uuid, slot: &[u8], chunk: u64) -> Option<(Record, Vec<u8>)>
         end,
         pieces: pieces?,
         sums: sums?,
-        sums_logged: u32_at(68)? != 0,
+        sums_logged: u16_at(68)? != 0,
     };
-    Some((record, slot[PAGE as usize..whole].to_vec()))
+    let parity = usize::from(u16_at(70)?).checked_sub(1);
+    Some(Slot { record, parity, partial: slot[PAGE as usize..whole].to_vec() })
 }
 
 /// The slots of one drive.
@@ -334,16 +355,17 @@ mod tests {
     fn records_are_read_back_with_and_without_bytes() {
         let partial: Vec<u8> = (0..8192u32).map(|at| at as u8).collect();
         for partial in [&partial[..], &[]] {
-            let mut slot = encode(&POOL, &record(), partial);
+            let mut slot = encode(&POOL, &record(), 1, partial);
             slot.resize(slot_bytes(65536) as usize, 0xee);
-            assert_eq!(decode(&POOL, &slot, 65536), Some((record(), partial.to_vec())));
+            let told = Slot { record: record(), parity: Some(1), partial: partial.to_vec() };
+            assert_eq!(decode(&POOL, &slot, 65536), Some(told));
             assert_eq!(decode(&Uuid([4; 16]), &slot, 65536), None);
         }
     }
 
     #[test]
     fn torn_records_are_none() {
-        let whole = encode(&POOL, &record(), &[9; 8192]);
+        let whole = encode(&POOL, &record(), 0, &[9; 8192]);
         for at in (0..whole.len()).step_by(512) {
             let mut torn = whole.clone();
             torn[at..at + 512].iter_mut().for_each(|byte| *byte = !*byte);

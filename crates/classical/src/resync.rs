@@ -24,7 +24,7 @@ use crate::checksum_log::Logged;
 use crate::intents::{self, Doubted, Intents, Page};
 use crate::label::set_log_counts;
 use crate::limits::{LOG_SLOTS, PAGE, RESYNC_AT_ONCE};
-use crate::log::{PageSum, Record, decode, is_empty, slot_bytes};
+use crate::log::{PageSum, Record, Slot, decode, is_empty, slot_bytes};
 use crate::mend::Unread;
 use crate::owed::Owed;
 use crate::sums::vouches;
@@ -249,10 +249,14 @@ impl<E: Env> Inner<E> {
                 if whole.is_none() && !read.is_some_and(|bytes| is_empty(&bytes)) {
                     records.doubtful.insert(drive);
                 }
-                let Some((record, partial)) = whole.filter(|(record, _)| record.epoch == epoch)
-                else {
+                let Some(slot) = whole.filter(|slot| slot.record.epoch == epoch) else { continue };
+                let parity = self.grid.parity_on(drive, slot.record.stripe);
+                if !parity.is_some_and(|parity| slot.is_of(parity)) {
+                    // It was written to another drive: what this one had there is gone.
+                    records.doubtful.insert(drive);
                     continue;
-                };
+                }
+                let Slot { record, partial, .. } = slot;
                 newest = newest.max(record.sequence);
                 let aligned = |byte: u64| byte.is_multiple_of(self.align);
                 let whole = self.sums.is_none() || aligned(record.start) && aligned(record.end);

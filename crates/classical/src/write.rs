@@ -538,7 +538,7 @@ impl<E: Env> Inner<E> {
         };
         let writes = slots.taken.iter().zip(&slots.parities).map(|(taken, parity)| {
             let partial = change.partial[*parity].as_deref().filter(|_| !slots.whole);
-            let mut slot = encode(&pool, &record, partial.unwrap_or_default());
+            let mut slot = encode(&pool, &record, *parity, partial.unwrap_or_default());
             slot.resize(slot.len().next_multiple_of(PAGE as usize), 0);
             let offset = at + taken.slot as u64 * slot_bytes(self.grid.chunk);
             self.members[taken.drive].write(offset, Buf::from_slice(&slot), Durability::Durable)
