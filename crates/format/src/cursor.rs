@@ -59,7 +59,12 @@ impl<'a> Reader<'a> {
 
     /// Reserved bytes: zero, or the writer knew something we do not.
     pub(crate) fn zeros(&mut self, len: usize) -> Result<(), FormatError> {
-        let stray = self.take(len)?.iter().find(|byte| **byte != 0);
+        let bytes = self.take(len)?;
+        // All of them together first: that takes a fraction of the time of one after the other.
+        if bytes.iter().fold(0, |all, byte| all | byte) == 0 {
+            return Ok(());
+        }
+        let stray = bytes.iter().find(|byte| **byte != 0);
         stray.map_or(Ok(()), |byte| check(false, "reserved bytes", (*byte).into()))
     }
 

@@ -200,13 +200,20 @@ impl Cache {
             let mut data = BufMut::with_len((end - start) as usize);
             let offset = part.page * PAGE + start;
             self.read(offset, &mut data);
-            let mut rng = Rng::new(mix(seed) ^ part.page);
-            for byte in &mut data[part.start - start as usize..part.end - start as usize] {
-                *byte ^= 1 + rng.below(255) as u8;
+            let range = part.start - start as usize..part.end - start as usize;
+            let mut noise = [0; PAGE as usize];
+            Rng::new(mix(seed) ^ part.page).fill(&mut noise);
+            for (byte, noise) in data[range].iter_mut().zip(noise) {
+                *byte ^= noise.max(1);
             }
-            self.last_version += 1;
-            self.harden(self.last_version, &Write { offset, data: data.freeze() });
+            self.put(offset, data.freeze());
         }
+    }
+
+    /// Whole sectors become these, for those who read now and after a power cut.
+    pub(super) fn put(&mut self, offset: u64, data: Buf) {
+        self.last_version += 1;
+        self.harden(self.last_version, &Write { offset, data });
     }
 
     /// Says that a write in flight will not be completed by anybody.

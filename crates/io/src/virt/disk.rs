@@ -186,6 +186,12 @@ impl Disk {
         Disk { state: Rc::new(RefCell::new(fork)) }
     }
 
+    /// From now on `seed` decides about torn writes: copies need not tear alike.
+    pub fn reseed(&self, seed: u64) {
+        let mut state = self.state.borrow_mut();
+        state.rng = Rng::new(seed ^ state.id);
+    }
+
     /// Lets the `n`th write from now fail (1 is the next), with any part of it done.
     pub fn fail_nth_write(&self, n: u64) {
         self.fail_nth(Operation::Write, n, DriveErrorKind::Os(EIO));
@@ -205,6 +211,11 @@ impl Disk {
     pub fn corrupt(&self, offset: u64, len: u64, seed: u64) {
         assert!(offset + len <= self.geometry().size, "corrupts what is there");
         self.state.borrow_mut().cache.corrupt(offset, len, seed);
+    }
+
+    /// Changes whole sectors to these behind everybody's back.
+    pub fn mix_up(&self, offset: u64, bytes: &[u8]) {
+        self.with_cache(|cache| cache.put(offset, Buf::from_slice(bytes)));
     }
 
     /// What a read would return now. Takes no time, never fails.

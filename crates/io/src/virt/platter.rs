@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::rc::Rc;
 
 use crate::rng::{Rng, mix};
 
@@ -27,7 +28,8 @@ pub(super) type Version = u64;
 
 #[derive(Clone)]
 pub(super) struct Page {
-    pub bytes: Box<[u8; PAGE as usize]>,
+    /// Shared by disks that are copies of each other, until one of them writes.
+    pub bytes: Rc<[u8; PAGE as usize]>,
     pub versions: [Version; SECTORS],
 }
 
@@ -108,6 +110,7 @@ impl Page {
     pub(super) fn store(&mut self, start: usize, data: &[u8], rule: Rule) {
         let sector = SECTOR as usize;
         assert!(start.is_multiple_of(sector) && data.len().is_multiple_of(sector));
+        let page = Rc::make_mut(&mut self.bytes);
         for (index, bytes) in (start / sector..).zip(data.chunks(sector)) {
             let version = &mut self.versions[index];
             match rule {
@@ -115,7 +118,7 @@ impl Page {
                 Rule::Unordered(new) if *version < new => {}
                 _ => continue,
             }
-            self.bytes[index * sector..][..sector].copy_from_slice(bytes);
+            page[index * sector..][..sector].copy_from_slice(bytes);
         }
     }
 }
@@ -156,12 +159,12 @@ impl Platter {
     }
 
     fn unwritten(&self, page: u64) -> Page {
-        let mut bytes = Box::new([0; PAGE as usize]);
+        let mut bytes = [0; PAGE as usize];
         let discarded = self.discarded_at(page);
         if discarded.is_some() {
             Rng::new(mix(self.garbage_seed ^ page)).fill(&mut bytes[..]);
         }
-        Page { bytes, versions: [discarded.unwrap_or(0); SECTORS] }
+        Page { bytes: Rc::new(bytes), versions: [discarded.unwrap_or(0); SECTORS] }
     }
 
     fn discarded_at(&self, page: u64) -> Option<Version> {

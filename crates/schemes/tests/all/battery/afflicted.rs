@@ -10,7 +10,7 @@ use schemes::Replace;
 
 use crate::battery::replaced::Replaced;
 use crate::battery::rotten::{is_label, settle, spoil, victims};
-use crate::battery::world::{Subject, World, failures, made, worlds};
+use crate::battery::world::{REQUESTS, Subject, World, failures, one_made, world_of, worlds};
 use crate::scrub::scrub;
 
 /// Worlds; others with SCHEME_FIRST and SCHEME_SEEDS.
@@ -18,6 +18,9 @@ const SEEDS: u64 = 12;
 const PAGE: u64 = 4096;
 /// Pages of a drive that rot at a time.
 const ROTTEN: usize = 40;
+/// So much longer are sessions in which a drive is slow: they write several pages of the checksum
+/// log, each of which it has later than the others.
+const LONGER: usize = 4;
 /// Images of all drives that are kept, one for each round.
 const IMAGES: usize = 3;
 
@@ -34,6 +37,29 @@ pub enum Left {
     Log,
 }
 
+/// What sets worlds apart.
+struct Plot {
+    left: Left,
+    /// A drive is slow at any time, another one in each session.
+    is_lagging: bool,
+    /// What may become of a drive.
+    kinds: &'static [Affliction],
+}
+
+const PLAIN: Plot = Plot { left: Left::Nothing, is_lagging: false, kinds: &KINDS };
+const LAGGING: Plot = Plot { is_lagging: true, ..PLAIN };
+const MIXED_UP: Plot =
+    Plot { kinds: &[Affliction::MixedUp, Affliction::MixedUp, Affliction::Stale], ..PLAIN };
+const KINDS: [Affliction; 7] = [
+    Affliction::Rot,
+    Affliction::Rot,
+    Affliction::Noise,
+    Affliction::Wiped,
+    Affliction::Stale,
+    Affliction::Stale,
+    Affliction::Gone,
+];
+
 /// What becomes of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Affliction {
@@ -44,6 +70,8 @@ enum Affliction {
     Wiped,
     Stale,
     Gone,
+    /// A part of it is what another drive has there.
+    MixedUp,
 }
 
 /// Worlds of a subject whose drives are hurt at rest.
@@ -51,8 +79,9 @@ pub fn battery_afflicted<S: Subject>(subject: S)
 where
     S::Store: Replace<Drive = VirtDrive>,
 {
-    worlds(subject, SEEDS, |world| story(world, Left::Nothing));
-    worlds(Replaced(subject), SEEDS / 3, |world| story(world, Left::Nothing));
+    worlds(subject, SEEDS, |world| story(world, PLAIN));
+    worlds(Replaced(subject), SEEDS / 3, |world| story(world, PLAIN));
+    worlds(subject, SEEDS / 3, |world| story(world, MIXED_UP));
     battery_lagging(subject, SEEDS / 3);
 }
 
@@ -61,18 +90,23 @@ pub fn battery_lagging<S: Subject>(subject: S, seeds: u64)
 where
     S::Store: Replace<Drive = VirtDrive>,
 {
-    worlds(subject, seeds, |mut world| {
-        world.slow = Some(0);
-        story(world, Left::Nothing);
-    });
+    worlds(subject, seeds, |world| story(world, LAGGING));
 }
 
 /// One such world.
+pub fn one_lagging<S: Subject>(subject: S, seed: u64)
+where
+    S::Store: Replace<Drive = VirtDrive>,
+{
+    story(world_of(subject, seed), LAGGING);
+}
+
+/// One of a battery that failed once.
 pub fn one_afflicted<S: Subject>(subject: S, seed: u64)
 where
     S::Store: Replace<Drive = VirtDrive>,
 {
-    story(made(subject, seed), Left::Nothing);
+    story(one_made(subject, seed), PLAIN);
 }
 
 /// How many of some worlds find other bytes than were written; whatever else goes wrong is no
@@ -81,11 +115,11 @@ pub fn afflicted_failing<S: Subject>(subject: S, seeds: u64, left: Left) -> usiz
 where
     S::Store: Replace<Drive = VirtDrive>,
 {
-    let all = failures(subject, seeds, |world| story(world, left));
+    let all = failures(subject, seeds, |world| story(world, Plot { left, ..PLAIN }));
     all.iter().filter(|said| said.contains(WRONG)).count()
 }
 
-fn story<S: Subject>(mut world: World<S>, left: Left)
+fn story<S: Subject>(mut world: World<S>, plot: Plot)
 where
     S::Store: Replace<Drive = VirtDrive>,
 {
@@ -93,16 +127,18 @@ where
     for _ in 0..4 {
         images.push(world.disks.iter().map(Disk::fork).collect());
         images.drain(..images.len().saturating_sub(IMAGES));
-        let limit = 1 + world.rng.below(600);
-        if world.slow.is_some() {
+        let mut limit = 1 + world.rng.below(600);
+        if plot.is_lagging {
             world.slow = Some(world.rng.index(world.disks.len()));
+            world.requests = LONGER * REQUESTS;
+            limit *= LONGER as u64;
         }
         let cut = world.session(limit);
         if cut {
             world.stop();
         }
-        afflict(&mut world, &images, cut);
-        if left == Left::Log {
+        afflict(&mut world, &images, cut, plot.kinds);
+        if plot.left == Left::Log {
             world.disks.iter().for_each(forget_log);
         }
         // Whoever opens it first may not get far.
@@ -116,21 +152,17 @@ where
     }
 }
 
-fn afflict<S: Subject>(world: &mut World<S>, images: &[Vec<Disk>], cut: bool) {
+fn afflict<S: Subject>(
+    world: &mut World<S>,
+    images: &[Vec<Disk>],
+    cut: bool,
+    kinds: &[Affliction],
+) {
     let mut hurt = victims(world);
     let count = 1 + world.rng.index(hurt.len().max(1));
     hurt.truncate(count);
     let mut rotted = false;
     for &drive in &hurt {
-        let kinds = [
-            Affliction::Rot,
-            Affliction::Rot,
-            Affliction::Noise,
-            Affliction::Wiped,
-            Affliction::Stale,
-            Affliction::Stale,
-            Affliction::Gone,
-        ];
         let kind = kinds[world.rng.index(kinds.len())];
         let mut rng = Rng::new(world.rng.next_u64());
         rotted |= kind == Affliction::Rot;
@@ -146,10 +178,24 @@ fn afflict<S: Subject>(world: &mut World<S>, images: &[Vec<Disk>], cut: bool) {
                 world.disks[drive] = images[rng.index(images.len())][drive].fork();
             }
             Affliction::Gone => world.unplugged[drive] = true,
+            Affliction::MixedUp => mix_up(&world.disks, drive, &mut rng),
         }
     }
     if cut && !hurt.is_empty() {
         world.doubt_unflushed(rotted);
+    }
+}
+
+/// A range of a drive becomes what another one has there, but for labels.
+fn mix_up(disks: &[Disk], drive: usize, rng: &mut Rng) {
+    let other = rng.index(disks.len());
+    let size = disks[drive].geometry().size.min(disks[other].geometry().size);
+    let first = rng.below(size / PAGE);
+    let end = first + 1 + rng.below(size / PAGE - first);
+    for at in (first..end).map(|page| page * PAGE) {
+        if !is_label(&disks[drive], at) {
+            disks[drive].mix_up(at, &disks[other].peek(at, PAGE as usize));
+        }
     }
 }
 

@@ -13,10 +13,9 @@ use schemes::scheme::alternate::{Alternate, FlushLog, Options, Spec, create};
 use schemes::{Store, StoreError};
 
 use crate::battery::afflicted::{battery_afflicted, one_afflicted};
-use crate::battery::client::forget_strange;
 use crate::battery::hung::battery_hung;
 use crate::battery::replaced::Replaced;
-use crate::battery::world::{CHUNK, Subject, World, battery, battery_variant};
+use crate::battery::world::{CHUNK, Subject, battery, battery_variant, worlds};
 
 #[derive(Clone, Copy)]
 struct Replicas {
@@ -56,6 +55,10 @@ impl Subject for Replicas {
 
     fn drives(&self) -> Vec<u64> {
         vec![self.drive; self.count * self.drives]
+    }
+
+    fn begin(&self) {
+        count(None);
     }
 
     async fn create(&self, env: &VirtEnv, drives: &[VirtDrive]) -> Result<(), StoreError> {
@@ -126,25 +129,6 @@ const PARITY: Replicas =
 
 const THREE: Replicas = Replicas { count: 3, ..SINGLE };
 const ONE_LOG: Replicas = Replicas { flush_log: FlushLog::Writer, ..SINGLE };
-
-/// Some worlds; more with SCHEME_SEEDS.
-fn worlds(subject: Replicas, seeds: u64, world: impl Fn(World<Replicas>)) {
-    let asked = std::env::var("SCHEME_SEEDS").ok();
-    let seeds = asked.map_or(seeds, |count| count.parse().expect("SCHEME_SEEDS is a number"));
-    for seed in 0..seeds {
-        let run = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            forget_strange();
-            count(None);
-            let mut made = World::new(subject, seed);
-            made.make();
-            world(made);
-        }));
-        if let Err(panic) = run {
-            eprintln!("{}: fails with seed {seed}", subject.name());
-            std::panic::resume_unwind(panic);
-        }
-    }
-}
 
 /// Cut upon cut while all replicas are there, also while the pool is opened, then one with drives
 /// lost: where replicas differed after a crash and were not made equal, the one that is left is

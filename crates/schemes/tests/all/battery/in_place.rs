@@ -6,7 +6,7 @@ use io::virt::{Disk, VirtDrive, VirtEnv};
 use schemes::StoreError;
 
 use crate::battery::afflicted::{
-    Left, afflicted_failing, battery_afflicted, battery_lagging, one_afflicted,
+    Left, afflicted_failing, battery_afflicted, battery_lagging, one_afflicted, one_lagging,
 };
 use crate::battery::hung::battery_hung;
 use crate::battery::replaced::battery_replaced;
@@ -242,6 +242,13 @@ fn afflicted_mirrors_that_failed_once() {
     one_afflicted(REDUNDANT[0], 123);
     one_afflicted(REDUNDANT[0], 199);
     one_afflicted(REDUNDANT[1], 69);
+}
+
+/// Where a drive that was behind by the first version of a page of the checksum log counted as one
+/// that had rotted, garbage was read in this one, of two mirrors in 1000 worlds each.
+#[test]
+fn a_world_with_a_slow_drive_that_failed_once() {
+    one_lagging(REDUNDANT[0], 263);
 }
 
 #[test]

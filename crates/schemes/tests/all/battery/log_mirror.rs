@@ -119,9 +119,12 @@ impl Subject for Mirrored {
         drives
     }
 
-    async fn create(&self, env: &VirtEnv, drives: &[VirtDrive]) -> Result<(), StoreError> {
-        STANDING_IN.with(|state| state.borrow_mut().clear());
+    fn begin(&self) {
+        STANDING_IN.take();
         FILLING.set(false);
+    }
+
+    async fn create(&self, env: &VirtEnv, drives: &[VirtDrive]) -> Result<(), StoreError> {
         let drives = &drives[..self.places()];
         if !self.shared {
             return create(env, drives, &self.spec()).await;

@@ -52,6 +52,13 @@ where
         self.0.drives()
     }
 
+    fn begin(&self) {
+        self.0.begin();
+        LOST.take();
+        FILLING.take();
+        NOW.take();
+    }
+
     async fn create(&self, env: &VirtEnv, drives: &[VirtDrive]) -> Result<(), StoreError> {
         self.0.create(env, drives).await
     }

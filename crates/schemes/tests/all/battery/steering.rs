@@ -119,11 +119,14 @@ impl Subject for Steered {
         vec![size; self.width * self.groups + dedicated]
     }
 
-    async fn create(&self, env: &VirtEnv, drives: &[VirtDrive]) -> Result<(), StoreError> {
-        NEW.with_borrow_mut(BTreeMap::clear);
-        HEALED.with_borrow_mut(Vec::clear);
-        MISSING.with_borrow_mut(Vec::clear);
+    fn begin(&self) {
+        NEW.take();
+        HEALED.take();
+        MISSING.take();
         FILLING.set(false);
+    }
+
+    async fn create(&self, env: &VirtEnv, drives: &[VirtDrive]) -> Result<(), StoreError> {
         let Steered { redundancy, width, staging, .. } = *self;
         let spec =
             Spec { name: "tank".into(), redundancy, width, chunk: CHUNK, staging, checksums: true };

@@ -3,10 +3,8 @@
 //! the store must hold what it promised. Clients share stripes but no sectors, so each knows what
 //! it wrote.
 
-use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 
 use io::rng::{Rng, mix};
@@ -22,10 +20,16 @@ use crate::battery::client::{
 
 mod discards;
 mod lost;
+mod seeds;
 
 pub use self::discards::with_discards;
+pub use self::seeds::{
+    battery, battery_variant, every_seed, failures, one, one_made, world_of, worlds,
+};
 
 const PAGE: u64 = 4096;
+/// Of each client in a session.
+pub const REQUESTS: usize = 40;
 pub const CHUNK: u64 = 8192;
 /// A drive whose writes take some ten times as long as those of its peers.
 const SLOW: Latency = Latency { write: Nanos::from_micros(800), ..Latency::SSD };
@@ -38,6 +42,9 @@ pub trait Subject: Copy {
 
     /// How many drives, and the bytes of each.
     fn drives(&self) -> Vec<u64>;
+
+    /// A world begins: nothing is known of the one before.
+    fn begin(&self) {}
 
     async fn create(&self, env: &VirtEnv, drives: &[VirtDrive]) -> Result<(), StoreError>;
 
@@ -90,6 +97,8 @@ pub struct World<S: Subject> {
     pub unplugged: Vec<bool>,
     /// It is behind the others: a crash finds most writes on all but this one.
     pub slow: Option<usize>,
+    /// Of each client in a session.
+    pub requests: usize,
     /// What was being written when a drive died, and is known by parity only: by sector the write.
     torn_by_loss: RefCell<BTreeMap<u64, u64>>,
     /// The same when the machine stopped.
@@ -124,6 +133,8 @@ impl<S: Subject> Drop for World<S> {
 
 impl<S: Subject> World<S> {
     pub fn new(subject: S, seed: u64) -> World<S> {
+        forget_strange();
+        subject.begin();
         let sizes = subject.drives();
         let disk = |at: usize| blank(at, sizes[at], unit_of(seed), seed ^ at as u64);
         World {
@@ -135,6 +146,7 @@ impl<S: Subject> World<S> {
             faults: None,
             unplugged: vec![false; sizes.len()],
             slow: None,
+            requests: REQUESTS,
             torn_by_loss: RefCell::default(),
             in_flight: Vec::new(),
             may_fail: BTreeSet::new(),
@@ -230,7 +242,7 @@ impl<S: Subject> World<S> {
         }
         let ends = Cell::new(None);
         let requests = async {
-            join_all(clients.iter().map(|client| client.work(40))).await;
+            join_all(clients.iter().map(|client| client.work(self.requests))).await;
             done.set(true);
         };
         let work = async {
@@ -508,66 +520,6 @@ impl<S: Subject> World<S> {
         let wrong = self.env.block_on(store.audit(self.base * SECTOR, used));
         assert_eq!(wrong, Vec::<String>::new());
     }
-}
-
-/// Worlds of each scheme; others with SCHEME_FIRST and SCHEME_SEEDS.
-const SEEDS: u64 = 200;
-
-pub fn battery(subject: impl Subject) {
-    battery_of(subject, SEEDS);
-}
-
-/// Of a variant of a scheme that has its 200 worlds already.
-pub fn battery_variant(subject: impl Subject) {
-    battery_of(subject, SEEDS / 4);
-}
-
-fn battery_of(subject: impl Subject, seeds: u64) {
-    every_seed(&subject.name(), seeds, |seed| one(subject, seed));
-    // So many again in which somebody discards.
-    let name = format!("{}, with discards,", subject.name());
-    every_seed(&name, seeds / 8, |seed| with_discards(made(subject, seed)));
-}
-/// As many worlds of a kind, or as are asked for. How many there were.
-pub fn worlds<S: Subject>(subject: S, seeds: u64, world: impl Fn(World<S>)) -> u64 {
-    every_seed(&subject.name(), seeds, |seed| world(made(subject, seed)))
-}
-
-/// What each of so many worlds says that fails.
-pub fn failures<S: Subject>(subject: S, seeds: u64, world: impl Fn(World<S>)) -> Vec<String> {
-    let run = |seed| catch_unwind(AssertUnwindSafe(|| world(made(subject, seed)))).err();
-    let said = |panic: Box<dyn Any + Send>| match panic.downcast::<String>() {
-        Ok(said) => *said,
-        Err(other) => other.downcast_ref::<&str>().copied().unwrap_or_default().to_owned(),
-    };
-    (0..seeds).filter_map(run).map(said).collect()
-}
-
-pub fn made<S: Subject>(subject: S, seed: u64) -> World<S> {
-    forget_strange();
-    let mut world = World::new(subject, seed);
-    world.make();
-    world
-}
-
-/// SCHEME_SEEDS worlds from SCHEME_FIRST on, or so many from 0 on.
-pub fn every_seed(name: &str, seeds: u64, world: impl Fn(u64)) -> u64 {
-    let asked = |name| std::env::var(name).ok().map(|asked| asked.parse().expect("a number"));
-    let seeds = asked("SCHEME_SEEDS").unwrap_or(seeds);
-    let first = asked("SCHEME_FIRST").unwrap_or(0);
-    for seed in first..first + seeds {
-        let run = catch_unwind(AssertUnwindSafe(|| world(seed)));
-        if let Err(panic) = run {
-            eprintln!("{name} fails with seed {seed}");
-            resume_unwind(panic);
-        }
-    }
-    seeds
-}
-
-/// One world, to its end.
-pub fn one(subject: impl Subject, seed: u64) {
-    made(subject, seed).live();
 }
 
 impl<S: Subject> World<S> {
