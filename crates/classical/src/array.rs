@@ -40,6 +40,12 @@ pub enum ArrayError {
     NotReplaced { name: String, place: usize },
     #[error("drives {first} and {second} are copies of one another: remove one")]
     Duplicate { first: String, second: String },
+    #[error(
+        "drive {name} and the others each went on without the other: leave out those whose writes \
+         of that time you can do without; they are overwritten when they are given back to the \
+         pool while it is served"
+    )]
+    Apart { name: String },
     #[error("{lost} drives of a group of {width} are lost, at most {tolerance} may be: {what}")]
     TooManyLost { lost: usize, width: usize, tolerance: usize, what: String },
     #[error(

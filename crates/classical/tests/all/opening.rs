@@ -83,6 +83,38 @@ fn a_drive_that_was_away_is_not_trusted_again() {
     }
 }
 
+/// Each side acknowledged what the other one does not have: nobody but an operator knows which
+/// counts. With one of them alone the array opens as before.
+#[test]
+fn drives_that_each_went_on_alone_are_refused_together() {
+    for (redundancy, one, other) in [
+        (Redundancy::Mirror, vec![0], vec![1]),
+        (Redundancy::Mirror, vec![0], vec![1, 2]),
+        (Redundancy::Mirror, vec![1, 2], vec![0]),
+        (Redundancy::Parity(2), vec![0, 3], vec![1, 2]),
+    ] {
+        let all: Vec<usize> = (0..one.len() + other.len()).collect();
+        let shelf = Shelf::new(all.len() as u64, 16 * MIB);
+        shelf.make(&all, redundancy).unwrap();
+        drop(shelf.open(&all).unwrap());
+        for (side, byte) in [(&one, 1), (&other, 2)] {
+            let array = shelf.open(side).unwrap();
+            shelf.env.block_on(array.write(0, Buf::from_slice(&[byte; 4096]), true)).unwrap();
+            shelf.env.crash();
+        }
+        // However often either of them is looked at.
+        for _ in 0..3 {
+            let both = shelf.open(&all);
+            assert!(matches!(both, Err(ArrayError::Apart { .. })), "{one:?} and {other:?}");
+            for (side, byte) in [(&one, 1), (&other, 2)] {
+                let array = shelf.open(side).unwrap();
+                assert_eq!(shelf.env.block_on(array.read(0, 4096)).unwrap()[0], byte);
+                shelf.env.block_on(array.close()).unwrap();
+            }
+        }
+    }
+}
+
 #[test]
 fn requests_outside_or_crooked_are_refused() {
     let shelf = Shelf::new(3, 16 * MIB);
