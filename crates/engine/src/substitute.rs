@@ -18,9 +18,6 @@ use crate::shard::{Claim, Shard, State};
 use crate::space::Space;
 use crate::space::substitutes::Wanted;
 
-/// What becomes of blocks of one stripe: elsewhere, or home again.
-pub type Changes = SmallVec<[(u8, Option<Flbn>); 2]>;
-
 /// For whom a block is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urgency {

@@ -14,7 +14,7 @@ use crate::geometry::{BlockAddress, Class};
 use crate::planted::{self, Bug};
 use crate::shard::{Shard, State};
 use crate::space::Kind;
-use crate::substitute::{Changes, Urgency};
+use crate::substitute::Urgency;
 use crate::tuple::TupleKey;
 
 pub(super) type Positions = SmallVec<[usize; 2]>;
@@ -159,17 +159,31 @@ impl<E: Env> Shard<E> {
         let durable = skip || self.flush().await.is_ok();
         self.journal.reserve().await;
         let mut state = self.state.borrow_mut();
-        for Move { stripe, position, to, drive, era } in moves {
-            let there = self.array.is_whole(drive) && self.array.era(drive) == era;
-            let wanted = self.is_raid_now(&state, class, stripe)
-                && self.moves_of(&state.space, class, stripe).contains(&position);
-            if durable && there && wanted {
-                self.substitute(&mut state, stripe, &[(position as u8, to)]);
-                self.count_moved(pass);
-            } else {
-                to.into_iter().for_each(|block| state.space.spare_give_back(block));
-                pass.later += 1;
-            }
+        for one in moves {
+            let may = durable && self.is_raid_now(&state, class, one.stripe);
+            self.settle_move(&mut state, class, one, may, pass);
+        }
+    }
+
+    /// Records a move that may be, if it is still wanted. A drive that came back meanwhile awaits
+    /// the block at home: recorded elsewhere it would not be restored, and would go home only to a
+    /// drive that is whole, which that one would never be.
+    fn settle_move(
+        &self,
+        state: &mut State,
+        class: &Class,
+        Move { stripe, position, to, drive, era }: Move,
+        may: bool,
+        pass: &mut Pass,
+    ) {
+        let there = self.array.is_whole(drive) && self.array.era(drive) == era;
+        let wanted = || self.moves_of(&state.space, class, stripe).contains(&position);
+        if may && there && wanted() {
+            self.substitute(state, stripe, &[(position as u8, to)]);
+            self.count_moved(pass);
+        } else {
+            to.into_iter().for_each(|block| state.space.spare_give_back(block));
+            pass.later += 1;
         }
     }
 
@@ -365,16 +379,10 @@ impl<E: Env> Shard<E> {
         self.journal.reserve().await;
         let mut state = self.state.borrow_mut();
         for (key, moves) in done {
-            for Move { stripe, position, to, drive, era } in moves {
-                let there = self.array.is_whole(drive) && self.array.era(drive) == era;
-                if durable && there {
-                    let changes = Changes::from_slice(&[(position as u8, to)]);
-                    self.substitute(&mut state, stripe, &changes);
-                    self.count_moved(pass);
-                } else {
-                    to.into_iter().for_each(|block| state.space.spare_give_back(block));
-                    pass.later += 1;
-                }
+            let class = state.space.class_of_zone(key.zone).expect("tuples lie in assigned zones");
+            let class = class.clone();
+            for one in moves {
+                self.settle_move(&mut state, &class, one, durable, pass);
             }
             state.space.tuple_release_busy(key, self.journal.latest(), self.reads.close());
         }

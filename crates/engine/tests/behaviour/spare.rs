@@ -407,3 +407,44 @@ fn what_a_lost_drive_held_has_its_room_at_once() {
         pool.close().await.expect("it closes");
     });
 }
+
+/// The others have begun to take over what a drive held when it comes back: copies of tuples were
+/// on their way to substitutes, and were recorded there although the drive awaited them at home by
+/// then. The restore passed over what had a substitute, and what others hold goes home only to a
+/// drive that is whole: in an idle pool both waited for ever.
+#[test]
+fn a_drive_that_comes_back_while_it_is_taken_over_is_restored() {
+    let mut halfway = 0;
+    for seed in 0..60 {
+        let at = seed as usize % SHAPES.len();
+        let (drives, parity, ..) = SHAPES[at];
+        let world = Virtual::new(drives, DRIVE, 2_000 + seed);
+        let mut mirror = Mirror::new(VOLUME);
+        let mut rng = Rng::new(seed);
+        world.block_on(async {
+            let pool = make(&world, at).await;
+            let volume = pool.volume("v").expect("made");
+            write_some(&volume, &mut mirror, &mut rng, 100).await;
+            volume.flush().await.expect("flush");
+            pool.drive_fail(2, "a test", false).await.expect("it can be spared");
+            while pool.events(0).iter().all(|event| event.kind != EventKind::RebuildBegun) {
+                sleep(world.env(), 1).await;
+            }
+            let millis = seed / SHAPES.len() as u64 * 2;
+            sleep(world.env(), millis).await;
+            let moved = pool.counters().rebuilt_blocks > 0;
+            halfway += u64::from(moved && state(&pool, 2) == DriveState::Failed);
+            let back = VirtDrive::attach(world.env(), &world.disks[2], Latency::SSD);
+            pool.drive_replace(2, back).await.expect("it is lost");
+            // Nobody writes meanwhile.
+            let when = format!("shape {at}, back after {millis} ms");
+            until_home(&world, &pool, parity, &when).await;
+            assert_eq!(state(&pool, 2), DriveState::Active, "{when}");
+            audited(&pool, &when).await;
+            check_all(&volume, &mirror, &when).await;
+            drop(volume);
+            pool.close().await.expect("closes");
+        });
+    }
+    assert!(halfway >= 10, "{halfway}: it came back too early, or too late, for what is tested");
+}
