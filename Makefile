@@ -68,7 +68,7 @@ test: lint
 crash-kill:
 	scripts/tests/crash_kill.sh
 storms:
-	scripts/tests/storm.sh 5 1 --steps 4
+	scripts/tests/storm.sh 2 1 --steps 4
 
 bench: build
 	scripts/bench.sh
