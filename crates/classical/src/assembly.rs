@@ -41,9 +41,6 @@ impl<D: Drive> Assembly<D> {
         let label = newest.0.clone();
         let grid = label::grid_of(&label).ok_or(ArrayError::NoLabel)?;
         let places = (0..grid.drives).map(|_| None).collect();
-        if let Some((_, drive)) = found.iter().find(|(own, _)| went_on_alone(own, &label)) {
-            return Err(ArrayError::Apart { name: drive.name() });
-        }
         let mut assembly = Assembly { label, grid, places, behind: Vec::new() };
         for (own, drive) in found {
             assembly.place(&own, drive)?;
@@ -79,6 +76,9 @@ impl<D: Drive> Assembly<D> {
         // drive counts if others name it: it has just taken another's place.
         let whole = drive.geometry().size >= listed.size;
         let recent = own.generation == 0 || own.generation + 1 >= label.generation;
+        if recent && is_written_off(listed.state) && wrote_all_off(own, label) {
+            return Err(ArrayError::Apart { name: drive.name() });
+        }
         if whole && recent && listed.state == MemberState::Active {
             self.behind.extend((own.generation < label.generation).then_some(index));
             *place = Some(drive);
@@ -91,22 +91,14 @@ fn is_written_off(state: MemberState) -> bool {
     matches!(state, MemberState::Missing | MemberState::Failed)
 }
 
-/// Whether a drive that the others wrote off has written all of them off: both went on, and none
-/// of them has what the other one acknowledged. Between an image of long ago that says so and the
-/// newest label are those of a rebuild.
-fn went_on_alone(own: &Superblock, newest: &Superblock) -> bool {
-    let listed = newest.members.get(usize::from(own.index));
-    let is_ours = listed.is_some_and(|listed| listed.drive == own.drive);
-    let recent = own.generation + 1 >= newest.generation;
-    let mut others = newest.members.iter().zip(&own.members);
-    is_ours
-        && recent
-        && own.pool == newest.pool
-        && listed.is_some_and(|listed| is_written_off(listed.state))
-        && others.all(|(there, known)| {
-            there.state != MemberState::Active
-                || there.drive == known.drive && is_written_off(known.state)
-        })
+/// Whether a drive has written off all that the newest label calls active. If they have written it
+/// off, too, both went on, and none of them has what the other one acknowledged; between an image
+/// of long ago that says so and the newest label are those of a rebuild.
+fn wrote_all_off(own: &Superblock, newest: &Superblock) -> bool {
+    newest.members.iter().zip(&own.members).all(|(there, known)| {
+        there.state != MemberState::Active
+            || there.drive == known.drive && is_written_off(known.state)
+    })
 }
 
 /// An error if a group lacks more drives than its redundancy bears.

@@ -15,7 +15,7 @@ const DRIVES: usize = 9;
 pub fn take(pool: &Uuid, bytes: &[u8]) -> bool {
     let record = log::decode(pool, bytes, CHUNK);
     if let Some(log::Slot { record, parity, partial }) = &record {
-        let again = log::encode(pool, record, parity.unwrap_or_default().min(1), partial);
+        let again = log::encode(pool, record, parity.unwrap_or_default(), partial);
         assert!(log::decode(pool, &again, CHUNK).is_some());
     }
     let marks = intents::decode(pool, bytes, REGIONS);

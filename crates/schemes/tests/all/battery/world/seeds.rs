@@ -47,9 +47,9 @@ pub fn battery_variant(subject: impl Subject) {
 }
 
 fn battery_of(subject: impl Subject, seeds: u64) {
-    worlds(subject, seeds, |mut world| world.live());
-    // So many again in which somebody discards.
     let made = Made::of(subject);
+    every_seed(&subject.name(), seeds, |seed| made.copy(seed).live());
+    // So many again in which somebody discards.
     let name = format!("{}, with discards,", subject.name());
     every_seed(&name, seeds / 8, |seed| with_discards(made.copy(seed)));
 }
