@@ -213,11 +213,7 @@ impl<E: Env, M: Medium> SegmentLog<E, M> {
     /// Those that are appended to and could have more copies are appended to no more, so that they
     /// are moved like the rest. One that is being written is left alone.
     pub fn fill_degraded(&self) {
-        for (head, own) in self.inner.heads.iter().enumerate() {
-            if own.borrow().is_degraded(|number| self.inner.medium.is_whole(number)) {
-                self.inner.fill(head);
-            }
-        }
+        self.inner.fill_degraded();
     }
 
     /// Those segments that have their summary and of which this is true.

@@ -30,7 +30,8 @@
 //! others twice. Memory: 4 bytes for each block.
 //! Rot: the checksums in the records are kept at the end of full segments and in memory, another 4
 //! bytes for each block: what is read, and what is moved, is held against them, and put right from
-//! the other copy. A scrub does the same with all copies.
+//! the other copy. A scrub does the same with all copies; where rot left so little of one that
+//! nothing shows it to be one, what counts is moved, so that everything has two again.
 //! Source: FusionRAID §5.3 (4-RAIDM).
 
 mod heal;

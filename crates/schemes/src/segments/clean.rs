@@ -45,7 +45,7 @@ impl<E: Env, M: Medium> Inner<E, M> {
     }
 
     /// One step towards another place that writers may take; it is another's turn meanwhile.
-    async fn make_room(self: &Rc<Self>) -> Result<(), StoreError> {
+    pub(super) async fn make_room(self: &Rc<Self>) -> Result<(), StoreError> {
         let _turn = self.clean_turn.lock().await;
         if self.medium.room() > 0 {
             return Ok(());
@@ -94,9 +94,16 @@ impl<E: Env, M: Medium> Inner<E, M> {
 
     /// One that a drive's loss left with fewer copies than it could have.
     fn degraded(&self) -> Option<u32> {
-        let (table, stuck) = (self.table.borrow(), self.stuck.borrow());
+        let table = self.table.borrow();
         let mut closed = table.closed().map(|(number, _)| number);
-        closed.find(|number| !stuck.contains_key(number) && !self.medium.is_whole(*number))
+        closed.find(|number| self.is_degraded(*number))
+    }
+
+    /// It can be emptied, and what it holds has more copies then.
+    pub(super) fn is_degraded(&self, number: u32) -> bool {
+        let closed = self.table.borrow().state(number) == State::Closed;
+        let stuck = self.stuck.borrow().contains_key(&number);
+        closed && !stuck && !self.medium.is_whole(number)
     }
 
     /// Segments with fewer copies than they could have. What nothing gives has no copy to make.
@@ -110,7 +117,7 @@ impl<E: Env, M: Medium> Inner<E, M> {
     }
 
     /// Moves what counts in a segment to the cleaner's head, and gives its place back.
-    async fn empty(self: &Rc<Self>, segment: u32) -> Result<(), StoreError> {
+    pub(super) async fn empty(self: &Rc<Self>, segment: u32) -> Result<(), StoreError> {
         // What is read here must not be something else meanwhile: a block that came back to the
         // same place would be taken for the one that was read.
         let pin = self.pin(segment);

@@ -237,6 +237,15 @@ impl<E: Env, M: Medium> Inner<E, M> {
         (0..self.heads.len()).for_each(|head| self.fill(head));
     }
 
+    /// Those whose segments could have more copies, and to which nothing is being written.
+    pub fn fill_degraded(&self) {
+        for (head, own) in self.heads.iter().enumerate() {
+            if own.borrow().is_degraded(|number| self.medium.is_whole(number)) {
+                self.fill(head);
+            }
+        }
+    }
+
     /// Appends a record, in another segment if a drive is lost meanwhile, and maps its blocks.
     /// Whether it is durable, if all of it was to be.
     async fn write_record(

@@ -8,6 +8,10 @@
 //! ```
 //! What is written of a segment does not change, so a scrub needs no lock: it keeps the segment
 //! from being given back. What is appended meanwhile is looked at next time.
+//!
+//! A segment that has fewer copies than it could have, as a head rotted and what shows that the
+//! rest is a copy, has nothing to be put right from: what counts of it is moved, as background work
+//! does when it comes to it. After a scrub everything bears the loss of a drive again.
 
 use std::rc::Rc;
 
@@ -21,6 +25,7 @@ use super::medium::Copied;
 use super::table::{Place, State};
 use super::{Inner, SegmentLog};
 use crate::care::{Kept, Step};
+use crate::store::StoreError;
 
 /// What there is of a segment to look at.
 struct Extent {
@@ -70,7 +75,9 @@ impl<E: Env, M: Copied> Kept for SegmentLog<E, M> {
             let Some(number) = numbers.find(|number| inner.extent(*number).is_some()) else {
                 return Ok((Scrubbed::default(), None));
             };
-            let found = inner.scrub_segment(number).await;
+            let moved = inner.move_degraded(number).await?;
+            let mut found = inner.scrub_segment(number).await;
+            found.metadata += u64::from(moved);
             Ok((found, Some(u64::from(number) + 1)))
         })
     }
@@ -95,6 +102,25 @@ impl<E: Env, M: Copied> Inner<E, M> {
             }
             State::Free | State::Dead(_) | State::Awaited => None,
         }
+    }
+
+    /// True: it lacked a copy, and what counts of it is elsewhere now.
+    async fn move_degraded(self: &Rc<Self>, number: u32) -> Result<bool, StoreError> {
+        let lacks = || self.extent(number).is_some() && !self.medium.is_whole(number);
+        if !lacks() {
+            return Ok(false);
+        }
+        self.fill_degraded();
+        self.close_all().await?;
+        while self.is_degraded(number) && self.medium.room() == 0 {
+            self.make_room().await?;
+        }
+        let _turn = self.clean_turn.lock().await;
+        let lacks = self.is_degraded(number);
+        if lacks {
+            self.empty(number).await?;
+        }
+        Ok(lacks)
     }
 
     async fn scrub_segment(self: &Rc<Self>, number: u32) -> Scrubbed {

@@ -38,12 +38,17 @@ impl Drop for Bench {
 impl Bench {
     /// Two drives, some segments closed and some appended to.
     fn new(checksums: bool) -> Bench {
+        Bench::of(2, checksums)
+    }
+
+    /// So many drives.
+    fn of(width: usize, checksums: bool) -> Bench {
         let env = VirtEnv::fifo(1);
-        let disks: Vec<Disk> = (0..2).map(disk).collect();
+        let disks: Vec<Disk> = (0..width as u64).map(disk).collect();
         let drives: Vec<VirtDrive> =
             disks.iter().map(|disk| VirtDrive::attach(&env, disk, Latency::SSD)).collect();
         let name = "tank".to_owned();
-        let spec = Spec { name, width: 2, chunk: 16384, segment: Some(64 << 10), checksums };
+        let spec = Spec { name, width, chunk: 16384, segment: Some(64 << 10), checksums };
         env.block_on(create(&env, &drives, &spec)).expect("it fits");
         let mut truth = vec![0; BYTES];
         Rng::new(5).fill(&mut truth);
@@ -116,6 +121,35 @@ fn what_rots_on_one_drive_is_put_right() {
         bench.store = open(&bench.env, &bench.disks[1..]);
         assert!(*bench.read() == *bench.truth, "seed {seed}");
     }
+}
+
+/// Noise all over a drive: nothing shows any more that its places are copies. A scrub gives
+/// everything two copies again, or the next drive's loss would be that of data.
+#[test]
+fn after_a_scrub_everything_bears_a_loss_again() {
+    for hurt in 0..3 {
+        let mut bench = Bench::of(3, true);
+        bench.env.block_on(bench.store.close()).expect("closes");
+        bench.env.crash();
+        for at in bench.written(hurt) {
+            bench.disks[hurt].corrupt(at, PAGE, at);
+        }
+        bench.store = open(&bench.env, &bench.disks);
+        assert!(lacking(&bench.store) > 5, "{:?}", bench.store.counters());
+        let found = bench.scrub();
+        assert_eq!((lacking(&bench.store), found.lost), (0, 0), "{found:?}");
+        bench.env.block_on(bench.store.close()).expect("closes");
+        bench.env.crash();
+        let next = (hurt + 1) % 3;
+        bench.disks[next] = disk(90);
+        bench.store = open(&bench.env, &bench.disks);
+        assert!(*bench.read() == *bench.truth, "{hurt}, then {next}");
+    }
+}
+
+fn lacking(store: &MirrorLog<VirtEnv>) -> u64 {
+    let counters = store.counters();
+    counters.iter().find(|(name, _)| *name == "segments_degraded").expect("it is one").1
 }
 
 #[test]
