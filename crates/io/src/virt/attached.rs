@@ -244,8 +244,9 @@ impl Drive for Attached {
         let request = Request { operation: Operation::Write, offset, len: data.len() as u64 };
         self.admit(request).await?;
         self.env.count_write();
-        let in_flight = self.disk.submit(offset, data);
-        self.perform(request, durability, move || in_flight.complete(durability)).await
+        let in_flight = (!self.disk.loses()).then(|| self.disk.submit(offset, data));
+        let act = move || in_flight.into_iter().for_each(|write| write.complete(durability));
+        self.perform(request, durability, act).await
     }
 
     async fn flush(&self) -> Result<(), DriveError> {

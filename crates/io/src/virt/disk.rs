@@ -37,6 +37,8 @@ struct DiskState {
     takes_write_zeroes: bool,
     /// What it gives after such a command is anything.
     garbles_zeroes: bool,
+    /// Of a million writes these are answered and not done.
+    loses: u32,
 }
 
 #[derive(Clone)]
@@ -86,6 +88,7 @@ impl Disk {
             model: None,
             takes_write_zeroes: true,
             garbles_zeroes: false,
+            loses: 0,
         };
         Disk { state: Rc::new(RefCell::new(state)) }
     }
@@ -110,6 +113,18 @@ impl Disk {
     /// From now on it takes zeroes as a discard, after which it gives anything: a drive that lies.
     pub fn garble_zeroes(&self) {
         self.state.borrow_mut().garbles_zeroes = true;
+    }
+
+    /// From now on it answers so many of a million writes without doing them: a drive that lies.
+    pub fn lose_writes(&self, per_million: u32) {
+        self.state.borrow_mut().loses = per_million;
+    }
+
+    /// Whether it does so with the next.
+    pub(super) fn loses(&self) -> bool {
+        let mut state = self.state.borrow_mut();
+        let per_million = u64::from(state.loses);
+        per_million > 0 && state.rng.chance(per_million, 1_000_000)
     }
 
     pub(super) fn garbles_zeroes(&self) -> bool {

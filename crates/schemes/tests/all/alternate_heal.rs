@@ -38,9 +38,14 @@ impl Bench {
     }
 
     fn large(replicas: usize, size: u64) -> Bench {
+        let disk = |at| Disk::new(format!("d{at}"), size, 4096, at);
+        Bench::on((0..replicas as u64).map(disk))
+    }
+
+    fn on(disks: impl Iterator<Item = Disk>) -> Bench {
         let env = VirtEnv::fifo(1);
-        let disks: Vec<Disk> =
-            (0..replicas as u64).map(|at| Disk::new(format!("d{at}"), size, 4096, at)).collect();
+        let disks: Vec<Disk> = disks.collect();
+        let (replicas, size) = (disks.len(), disks[0].geometry().size);
         let drives: Vec<VirtDrive> =
             disks.iter().map(|disk| VirtDrive::attach(&env, disk, Latency::SSD)).collect();
         let spec = Spec { replicas, cache: 1 << 20, ..Spec::new("tank", 1) };
@@ -137,6 +142,27 @@ impl Bench {
     fn scrub(&self) -> Scrubbed {
         self.env.block_on(scrub(&self.store))
     }
+}
+
+/// A drive answers writes and does none: each batch meets pages that are not what they should be,
+/// and is tried again. It is not told to the log once more, which has no room for that; and a
+/// replica that keeps nothing of what it is given back is lost.
+#[test]
+fn a_replica_that_keeps_nothing_is_lost() {
+    let mut bench = Bench::on((0..2).map(|at| Disk::new(format!("d{at}"), DRIVE, 512, at)));
+    bench.disks[1].lose_writes(1_000_000);
+    let mut rng = Rng::new(3);
+    for page in (0..40).flat_map(|_| 0..BYTES / PAGE) {
+        let at = page * PAGE + rng.below(7) * 512;
+        let sector = &mut bench.truth[at as usize..][..512];
+        rng.fill(sector);
+        let done = bench.store.write(at, Buf::from_slice(sector), false);
+        bench.env.block_on(done).expect("writes");
+    }
+    bench.drain();
+    assert_eq!(bench.store.lost(), [1]);
+    assert!(bench.healed() > 0, "it was given pages back");
+    bench.is_right();
 }
 
 #[test]

@@ -16,14 +16,14 @@
 //! that says so. Entries are numbered by the session, above [`ENTRY_BITS`], and within it.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use classical::{Array, ArrayError};
 use format::Uuid;
 use io::sync::Turn;
 use io::{Buf, BufMut, Env, join_all};
 
-use super::cache::Entry;
+use super::cache::{Batch, Entry};
 use super::kept::{self, Kept};
 use super::page::Page;
 use crate::log::record::{ENTRIES_MAX, PAGE};
@@ -88,6 +88,21 @@ struct State {
     marks: VecDeque<(u64, u64)>,
     /// Of the data in the log that is not in place: sequence and position.
     data: VecDeque<(u64, u64)>,
+    begun: Option<Begun>,
+    /// How often the next batch was tried in vain.
+    failed: u32,
+}
+
+/// A batch that the log tells of, in full or in part, and that is not in place. One that fails is
+/// tried again as it was told, and no part of it is told twice: the log has room for it once.
+#[derive(Default)]
+struct Begun {
+    /// Up to which entry.
+    to: u64,
+    /// Its pages that are in the log as a whole.
+    edges: BTreeSet<u64>,
+    /// What it changes is in the log.
+    ranges: bool,
 }
 
 impl State {
@@ -175,10 +190,19 @@ impl<E: Env> Replica<E> {
         pool: Uuid,
         (page, place): (Page, u64),
     ) -> Replica<E> {
-        let (marks, data) = (VecDeque::new(), VecDeque::new());
-        let (logged, told, in_place, done, done_at) = (0, 0, 0, 0, None);
-        let state = State { page, place, logged, told, in_place, done, done_at, marks, data };
-        let state = RefCell::new(state);
+        let state = RefCell::new(State {
+            page,
+            place,
+            logged: 0,
+            told: 0,
+            in_place: 0,
+            done: 0,
+            done_at: None,
+            marks: VecDeque::new(),
+            data: VecDeque::new(),
+            begun: None,
+            failed: 0,
+        });
         Replica { array, log, pool, log_turn: Turn::new(), state }
     }
 
@@ -296,6 +320,50 @@ impl<E: Env> Replica<E> {
         Ok(Some(bytes))
     }
 
+    /// Up to which entry the batch is told that is not in place.
+    pub fn begun(&self) -> Option<u64> {
+        self.state.borrow().begun.as_ref().map(|begun| begun.to)
+    }
+
+    /// Before a batch up to this entry is brought to its place the log tells of it: `pages` of it
+    /// as a whole, and the ranges that change. `all` as in [`Replica::log_ranges`], `before` as in
+    /// [`Replica::log_edges`].
+    pub async fn tell_batch(
+        &self,
+        base: u64,
+        (pages, batch): (&[u64], &Batch),
+        (all, before): (u64, u64),
+        ranges: &[(u64, u64)],
+    ) -> Result<(), StoreError> {
+        let untold: Vec<u64> = {
+            let mut state = self.state.borrow_mut();
+            let begun = state.begun.get_or_insert(Begun { to: batch.to, ..Begun::default() });
+            assert_eq!(begun.to, batch.to, "one that failed is tried again");
+            pages.iter().copied().filter(|page| !begun.edges.contains(page)).collect()
+        };
+        let logged = self.log_edges(base, &untold, &batch.pieces, (before, batch.to)).await?;
+        // Charges of the cache see to it (`log_bytes`).
+        assert!(logged, "there is always room for edges");
+        if !self.state.borrow().begun.as_ref().is_some_and(|begun| begun.ranges) {
+            self.log_ranges(batch.to, all, ranges).await?;
+            self.change_begun(|begun| begun.ranges = true);
+        }
+        Ok(())
+    }
+
+    fn change_begun(&self, how: impl FnOnce(&mut Begun)) {
+        if let Some(begun) = &mut self.state.borrow_mut().begun {
+            how(begun);
+        }
+    }
+
+    /// A batch could not be brought to its place: how often it was tried by now.
+    pub fn note_failed(&self) -> u32 {
+        let mut state = self.state.borrow_mut();
+        state.failed += 1;
+        state.failed
+    }
+
     /// Says in the log, durably, what entries up to this one are about to change. Up to `all` every
     /// replica that is written to has everything in place: whose log rots may not know it any more.
     pub async fn log_ranges(
@@ -341,9 +409,10 @@ impl<E: Env> Replica<E> {
                 let entry = log::Entry { kind: NUMBERED_EDGE, address: *at, len: before, data };
                 self.log.append(entry, true, Space::Leave(0))
             });
-            for appended in join_all(appends).await {
+            for (at, appended) in some.iter().zip(join_all(appends).await) {
                 let Some(appended) = appended? else { return Ok(false) };
                 self.state.borrow_mut().marks.push_back((to, appended.place.record));
+                self.change_begun(|begun| _ = begun.edges.insert(*at));
             }
         }
         Ok(true)
@@ -402,6 +471,7 @@ impl<E: Env> Replica<E> {
         let replaced = {
             let mut state = self.state.borrow_mut();
             (state.logged, state.in_place) = (state.logged.max(to), state.in_place.max(to));
+            (state.begun, state.failed) = (None, 0);
             let before = state.data.len();
             let old = state.data.partition_point(|(sequence, _)| *sequence <= to);
             state.data.drain(..old);

@@ -16,6 +16,11 @@ use super::{FlushLog, Inner};
 use crate::log::record::PAGE;
 use crate::store::StoreError;
 
+/// A batch that meets pages which are not right is tried again, with those that others gave back,
+/// so often: each try finds those that the one before did not come to. A replica whose pages are
+/// not right still does not keep what it is given.
+const TRIES_MAX: u32 = 40;
+
 /// What came of one turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turned {
@@ -67,7 +72,8 @@ impl<E: Env> Inner<E> {
                     Ok(()) => {}
                     // Beside what was to be written: the next step does it.
                     Err(StoreError::Array(ArrayError::PageLost { .. }))
-                        if self.heal_with_turn(side).await > 0 => {}
+                        if self.replica(side).note_failed() < TRIES_MAX
+                            && self.heal_with_turn(side).await > 0 => {}
                     Err(error) => self.lose(side, error)?,
                 }
                 Turned::Worked
@@ -103,6 +109,7 @@ impl<E: Env> Inner<E> {
     async fn apply(&self, side: usize, to: u64) -> Result<(), StoreError> {
         let replica = self.replica(side);
         let before = self.applied.get()[side];
+        let to = replica.begun().unwrap_or(to);
         let batch = self.cache.borrow().batch(before, to, BATCH_MAX);
         if self.by_parity {
             // Parity that is half written may leave neither old nor new bytes if a drive is lost
@@ -111,12 +118,9 @@ impl<E: Env> Inner<E> {
             self.log_side(side, batch.to).await?;
         }
         let pages = self.cache.borrow().edges(before, &batch, replica.array.tears());
-        let logged =
-            replica.log_edges(self.base, &pages, &batch.pieces, (before, batch.to)).await?;
-        // Charges of the cache see to it (`log_bytes`).
-        assert!(logged, "there is always room for edges");
         let ranges = whole_pages(&batch.pieces);
-        replica.log_ranges(batch.to, self.on_all(), &ranges).await?;
+        let told = (self.on_all(), before);
+        replica.tell_batch(self.base, (&pages, &batch), told, &ranges).await?;
         self.kept.borrow_mut().mark(ranges);
         // Until all have it: if the log rots that tells of it, the checksums of what is marked do.
         replica.array.hold_marks(true);
