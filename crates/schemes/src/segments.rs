@@ -35,7 +35,7 @@ use io::sync::{Event, Turn};
 use io::wait::{Wait, told};
 use io::{Buf, BufMut, Env, join_all};
 
-use self::bytes::{Held, PAGE, Summary};
+use self::bytes::{Head, Held, PAGE, Summary};
 use self::head::{Full, LogHead, Ticket, Waiting};
 use self::medium::Medium;
 use self::size::Shape;
@@ -380,28 +380,24 @@ impl<E: Env, M: Medium> Inner<E, M> {
     }
 
     async fn summary_of(&self, segment: u32) -> Result<Summary, StoreError> {
-        let head = |bytes: &Buf| bytes::Head::decode(&self.pool, bytes);
-        let head = self.first_whole(segment, 0, 1, head).await?;
-        let end = self.shape.end();
-        let summary = |bytes: &Buf| Summary::decode(&self.pool, &head, self.shape, bytes);
-        self.first_whole(segment, end, self.shape.pages - end, summary).await
-    }
-
-    /// What a segment says of itself, from the first copy that makes sense.
-    async fn first_whole<T>(
-        &self,
-        segment: u32,
-        page: u32,
-        pages: u32,
-        decode: impl Fn(&Buf) -> Option<T>,
-    ) -> Result<T, StoreError> {
-        let (at, len) = (u64::from(page) * PAGE, u64::from(pages) * PAGE);
-        if let Some(decoded) = decode(&self.medium.read(segment, at, len, &[]).await?) {
-            return Ok(decoded);
+        let damaged = |page: u32| StoreError::Damaged(format!("page {page} of segment {segment}"));
+        let heads = self.medium.read_copies(segment, 0, PAGE).await?;
+        let head = self.head_of(segment, heads.iter().map(|page| &page[..]));
+        let (head, end) = (head.ok_or_else(|| damaged(0))?, self.shape.end());
+        let (at, len) = (u64::from(end) * PAGE, u64::from(self.shape.pages - end) * PAGE);
+        let decode = |bytes: &Buf| Summary::decode(&self.pool, &head, self.shape, bytes);
+        if let Some(summary) = decode(&self.medium.read(segment, at, len, &[]).await?) {
+            return Ok(summary);
         }
         let copies = self.medium.read_copies(segment, at, len).await?;
-        let damaged = || StoreError::Damaged(format!("page {page} of segment {segment}"));
-        copies.iter().find_map(decode).ok_or_else(damaged)
+        copies.iter().find_map(decode).ok_or_else(|| damaged(end))
+    }
+
+    /// The head of a segment that is there, of its copies. A drive that lost writes may have that
+    /// of one which had the place before, and all of that one.
+    fn head_of<'a>(&self, segment: u32, copies: impl Iterator<Item = &'a [u8]>) -> Option<Head> {
+        let heads = copies.filter_map(|page| Head::decode(&self.pool, page));
+        heads.filter(|head| head.number == segment).max_by_key(|head| head.born)
     }
 
     /// Of a summary what counts, and its pages.

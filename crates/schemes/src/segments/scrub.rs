@@ -134,9 +134,8 @@ impl<E: Env, M: Copied> Inner<E, M> {
         let bytes = copies.len() as u64 * u64::from(pages) * PAGE;
         let mut found = Scrubbed { bytes, ..Scrubbed::default() };
         let head = extent.head.or_else(|| {
-            let mut first = copies.iter().filter_map(|copy| copy.pages[0].as_deref());
-            let decode = |page: &[u8]| Head::decode(&self.pool, page);
-            first.find_map(|page| decode(page).filter(|head| head.number == number))
+            let first = copies.iter().filter_map(|copy| copy.pages[0].as_deref());
+            self.head_of(number, first)
         });
         let Some(head) = head else {
             self.lose(number, &copies, 0, UNKNOWN, &mut found);
