@@ -132,3 +132,35 @@ read of mirrors                    reads  1    4K  writes  0    0K
 read of both tiers                 reads  6  384K  writes  0    0K
 read of what was never written     reads  0    0K  writes  0    0K
 ";
+
+/// A page of a stripe is lost: the stripe can't go elsewhere with a write to it, which is done where
+/// it lies. Each failed, until the page itself was written.
+#[test]
+fn a_stripe_that_lost_a_page_is_written_where_it_lies() {
+    let bench = Bench::new();
+    let mut bytes = vec![0; STRIPE as usize];
+    io::rng::Rng::new(4).fill(&mut bytes);
+    let write = |at: u64, part: &[u8]| {
+        bench.env.block_on(bench.store.write(at, Buf::from_slice(part), false)).expect("writes");
+    };
+    write(2 * STRIPE, &bytes);
+    bench.env.block_on(bench.store.flush()).expect("flushes");
+    // The first page of each chunk, on every drive: more than parity bears.
+    for disk in &bench.disks {
+        for at in (0..disk.geometry().size).step_by(4096) {
+            if bytes.chunks(CHUNK as usize).any(|chunk| chunk[..4096] == disk.peek(at, 4096)) {
+                disk.corrupt(at + 9, 5, at);
+            }
+        }
+    }
+    let read = |at, len| bench.env.block_on(bench.store.read(at, len));
+    assert!(read(2 * STRIPE, 4096).expect_err("it is lost").is_page_lost());
+    for turn in 1..40 {
+        let page = turn % 15 + 1;
+        write(2 * STRIPE + page * 4096, &vec![turn as u8; 4096]);
+        let read = read(2 * STRIPE + page * 4096, 4096).expect("reads");
+        assert!(read.iter().all(|byte| *byte == turn as u8), "turn {turn}");
+    }
+    write(2 * STRIPE, &bytes);
+    assert!(*read(2 * STRIPE, STRIPE).expect("reads") == *bytes, "whole again");
+}

@@ -205,18 +205,22 @@ impl<E: Env> Inner<E> {
         self.drain(stripe).await;
         let by_write = write.is_some();
         let (start, data, fua) = write.unwrap_or((0, Buf::zeroed(0), false));
-        let done = match self.whole(made.from, start, data).await {
-            Ok(bytes) => self.write_at(made.to, 0, bytes, fua).await,
-            Err(error) => Err(error),
+        let whole = self.whole(made.from, start, data.clone()).await;
+        let (done, moved) = match (whole, made.from) {
+            (Ok(bytes), _) => (self.write_at(made.to, 0, bytes, fua).await, true),
+            // A page of the rest is lost: it can't be elsewhere, and what is written need not be.
+            (Err(error), Some(from)) if by_write && error.is_page_lost() => {
+                (self.write_at(from, start, data, fua).await, false)
+            }
+            (Err(error), _) => (Err(error), false),
         };
         {
             let mut table = self.table.borrow_mut();
-            match done {
-                Ok(()) => {
-                    table.arrive(stripe, made, by_write);
-                    self.map.touch(stripe as usize);
-                }
-                Err(_) => table.space.give_back(made.to),
+            if moved && done.is_ok() {
+                table.arrive(stripe, made, by_write);
+                self.map.touch(stripe as usize);
+            } else {
+                table.space.give_back(made.to);
             }
         }
         self.end(stripe, |busy| busy.moving = false);
