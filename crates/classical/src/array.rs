@@ -111,6 +111,8 @@ pub(crate) struct Inner<E: Env> {
     pub sums: Option<Sums>,
     /// What recovery has not looked at yet.
     pub open_sums: RefCell<OpenSums>,
+    /// What pages were before writes that count as over. Bounded as what the log holds.
+    pub believed: RefCell<BTreeMap<(usize, u64), u32>>,
     pub last_records: RefCell<BTreeMap<usize, u32>>,
     /// Writes with records before this one were over, and their checksums in the log.
     pub records_over: Cell<u64>,
@@ -265,6 +267,7 @@ impl<E: Env> Array<E> {
             tears,
             sums,
             open_sums: RefCell::default(),
+            believed: RefCell::default(),
             last_records: RefCell::default(),
             records_over: Cell::new(0),
             suspects: RefCell::default(),

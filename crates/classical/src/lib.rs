@@ -23,6 +23,7 @@ mod beside;
 pub mod checksum_log;
 mod checksum_store;
 mod discard;
+
 pub mod grid;
 pub mod hostile;
 mod intents;
@@ -43,6 +44,7 @@ mod scrub;
 mod sum_area;
 pub mod sums;
 mod tolerant;
+mod unrecorded;
 mod verdict;
 mod write;
 

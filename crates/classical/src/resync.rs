@@ -19,7 +19,7 @@ use std::rc::Rc;
 use io::{Buf, Durability, Env, join_all};
 
 use crate::announced::Announced;
-use crate::array::{Array, ArrayError, Inner, WriteHole};
+use crate::array::{Array, ArrayError, Inner};
 use crate::checksum_log::Logged;
 use crate::intents::{self, Doubted, Intents, Page};
 use crate::label::set_log_counts;
@@ -32,7 +32,7 @@ use crate::verdict::{self, Copy, Known, Right, Told};
 
 /// A record, and the partial parity that each drive's copy of it holds.
 pub struct Recorded {
-    record: Record,
+    pub record: Record,
     partial: BTreeMap<usize, Vec<u8>>,
 }
 
@@ -124,7 +124,7 @@ impl<E: Env> Inner<E> {
         let mut records = self.read_log(&page.bits).await;
         self.unrecorded.replace(std::mem::take(&mut records.doubtful));
         self.leave_outdated(&mut records).await;
-        self.believe_newest(&records);
+        self.believe_newest(&records.last);
         let mut stripes: BTreeSet<u64> = records.last.keys().copied().collect();
         stripes.extend(self.open_stripes());
         let stripes: Vec<u64> = stripes.into_iter().collect();
@@ -288,29 +288,6 @@ impl<E: Env> Inner<E> {
         records
     }
 
-    /// Writes of stripes with parity are over when their stripe has no record of them, and would
-    /// have: of these the newest checksum counts.
-    fn believe_newest(&self, records: &Records) {
-        let Some(sums) = &self.sums else { return };
-        if self.grid.parity() == 0 || self.write_hole == WriteHole::Open {
-            return;
-        }
-        self.open_sums.borrow_mut().retain(|&(drive, page), checksums| {
-            let stripe = self.stripe_of_page(drive, page);
-            let told = records.last.get(&stripe);
-            let open = told.map_or(!self.is_recorded(stripe), |told| !self.is_over(told));
-            if let Some(newest) = checksums.last().filter(|_| !open) {
-                sums.replace(drive, page, &[*newest]);
-            }
-            open
-        });
-    }
-
-    /// The log knows the checksums that the write left.
-    fn is_over(&self, told: &Recorded) -> bool {
-        told.record.sequence < self.records_over.get()
-    }
-
     /// Leaves aside what counts as the last of its stripe and is not.
     async fn leave_outdated(&self, records: &mut Records) {
         let each = records
@@ -373,6 +350,7 @@ impl<E: Env> Inner<E> {
         }
         if owed.left() == 0 {
             self.announced.take();
+            self.believed.take();
             self.intents.doubted.take();
             let sums = self.sums.iter();
             sums.for_each(|sums| sums.log.state.borrow_mut().doubts_nothing());
@@ -460,7 +438,9 @@ impl<E: Env> Inner<E> {
             partial: &partial,
             last: from.keys().all(|drive| !suspects.contains(drive)),
         });
-        if let Some(mut right) = verdict::row(&self.grid, &row, start, told) {
+        let right = verdict::row(&self.grid, &row, start, told);
+        let other = self.unrecorded_row((stripe, start), &row, right.as_deref());
+        if let Some(mut right) = other.or(right) {
             self.record_unvouched((stripe, start), &row, &mut right);
             return Ok(Verdict { right, touched });
         }
@@ -516,17 +496,6 @@ impl<E: Env> Inner<E> {
         let chunk = stripe * self.grid.data() as u64 + position as u64;
         let announced = self.announced.borrow();
         announced.as_ref().is_none_or(|all| all.touches(chunk * self.grid.chunk + start))
-    }
-
-    /// If a write of the stripe had been under way, its record would be there, and the last.
-    fn is_recorded(&self, stripe: u64) -> bool {
-        let doubtful = self.unrecorded.borrow();
-        let tells = |member| {
-            let (drive, row) = self.grid.place(stripe, member);
-            !doubtful.contains(&drive) && !self.members[drive].is_lost_at(row)
-        };
-        let closed = self.write_hole == WriteHole::Closed;
-        closed && (self.grid.data()..self.grid.width).any(tells)
     }
 
     /// Writes what differs, and knows its checksums.

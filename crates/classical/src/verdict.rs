@@ -162,6 +162,19 @@ pub fn whole(grid: &Grid, row: &[Known<'_>]) -> Option<Vec<Right>> {
     versions.iter().find_map(|sums| version(grid, row, sums))
 }
 
+/// A row of which more is not what the newest checksums say than parity bears, so that what was
+/// written last was not flushed: as it is, if that agrees, or as it was before. `before`: what each
+/// page was then. `None`: nobody knows.
+pub fn unflushed(grid: &Grid, row: &[Known<'_>], before: &[u32]) -> Option<Vec<Right>> {
+    let seen = row.iter().map(|known| Some(Right::of(known.seen?.to_vec())));
+    let seen = seen.collect::<Option<Vec<Right>>>().filter(|seen| has_parity_of_data(grid, seen));
+    let back = || {
+        let right = version(grid, row, before)?;
+        right.iter().all(|right| right.page.is_some()).then_some(right)
+    };
+    seen.or_else(back)
+}
+
 fn version(grid: &Grid, row: &[Known<'_>], sums: &[u32]) -> Option<Vec<Right>> {
     let seen: Vec<Option<&[u8]>> = row
         .iter()
@@ -175,13 +188,14 @@ fn version(grid: &Grid, row: &[Known<'_>], sums: &[u32]) -> Option<Vec<Right>> {
         (Some(page), _) => Some(Right::as_seen(page, *sum)),
         (None, _) => None,
     });
+    // Checksums of one write may have come to the log in part: each passes then, and they don't fit.
     let right: Vec<Right> = right.collect::<Option<_>>()?;
-    fits(grid, sums, &right).then_some(right)
+    has_parity_of_data(grid, &right).then_some(right)
 }
 
-/// Parity is that of the data. Where all checksums are known they have said so.
-fn fits(grid: &Grid, sums: &[u32], right: &[Right]) -> bool {
-    let (Some(shape), true) = (shape_of(grid), sums.contains(&UNKNOWN)) else { return true };
+/// Parity is that of the data. What is lost fits whatever there is.
+fn has_parity_of_data(grid: &Grid, right: &[Right]) -> bool {
+    let Some(shape) = shape_of(grid) else { return true };
     let pages: Option<Vec<&[u8]>> = right
         .iter()
         .map(|right| match right.sum {
@@ -189,7 +203,6 @@ fn fits(grid: &Grid, sums: &[u32], right: &[Right]) -> bool {
             _ => right.page.as_deref(),
         })
         .collect();
-    // What is lost fits whatever there is.
     let Some(pages) = pages else { return true };
     let views: Vec<Option<&[u8]>> = pages.iter().copied().map(Some).collect();
     let parity: Vec<usize> = (shape.data()..shape.width()).collect();
