@@ -42,12 +42,18 @@ struct Plot {
     left: Left,
     /// A drive is slow at any time, another one in each session.
     is_lagging: bool,
+    /// A drive, another one in each session, answers writes that it does not do.
+    is_losing: bool,
     /// What may become of a drive.
     kinds: &'static [Affliction],
 }
 
-const PLAIN: Plot = Plot { left: Left::Nothing, is_lagging: false, kinds: &KINDS };
+const PLAIN: Plot =
+    Plot { left: Left::Nothing, is_lagging: false, is_losing: false, kinds: &KINDS };
 const LAGGING: Plot = Plot { is_lagging: true, ..PLAIN };
+const LOSING: Plot = Plot { is_losing: true, ..PLAIN };
+/// Of a million writes those that such a drive does not do.
+const LOST: [u32; 3] = [1_000_000, 300_000, 20_000];
 const MIXED_UP: Plot =
     Plot { kinds: &[Affliction::MixedUp, Affliction::MixedUp, Affliction::Stale], ..PLAIN };
 const KINDS: [Affliction; 7] = [
@@ -83,6 +89,17 @@ where
     worlds(Replaced(subject), SEEDS / 3, |world| story(world, PLAIN));
     worlds(subject, SEEDS / 3, |world| story(world, MIXED_UP));
     battery_lagging(subject, SEEDS / 3);
+    if subject.heals_beside() {
+        battery_losing(subject, SEEDS / 3);
+    }
+}
+
+/// So many worlds in which a drive answers writes that it does not do, another one in each session.
+pub fn battery_losing<S: Subject>(subject: S, seeds: u64)
+where
+    S::Store: Replace<Drive = VirtDrive>,
+{
+    worlds(subject, seeds, |world| story(world, LOSING));
 }
 
 /// So many worlds in which a drive is slow at any time, another one in each session.
@@ -133,11 +150,18 @@ where
             world.requests = LONGER * REQUESTS;
             limit *= LONGER as u64;
         }
+        if plot.is_losing {
+            world.losing = draw_losing(&mut world);
+        }
         let cut = world.session(limit);
         if cut {
             world.stop();
         }
-        afflict(&mut world, &images, cut, plot.kinds);
+        match world.losing.take() {
+            Some(_) if cut => world.doubt_lost(),
+            Some(_) => {}
+            None => afflict(&mut world, &images, cut, plot.kinds),
+        }
         if plot.left == Left::Log {
             world.disks.iter().for_each(forget_log);
         }
@@ -150,6 +174,13 @@ where
         world.check_bytes(false);
         heal(&mut world);
     }
+}
+
+/// A drive that could be lost, and how it lies.
+fn draw_losing<S: Subject>(world: &mut World<S>) -> Option<(usize, u32)> {
+    let part = LOST[world.rng.index(LOST.len())];
+    let drives = victims(world);
+    (!drives.is_empty()).then(|| (drives[world.rng.index(drives.len())], part))
 }
 
 fn afflict<S: Subject>(

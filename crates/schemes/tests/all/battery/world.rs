@@ -97,6 +97,8 @@ pub struct World<S: Subject> {
     pub unplugged: Vec<bool>,
     /// It is behind the others: a crash finds most writes on all but this one.
     pub slow: Option<usize>,
+    /// It loses writes in a session, so many of a million; no other drive dies then.
+    pub losing: Option<(usize, u32)>,
     /// Of each client in a session.
     pub requests: usize,
     /// What was being written when a drive died, and is known by parity only: by sector the write.
@@ -146,6 +148,7 @@ impl<S: Subject> World<S> {
             faults: None,
             unplugged: vec![false; sizes.len()],
             slow: None,
+            losing: None,
             requests: REQUESTS,
             torn_by_loss: RefCell::default(),
             in_flight: Vec::new(),
@@ -231,7 +234,11 @@ impl<S: Subject> World<S> {
         let seed = self.rng.next_u64();
         let clients = self.clients(&store, seed);
         let (busy, done) = (self.rng.below(4), Cell::new(false));
-        let victim = if self.rng.chance(1, 3) { self.draw_victim() } else { None };
+        let dies = self.rng.chance(1, 3) && self.losing.is_none();
+        let victim = if dies { self.draw_victim() } else { None };
+        if let Some((drive, per_million)) = self.losing {
+            self.disks[drive].lose_writes(per_million);
+        }
         let dies_at = self.env.writes_issued() + self.rng.below(first.max(2));
         let back_at = dies_at + 1 + first / 8;
         // Between two writes, or some time after one: also between what follows a write.
@@ -275,6 +282,9 @@ impl<S: Subject> World<S> {
             self.env.set_write_limit(u64::MAX);
             // With it ends whatever was beside it.
             self.close(store);
+        }
+        if let Some((drive, _)) = self.losing {
+            self.disks[drive].lose_writes(0);
         }
         cut
     }
@@ -446,6 +456,15 @@ impl<S: Subject> World<S> {
         if rotted && !self.subject.records_first() {
             self.doubt(&unflushed, PAGE / SECTOR);
         }
+    }
+
+    /// A drive lost writes, and then the machine stopped: pages that were written since the last
+    /// flush may be lost, and what was being written anything.
+    pub fn doubt_lost(&mut self) {
+        self.doubt_unflushed(true);
+        let oracle = self.oracle.borrow();
+        let unflushed = oracle.sectors.iter().filter(|(_, expected)| expected.may_be.len() != 1);
+        self.may_fail = unflushed.map(|(sector, _)| (self.base + sector) * SECTOR / PAGE).collect();
     }
 
     /// Whatever is lost gets a drive, and is whole again; one after the other, where a scheme fills
