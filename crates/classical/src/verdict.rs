@@ -188,7 +188,8 @@ fn version(grid: &Grid, row: &[Known<'_>], sums: &[u32]) -> Option<Vec<Right>> {
         (Some(page), _) => Some(Right::as_seen(page, *sum)),
         (None, _) => None,
     });
-    // Checksums of one write may have come to the log in part: each passes then, and they don't fit.
+    // Checksums of one write may have come to the log in part: each passes then, and they do not
+    // fit.
     let right: Vec<Right> = right.collect::<Option<_>>()?;
     has_parity_of_data(grid, &right).then_some(right)
 }

@@ -202,7 +202,7 @@ impl<E: Env> Steering<E> {
         let mut all = Vec::new();
         for (target, own) in self.inner.stage.targets.iter().enumerate() {
             for (start, entry) in own.staged.borrow().table.iter() {
-                let holders = entry.place.iter().map(|copy| copy.holder).collect();
+                let holders = entry.place.copies.iter().map(|copy| copy.holder).collect();
                 all.push((target, start, entry.end - start, entry.redirected, holders));
             }
         }
@@ -272,7 +272,7 @@ impl<E: Env> Steering<E> {
                 let Some(entry) = entry else { continue };
                 let len = range.end - range.start;
                 let mut held = Vec::new();
-                for copy in entry.place.iter() {
+                for copy in entry.place.copies.iter() {
                     let Some(space) = stage.holders[copy.holder].readable() else { continue };
                     if let Ok(bytes) = space.member.read(copy.at + entry.skip, len).await {
                         held.push(bytes);
@@ -472,6 +472,7 @@ impl<E: Env> Store for Steering<E> {
             ("superseding_writes", counts.superseding.get()),
             ("direct_writes", counts.direct.get()),
             ("staged_reads", counts.staged_reads.get()),
+            ("staged_healed", counts.healed.get()),
             ("hot_reads", counts.hot_reads.get()),
             ("busy_reads", counts.busy_reads.get()),
             ("migrated", counts.migrated.get()),

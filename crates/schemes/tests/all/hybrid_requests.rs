@@ -133,8 +133,8 @@ read of both tiers                 reads  6  384K  writes  0    0K
 read of what was never written     reads  0    0K  writes  0    0K
 ";
 
-/// A page of a stripe is lost: the stripe can't go elsewhere with a write to it, which is done where
-/// it lies. Each failed, until the page itself was written.
+/// A page of a stripe is lost: the stripe can't go elsewhere with a write to it, which is done
+/// where it lies. Each failed, until the page itself was written.
 #[test]
 fn a_stripe_that_lost_a_page_is_written_where_it_lies() {
     let bench = Bench::new();

@@ -225,6 +225,48 @@ fn what_was_redirected_without_headers_is_read() {
     }
 }
 
+/// A copy of a redirected write is not what was written: what is read, and what is written back, is
+/// from the other one, and the first is written again. Parity is not needed for it.
+#[test]
+fn a_staged_copy_that_rots_is_put_right_from_the_other() {
+    let mut healed = [0, 0];
+    for (written_back, hurt) in [(false, 0), (false, 1), (true, 0), (true, 1)] {
+        let bench = Bench::new(1, 5, RESERVED);
+        let mut bytes = vec![0; 2 * CHUNK as usize];
+        Rng::new(6).fill(&mut bytes);
+        let write = |from: usize| {
+            let data = Buf::from_slice(&bytes[from..from + CHUNK as usize]);
+            bench.env.block_on(bench.store.write(from as u64, data, false)).expect("writes");
+        };
+        // So that parity is something else.
+        write(CHUNK as usize);
+        bench.store.set_busy(0, true);
+        write(0);
+        let is_it = |disk: &Disk, at: u64| disk.peek(at, 4096) == bytes[8192..12288];
+        let page = |disk: &Disk| {
+            let mut all = (0..disk.geometry().size / 4096).map(|at| at * 4096);
+            all.find(|at| is_it(disk, *at)).map(|at| (disk.clone(), at))
+        };
+        let copies: Vec<(Disk, u64)> = bench.disks.iter().filter_map(page).collect();
+        assert_eq!(copies.len(), 2, "p + 1 copies, none in place");
+        copies[hurt].0.corrupt(copies[hurt].1 + 70, 9, 1);
+        if written_back {
+            bench.store.set_busy(0, false);
+            bench.work();
+        }
+        for _ in 0..4 {
+            let read = bench.env.block_on(bench.store.read(0, CHUNK)).expect("reads");
+            assert!(*read == bytes[..CHUNK as usize]);
+        }
+        assert!(written_back || copies.iter().all(|(disk, at)| is_it(disk, *at)));
+        let counters = bench.store.counters();
+        let own = counters.iter().find(|(name, _)| *name == "staged_healed");
+        healed[usize::from(written_back)] += own.expect("it is counted").1;
+    }
+    // What is written back is read from one of them.
+    assert_eq!(healed, [2, 1]);
+}
+
 /// Of stripe 2 as above, drive 0 of five replaced by a new one that is being filled:
 ///
 /// * data on another drive: modify, 2 reads; parity b and its record b + 4 in place, c of b + 4;

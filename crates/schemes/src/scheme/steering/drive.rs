@@ -19,7 +19,7 @@ use io::{
 use super::home::Home;
 use super::record::{self, Header, PAGE};
 use super::space::{Choice, holders};
-use super::stage::{Copy, Place, Space, Stage, count};
+use super::stage::{Copy, Place, Record, Space, Stage, count};
 use super::table::Entry;
 use crate::locks::Hold;
 use crate::part::Part;
@@ -70,12 +70,14 @@ impl<E: Env> Steered<E> {
         if let Some(Entry { place, skip, redirected, home, .. }) = entry {
             let on_drive = !redirected || home;
             if aside || !on_drive {
-                if let Some(bytes) = stage.read_copies(&place, skip, len).await {
-                    count(if redirected { &counts.staged_reads } else { &counts.hot_reads });
-                    return Ok(bytes);
-                }
-                if !on_drive {
-                    return Err(gone(Operation::Read, range.start, len));
+                match stage.read_copies(&place, skip, len).await {
+                    // The array above tells what is wrong with it.
+                    Some(seen) if seen.right || !on_drive => {
+                        count(if redirected { &counts.staged_reads } else { &counts.hot_reads });
+                        return Ok(seen.bytes);
+                    }
+                    None if !on_drive => return Err(gone(Operation::Read, range.start, len)),
+                    _ => {}
                 }
             }
         }
@@ -218,7 +220,8 @@ impl<E: Env> Steered<E> {
         let kept: Vec<Copy> = kept.map(|(copy, _)| copy).collect();
         if !kept.is_empty() {
             let mut staged = stage.targets[self.index].staged.borrow_mut();
-            staged.table.insert(offset..offset + len, Rc::new(kept), true);
+            let record = Rc::new(Record::of(kept, data));
+            staged.table.insert(offset..offset + len, record, true);
         }
         if weak { Redirected::Weak } else { Redirected::Done }
     }

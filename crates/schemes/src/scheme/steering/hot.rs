@@ -15,7 +15,7 @@ use io::{Buf, Durability, Env};
 
 use super::drive::Steered;
 use super::space::Lease;
-use super::stage::{Copy, Hot, Space, count};
+use super::stage::{Copy, Hot, Record, Space, count};
 
 /// Leave to store what is about to be read.
 pub struct Ticket<E: Env> {
@@ -151,7 +151,7 @@ impl<E: Env> Ticket<E> {
         let Some(space) = &stage.holders[holder].space else { return };
         let within = range.start - drive.row_bytes(row).start;
         let at = space.division.hot_at + slot.number * stage.grid.chunk + within;
-        if space.member.write(at, bytes, Durability::Cached).await.is_err() {
+        if space.member.write(at, bytes.clone(), Durability::Cached).await.is_err() {
             return;
         }
         if is_old() {
@@ -165,7 +165,8 @@ impl<E: Env> Ticket<E> {
         }
         let mut staged = own.staged.borrow_mut();
         assert!(!staged.table.is_redirected(range), "a redirected write voids tickets");
-        let place = Rc::new(vec![Copy { holder, at, _lease: slot.clone() }]);
+        let copy = Copy { holder, at, _lease: slot.clone() };
+        let place = Rc::new(Record::of(vec![copy], &bytes));
         staged.table.insert(range.clone(), place, false);
         staged.next += 1;
         let last = staged.next;

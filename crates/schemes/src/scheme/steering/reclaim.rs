@@ -52,7 +52,7 @@ impl<E: Env> Steered<E> {
         for (piece, entry) in pieces {
             let entry = entry?;
             let len = piece.end - piece.start;
-            let bytes = self.stage.read_copies(&entry.place, entry.skip, len).await?;
+            let bytes = self.stage.read_copies(&entry.place, entry.skip, len).await?.bytes;
             let at = (piece.start - run.start) as usize;
             whole[at..at + bytes.len()].copy_from_slice(&bytes);
         }

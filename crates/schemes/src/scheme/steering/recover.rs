@@ -10,6 +10,7 @@
 //! last: until the array does without them, they may come back with all that is staged for them.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::rc::Rc;
 
 use classical::Array;
@@ -18,7 +19,7 @@ use io::{Drive, Durability, Env, join_all};
 use super::drive::Steered;
 use super::record::{self, Head, Header, PAGE, Spared};
 use super::space::Places;
-use super::stage::{Copy, Holder, Stage};
+use super::stage::{Copy, Holder, Record, Stage, sums_of};
 use crate::store::StoreError;
 
 /// Bytes read at a time when a staging space is looked through.
@@ -65,7 +66,7 @@ pub async fn read_heads(
 /// All records of present epochs on one holder that are whole; `None`: it can't be read. With
 /// reserved space a page that can't be read is as good as one that was never written, since every
 /// record that was flushed has enough copies.
-async fn scan(stage: &Stage, holder: usize) -> Option<Vec<Header>> {
+async fn scan(stage: &Stage, holder: usize) -> Option<Vec<(Header, Vec<u32>)>> {
     let Some(space) = &stage.holders[holder].space else { return Some(Vec::new()) };
     let division = space.division;
     let (begin, end) =
@@ -89,20 +90,25 @@ async fn scan(stage: &Stage, holder: usize) -> Option<Vec<Header>> {
             let Some(header) = record::decode(&stage.pool, &page, holder, at) else { continue };
             let known = header.target < stage.targets.len();
             let present = known && header.epoch == stage.epoch(header.target);
-            if present && at + header.span() <= end && is_whole(stage, &header).await {
+            if !present || at + header.span() > end {
+                continue;
+            }
+            if let Some(sums) = sums_of_whole(stage, &header).await {
                 skip_to = at + header.span();
-                records.push(header);
+                records.push((header, sums));
             }
         }
     }
     Some(records)
 }
 
-async fn is_whole(stage: &Stage, header: &Header) -> bool {
-    let Some(space) = &stage.holders[header.holder].space else { return false };
+/// What the pages of a record are. `None`: it is not whole.
+async fn sums_of_whole(stage: &Stage, header: &Header) -> Option<Vec<u32>> {
+    let space = stage.holders[header.holder].space.as_ref()?;
     let len = header.span() - PAGE;
-    let data = space.member.read(header.r_offset + PAGE, len).await;
-    data.is_ok_and(|data| crc32c::crc32c(&data[..header.len as usize]) == header.data_crc)
+    let data = space.member.read(header.r_offset + PAGE, len).await.ok()?;
+    let data = &data[..header.len as usize];
+    (crc32c::crc32c(data) == header.data_crc).then(|| sums_of(data))
 }
 
 /// Drives with writes on the dedicated one, which is not there: of each, what is on it is old.
@@ -117,7 +123,7 @@ fn write_off(stage: &Stage) {
 pub async fn recover<E: Env>(stage: &Rc<Stage>, drives: &[Steered<E>]) -> bool {
     let mut known = stage.dedicated.is_none_or(|at| !stage.holders[at].is_lost());
     // By target and sequence: the copies that can be read.
-    let mut found: BTreeMap<(usize, u64), (Header, Vec<Copy>)> = BTreeMap::new();
+    let mut found: BTreeMap<(usize, u64), (Range<u64>, Record)> = BTreeMap::new();
     // Nothing is appended before all of this is written back, so no place needs keeping.
     let lease = Places::new(1).take().expect("it is free");
     for holder in 0..stage.holders.len() {
@@ -126,15 +132,16 @@ pub async fn recover<E: Env>(stage: &Rc<Stage>, drives: &[Steered<E>]) -> bool {
             known = false;
             continue;
         };
-        for header in headers {
+        for (header, sums) in headers {
             let copy = Copy { holder, at: header.r_offset + PAGE, _lease: lease.clone() };
-            let key = (header.target, header.sequence);
-            found.entry(key).or_insert_with(|| (header, Vec::new())).1.push(copy);
+            let (range, len) = (header.d_offset..header.d_offset + header.len, header.len);
+            let record = || (range, Record { copies: Vec::new(), len, sums });
+            let own = found.entry((header.target, header.sequence)).or_insert_with(record);
+            own.1.copies.push(copy);
         }
     }
-    for ((target, _), (header, copies)) in found {
-        let range = header.d_offset..header.d_offset + header.len;
-        stage.targets[target].staged.borrow_mut().table.insert(range, Rc::new(copies), true);
+    for ((target, _), (range, record)) in found {
+        stage.targets[target].staged.borrow_mut().table.insert(range, Rc::new(record), true);
     }
     join_all(drives.iter().map(Steered::restore)).await;
     known

@@ -30,6 +30,8 @@ pub struct Counts {
     pub direct: Cell<u64>,
     /// Reads of redirected writes, and of hot copies.
     pub staged_reads: Cell<u64>,
+    /// Copies of them that were not right, and were written again.
+    pub healed: Cell<u64>,
     pub hot_reads: Cell<u64>,
     /// Reads of a busy drive that had to wait for it.
     pub busy_reads: Cell<u64>,
@@ -79,8 +81,39 @@ pub struct Copy {
     pub _lease: Rc<Lease>,
 }
 
+/// Where bytes of a drive are staged, and what each page of them is, from the first on: the last
+/// may be shorter.
+pub struct Record {
+    pub copies: Vec<Copy>,
+    pub len: u64,
+    pub sums: Vec<u32>,
+}
+
+impl Record {
+    pub fn of(copies: Vec<Copy>, data: &[u8]) -> Record {
+        Record { copies, len: data.len() as u64, sums: sums_of(data) }
+    }
+
+    /// Whether bytes from one of its pages on are what they should be.
+    fn passes(&self, from: u64, bytes: &[u8]) -> bool {
+        let sums = &self.sums[(from / PAGE) as usize..];
+        sums_of(bytes).iter().zip(sums).all(|(own, sum)| own == sum)
+    }
+}
+
+pub fn sums_of(data: &[u8]) -> Vec<u32> {
+    data.chunks(PAGE as usize).map(crc32c::crc32c).collect()
+}
+
 /// Where an entry of D_Table lies.
-pub type Place = Rc<Vec<Copy>>;
+pub type Place = Rc<Record>;
+
+/// Bytes that were staged.
+pub struct Seen {
+    pub bytes: Buf,
+    /// They are what was written. If not, no copy has that.
+    pub right: bool,
+}
 
 /// A row's hot slot, of which those parts are valid that D_Table names.
 pub struct Hot {
@@ -208,7 +241,7 @@ impl Stage {
         let staged = self.targets[target].staged.borrow();
         let mut places = staged.table.iter().filter(|(_, entry)| entry.redirected);
         places.any(|(_, entry)| {
-            entry.place.iter().any(|copy| {
+            entry.place.copies.iter().any(|copy| {
                 let holder = copy.holder;
                 holder < self.targets.len() && self.grid.group_of(holder) == group
             })
@@ -332,23 +365,44 @@ impl Stage {
         *word = (*word / 2 + 1) * 2;
     }
 
-    /// Reads from whichever copy can be read, those of drives that are not busy first.
-    pub async fn read_copies(&self, place: &Place, skip: u64, len: u64) -> Option<Buf> {
-        let turn = self.next_turn();
-        let mut order: Vec<usize> = (0..place.len()).collect();
-        order.sort_by_key(|at| {
-            let holder = place[*at].holder;
-            let rather_not = self.holders[holder].sits_out.get();
-            (rather_not, self.is_busy(holder), (at + turn) % place.len())
-        });
-        for at in order {
-            let Copy { holder, at, .. } = &place[at];
-            let Some(space) = self.holders[*holder].readable() else { continue };
-            if let Ok(bytes) = space.member.read(at + skip, len).await {
-                return Some(bytes);
+    /// Reads from whichever copy can be read and is right, those of drives that are not busy first.
+    /// Those that are not right are written again. `None`: no copy can be read.
+    pub async fn read_copies(&self, place: &Place, skip: u64, len: u64) -> Option<Seen> {
+        let (from, to) = (skip / PAGE * PAGE, (skip + len).next_multiple_of(PAGE).min(place.len));
+        let (mut right, mut wrong) = (None, Vec::new());
+        for copy in self.in_order(place) {
+            let Some(space) = self.holders[copy.holder].readable() else { continue };
+            match space.member.read(copy.at + from, to - from).await {
+                Ok(bytes) if place.passes(from, &bytes) => {
+                    right = Some(bytes);
+                    break;
+                }
+                Ok(bytes) => wrong.push((space, copy.at + from, Some(bytes))),
+                Err(error) if error.is_refusal() => wrong.push((space, copy.at + from, None)),
+                Err(_) => {}
             }
         }
-        None
+        let cut = |bytes: &Buf| bytes.slice((skip - from) as usize..(skip - from + len) as usize);
+        let Some(bytes) = right else {
+            let any = wrong.iter().find_map(|(_, _, bytes)| bytes.as_ref());
+            return any.map(|bytes| Seen { bytes: cut(bytes), right: false });
+        };
+        for (space, at, _) in wrong {
+            // One that can't take it is lost.
+            let done = space.member.write(at, bytes.clone(), Durability::Durable).await;
+            self.counts.healed.set(self.counts.healed.get() + u64::from(done.is_ok()));
+        }
+        Some(Seen { bytes: cut(&bytes), right: true })
+    }
+
+    fn in_order<'a>(&self, place: &'a Record) -> Vec<&'a Copy> {
+        let (turn, count) = (self.next_turn(), place.copies.len());
+        let mut order: Vec<(usize, &Copy)> = place.copies.iter().enumerate().collect();
+        order.sort_by_key(|(at, copy)| {
+            let rather_not = self.holders[copy.holder].sits_out.get();
+            (rather_not, self.is_busy(copy.holder), (at + turn) % count)
+        });
+        order.into_iter().map(|(_, copy)| copy).collect()
     }
 }
 

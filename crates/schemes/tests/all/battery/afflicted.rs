@@ -89,9 +89,7 @@ where
     worlds(Replaced(subject), SEEDS / 3, |world| story(world, PLAIN));
     worlds(subject, SEEDS / 3, |world| story(world, MIXED_UP));
     battery_lagging(subject, SEEDS / 3);
-    if subject.heals_beside() {
-        battery_losing(subject, SEEDS / 3);
-    }
+    battery_losing(subject, SEEDS / 3);
 }
 
 /// So many worlds in which a drive answers writes that it does not do, another one in each session.

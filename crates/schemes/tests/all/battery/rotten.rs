@@ -107,7 +107,7 @@ fn beside<S: Subject>(world: &mut World<S>, store: &S::Store, victims: &[usize])
     let rot = async {
         for _ in 0..BESIDE {
             world.env.sleep_until(world.env.now() + Nanos(rng.below(1_000_000))).await;
-            if victims.is_empty() || !world.subject.heals_beside() {
+            if victims.is_empty() {
                 continue;
             }
             let at = victims[rng.index(victims.len())];

@@ -174,12 +174,6 @@ impl Subject for Steered {
     fn by_parity(&self) -> bool {
         matches!(self.redundancy, Redundancy::Parity(1..))
     }
-
-    /// A redirected write is read from any of its copies, and a rotten one is one page more of its
-    /// row that is wrong.
-    fn heals_beside(&self) -> bool {
-        false
-    }
 }
 
 /// Worlds of each kind until every path was taken: at least so many, at most so many. Outsourcing
@@ -187,7 +181,7 @@ impl Subject for Steered {
 const WORLDS: u64 = 8;
 const WORLDS_MAX: u64 = 200;
 
-/// A world that never redirects proves nothing.
+/// A world that never redirects proves nothing. In these nothing rots.
 #[test]
 fn steering_worlds_take_every_path() {
     let (redundancy, staging) = (Redundancy::Parity(1), RESERVED);
@@ -196,7 +190,8 @@ fn steering_worlds_take_every_path() {
     let never = || -> Vec<&'static str> {
         let of = |seen: &BTreeMap<&'static str, u64>| {
             assert!(seen.len() > 10, "{seen:?}");
-            seen.iter().filter(|(_, most)| **most == 0).map(|(name, _)| *name).collect()
+            let never = seen.iter().filter(|(_, most)| **most == 0).map(|(name, _)| *name);
+            never.filter(|name| *name != "staged_healed").collect()
         };
         SEEN.with_borrow(of)
     };

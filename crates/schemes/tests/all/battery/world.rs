@@ -77,11 +77,6 @@ pub trait Subject: Copy {
         false
     }
 
-    /// Whether what rots beside requests is always put right, or only what rots at rest.
-    fn heals_beside(&self) -> bool {
-        true
-    }
-
     /// Whether what lost a copy in a scrub has it back only after more background work.
     fn copies_later(&self) -> bool {
         false
