@@ -163,16 +163,39 @@ pub fn whole(grid: &Grid, row: &[Known<'_>]) -> Option<Vec<Right>> {
 }
 
 /// A row of which more is not what the newest checksums say than parity bears, so that what was
-/// written last was not flushed: as it is, if that agrees, or as it was before. `before`: what each
-/// page was then. `None`: nobody knows.
+/// written last was not flushed: as it is, if that agrees; else what it was before, of pages that
+/// are not the newest, and the newest of some, no more than parity bears, that follow from that.
+/// What is the newest stays: it may have been flushed. `before`: what each page was. `None`: nobody
+/// knows.
 pub fn unflushed(grid: &Grid, row: &[Known<'_>], before: &[u32]) -> Option<Vec<Right>> {
     let seen = row.iter().map(|known| Some(Right::of(known.seen?.to_vec())));
     let seen = seen.collect::<Option<Vec<Right>>>().filter(|seen| has_parity_of_data(grid, seen));
-    let back = || {
-        let right = version(grid, row, before)?;
-        right.iter().all(|right| right.page.is_some()).then_some(right)
-    };
-    seen.or_else(back)
+    if seen.is_some() {
+        return seen;
+    }
+    let wrong = (0..row.len()).filter(|&at| !row[at].is(row[at].new));
+    let (old, neither): (Vec<usize>, Vec<usize>) =
+        wrong.partition(|&at| row[at].is_vouched_for(before[at]));
+    let others = old.iter().map(|&at| vec![at]);
+    let two = old.iter().flat_map(|&at| old.iter().map(move |&other| vec![at, other]));
+    let mut tries = std::iter::once(Vec::new()).chain(others).chain(two).map(|some| {
+        let mut missing = [&neither[..], &some].concat();
+        missing.sort_unstable();
+        missing.dedup();
+        missing
+    });
+    tries.find_map(|missing| {
+        let sums = (0..row.len()).map(|at| match old.contains(&at) && !missing.contains(&at) {
+            true => before[at],
+            false => row[at].new,
+        });
+        let right = version(grid, row, &sums.collect::<Vec<u32>>())?;
+        // Parity follows from whatever data there is: it must be what it should be, too.
+        let follows =
+            |at: &usize| right[*at].page.as_ref().is_some_and(|page| vouches(row[*at].new, page));
+        let there = right.iter().all(|right| right.page.is_some());
+        (there && missing.iter().all(follows)).then_some(right)
+    })
 }
 
 fn version(grid: &Grid, row: &[Known<'_>], sums: &[u32]) -> Option<Vec<Right>> {
