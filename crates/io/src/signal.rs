@@ -22,7 +22,7 @@ pub enum Signal {
     Hangup,
 }
 
-/// While this lives, the three signals are delivered here. Afterwards they kill again. Those by
+/// While this lives, the three signals are delivered here. Those that come afterwards kill. Those by
 /// which a write ends or stops the whole process are blocked: the write fails instead, or is done.
 ///
 /// A signal goes to any thread that does not block it, and threads inherit what is blocked:
@@ -89,6 +89,9 @@ fn signal(record: &[u8]) -> Signal {
 
 impl Drop for Signals {
     fn drop(&mut self) {
+        // Those that came and were not waited for were for what has ended, as the second of two
+        // that `timeout` sends: they must not kill whoever goes on to exit in order.
+        forget_pending(&wanted());
         // Fails only for an invalid `how`.
         let _ = set_mask(libc::SIG_SETMASK, &self.earlier);
     }
@@ -96,6 +99,12 @@ impl Drop for Signals {
 
 fn wanted() -> libc::sigset_t {
     set_of(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP])
+}
+
+fn forget_pending(set: &libc::sigset_t) {
+    let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel reads the set and the time, and writes nothing.
+    while unsafe { libc::sigtimedwait(set, ptr::null_mut(), &raw const at_once) } > 0 {}
 }
 
 /// A file that may not grow (`ulimit -f`) is an error of that write; a terminal that lets only

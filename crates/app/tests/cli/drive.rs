@@ -146,7 +146,8 @@ fn a_working_drive_is_replaced_and_one_is_offline_for_a_while() {
     client.write(0, &data(9), FUA);
     scratch.run(&["drive", "online", "tank", "0", "d0"]).expect(0).says("is back");
     until_whole(&scratch);
-    // It knows all there was when it went, and nothing came since.
+    // It knows all there was when it went, and nothing came since: also nothing was converted.
+    scratch.run(&["wait", "tank", "background", "--timeout", "30"]).expect(0);
     scratch.run(&["drive", "offline", "tank", "0", "--force"]).expect(0);
     let done = scratch.run(&["drive", "online", "tank", "0", "d0"]).expect(0);
     done.says("is back; 0 blocks are being restored");
