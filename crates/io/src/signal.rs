@@ -22,8 +22,9 @@ pub enum Signal {
     Hangup,
 }
 
-/// While this lives, the three signals are delivered here. Those that come afterwards kill. Those by
-/// which a write ends or stops the whole process are blocked: the write fails instead, or is done.
+/// While this lives, the three signals are delivered here. Those that come afterwards kill. Those
+/// by which a write ends or stops the whole process are blocked: the write fails instead, or is
+/// done.
 ///
 /// A signal goes to any thread that does not block it, and threads inherit what is blocked:
 /// make this before starting any other thread.
@@ -133,4 +134,22 @@ fn set_mask(how: libc::c_int, set: &libc::sigset_t) -> io::Result<libc::sigset_t
         (libc::pthread_sigmask(how, ptr::from_ref(set), &raw mut earlier), earlier)
     };
     if result == 0 { Ok(earlier) } else { Err(io::Error::from_raw_os_error(result)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `timeout` sends a signal twice; a server that had stopped for the first died of the other.
+    #[test]
+    fn a_signal_that_comes_too_late_to_be_read_kills_nobody() {
+        let env = UringEnv::new().expect("a ring");
+        let signals = Signals::new(&env).expect("a signalfd");
+        // SAFETY: it goes to this thread, which blocks it.
+        let send = || assert_eq!(unsafe { libc::raise(libc::SIGTERM) }, 0);
+        send();
+        assert_eq!(env.block_on(signals.next()), Signal::Terminate);
+        send();
+        drop(signals);
+    }
 }

@@ -159,19 +159,6 @@ fn a_signal_becomes_an_event() {
     assert!(child.wait().unwrap().success());
 }
 
-/// `timeout` sends a signal twice; a server that had stopped for the first died of the other.
-#[test]
-fn a_signal_that_comes_too_late_to_be_read_kills_nobody() {
-    let env = env();
-    let signals = Signals::new(&env).unwrap();
-    // SAFETY: it goes to this thread, which blocks it.
-    let send = || assert_eq!(unsafe { libc::raise(libc::SIGTERM) }, 0);
-    send();
-    assert_eq!(env.block_on(signals.next()), Signal::Terminate);
-    send();
-    drop(signals);
-}
-
 /// The other process of the test above; on its own it does nothing.
 #[test]
 fn child_waits_for_signals() {
