@@ -23,7 +23,6 @@ mod beside;
 pub mod checksum_log;
 mod checksum_store;
 mod discard;
-
 pub mod grid;
 pub mod hostile;
 mod intents;

@@ -176,15 +176,12 @@ pub fn unflushed(grid: &Grid, row: &[Known<'_>], before: &[u32]) -> Option<Vec<R
     let wrong = (0..row.len()).filter(|&at| !row[at].is(row[at].new));
     let (old, neither): (Vec<usize>, Vec<usize>) =
         wrong.partition(|&at| row[at].is_vouched_for(before[at]));
-    let others = old.iter().map(|&at| vec![at]);
+    let one = old.iter().map(|&at| vec![at]);
     let two = old.iter().flat_map(|&at| old.iter().map(move |&other| vec![at, other]));
-    let mut tries = std::iter::once(Vec::new()).chain(others).chain(two).map(|some| {
-        let mut missing = [&neither[..], &some].concat();
-        missing.sort_unstable();
-        missing.dedup();
-        missing
-    });
-    tries.find_map(|missing| {
+    let two = two.filter(|pair| pair[0] < pair[1]);
+    let mut tries = std::iter::once(Vec::new()).chain(one).chain(two);
+    tries.find_map(|some| {
+        let missing = [&neither[..], &some].concat();
         let sums = (0..row.len()).map(|at| match old.contains(&at) && !missing.contains(&at) {
             true => before[at],
             false => row[at].new,

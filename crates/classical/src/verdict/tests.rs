@@ -240,8 +240,6 @@ fn rows_of_raid6() {
     cases.iter().for_each(|(name, written, is, right)| judge(name, RAID6, written, is, *right));
 }
 
-/// The drive of the only page that is written is gone, and its parity is torn: each byte is what
-/// the parity says, old or new.
 /// A drive lost a page that was flushed; another page was being written, and nothing of that came.
 #[test]
 fn what_was_flushed_follows_from_what_was_before_a_write_that_no_record_tells_of() {
@@ -310,6 +308,8 @@ fn a_write_that_no_record_tells_of_never_was_or_is_whole() {
     }
 }
 
+/// The drive of the only page that is written is gone, and its parity is torn: each byte is what
+/// the parity says, old or new.
 #[test]
 fn the_only_page_of_its_row_that_is_written_follows_from_parity() {
     let write = Write::of_pages(RAID5, &[1]);

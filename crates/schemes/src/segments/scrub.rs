@@ -106,8 +106,7 @@ impl<E: Env, M: Copied> Inner<E, M> {
 
     /// True: it lacked a copy, and what counts of it is elsewhere now.
     async fn move_degraded(self: &Rc<Self>, number: u32) -> Result<bool, StoreError> {
-        let lacks = || self.extent(number).is_some() && !self.medium.is_whole(number);
-        if !lacks() {
+        if self.extent(number).is_none() || self.medium.is_whole(number) {
             return Ok(false);
         }
         self.fill_degraded();

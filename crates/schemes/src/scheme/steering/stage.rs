@@ -389,8 +389,9 @@ impl Stage {
         };
         for (space, at, _) in wrong {
             // One that can't take it is lost.
-            let done = space.member.write(at, bytes.clone(), Durability::Durable).await;
-            self.counts.healed.set(self.counts.healed.get() + u64::from(done.is_ok()));
+            if space.member.write(at, bytes.clone(), Durability::Durable).await.is_ok() {
+                count(&self.counts.healed);
+            }
         }
         Some(Seen { bytes: cut(&bytes), right: true })
     }

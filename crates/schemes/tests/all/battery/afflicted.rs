@@ -89,15 +89,7 @@ where
     worlds(Replaced(subject), SEEDS / 3, |world| story(world, PLAIN));
     worlds(subject, SEEDS / 3, |world| story(world, MIXED_UP));
     battery_lagging(subject, SEEDS / 3);
-    battery_losing(subject, SEEDS / 3);
-}
-
-/// So many worlds in which a drive answers writes that it does not do, another one in each session.
-pub fn battery_losing<S: Subject>(subject: S, seeds: u64)
-where
-    S::Store: Replace<Drive = VirtDrive>,
-{
-    worlds(subject, seeds, |world| story(world, LOSING));
+    worlds(subject, SEEDS / 3, |world| story(world, LOSING));
 }
 
 /// So many worlds in which a drive is slow at any time, another one in each session.
