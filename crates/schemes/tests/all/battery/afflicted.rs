@@ -10,7 +10,9 @@ use schemes::Replace;
 
 use crate::battery::replaced::Replaced;
 use crate::battery::rotten::{is_label, settle, spoil, victims};
-use crate::battery::world::{REQUESTS, Subject, World, failures, one_made, world_of, worlds};
+use crate::battery::world::{
+    REQUESTS, Subject, World, failures, one_made, world_of, worlds_called,
+};
 use crate::scrub::scrub;
 
 /// Worlds; others with SCHEME_FIRST and SCHEME_SEEDS.
@@ -38,6 +40,7 @@ pub enum Left {
 }
 
 /// What sets worlds apart.
+#[derive(Clone, Copy)]
 struct Plot {
     left: Left,
     /// A drive is slow at any time, another one in each session.
@@ -85,11 +88,20 @@ pub fn battery_afflicted<S: Subject>(subject: S)
 where
     S::Store: Replace<Drive = VirtDrive>,
 {
-    worlds(subject, SEEDS, |world| story(world, PLAIN));
-    worlds(Replaced(subject), SEEDS / 3, |world| story(world, PLAIN));
-    worlds(subject, SEEDS / 3, |world| story(world, MIXED_UP));
+    stories("hurt at rest", subject, SEEDS, PLAIN);
+    stories("hurt at rest", Replaced(subject), SEEDS / 3, PLAIN);
+    stories("mixed up", subject, SEEDS / 3, MIXED_UP);
     battery_lagging(subject, SEEDS / 3);
-    worlds(subject, SEEDS / 3, |world| story(world, LOSING));
+    stories("losing writes", subject, SEEDS / 3, LOSING);
+}
+
+/// So many worlds of a kind.
+fn stories<S: Subject>(kind: &str, subject: S, seeds: u64, plot: Plot)
+where
+    S::Store: Replace<Drive = VirtDrive>,
+{
+    let name = format!("{}, {kind},", subject.name());
+    worlds_called(&name, subject, seeds, |world| story(world, plot));
 }
 
 /// So many worlds in which a drive is slow at any time, another one in each session.
@@ -97,7 +109,7 @@ pub fn battery_lagging<S: Subject>(subject: S, seeds: u64)
 where
     S::Store: Replace<Drive = VirtDrive>,
 {
-    worlds(subject, seeds, |world| story(world, LAGGING));
+    stories("with a slow drive", subject, seeds, LAGGING);
 }
 
 /// One such world.

@@ -56,8 +56,18 @@ fn battery_of(subject: impl Subject, seeds: u64) {
 
 /// As many worlds of a kind, or as are asked for. How many there were.
 pub fn worlds<S: Subject>(subject: S, seeds: u64, world: impl Fn(World<S>)) -> u64 {
+    worlds_called(&subject.name(), subject, seeds, world)
+}
+
+/// The same with a name of their own, for who is told that one failed.
+pub fn worlds_called<S: Subject>(
+    name: &str,
+    subject: S,
+    seeds: u64,
+    world: impl Fn(World<S>),
+) -> u64 {
     let made = Made::of(subject);
-    every_seed(&subject.name(), seeds, |seed| world(made.copy(seed)))
+    every_seed(name, seeds, |seed| world(made.copy(seed)))
 }
 
 /// The world of a battery with this seed.
@@ -83,17 +93,20 @@ pub fn one_made<S: Subject>(subject: S, seed: u64) -> World<S> {
     world
 }
 
-/// SCHEME_SEEDS worlds from SCHEME_FIRST on, or so many from 0 on.
+/// SCHEME_SEEDS worlds from SCHEME_FIRST on, or so many from 0 on; then what each says that fails.
 pub fn every_seed(name: &str, seeds: u64, world: impl Fn(u64)) -> u64 {
     let asked = |name| std::env::var(name).ok().map(|asked| asked.parse().expect("a number"));
     let seeds = asked("SCHEME_SEEDS").unwrap_or(seeds);
     let first = asked("SCHEME_FIRST").unwrap_or(0);
+    let mut failed = None;
     for seed in first..first + seeds {
-        let run = catch_unwind(AssertUnwindSafe(|| world(seed)));
-        if let Err(panic) = run {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| world(seed))) {
             eprintln!("{name} fails with seed {seed}");
-            resume_unwind(panic);
+            failed = failed.or(Some(panic));
         }
+    }
+    if let Some(panic) = failed {
+        resume_unwind(panic);
     }
     seeds
 }
