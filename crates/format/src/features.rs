@@ -35,6 +35,8 @@ pub const INCOMPAT_REPLACES: u64 = 4096;
 /// Incompatible feature: the checksum log of an in-place array knows what its checksum area may
 /// not; taken back when the array is closed.
 pub const INCOMPAT_CHECKSUM_LOG: u64 = 8192;
+/// Incompatible feature: the segments of each group of drives have a UUID of their own.
+pub const INCOMPAT_GROUP_LOGS: u64 = 16384;
 /// Incompatible features this software knows.
 pub const KNOWN_INCOMPAT: u64 = INCOMPAT_LIMITS
     | INCOMPAT_GROUPS
@@ -49,7 +51,8 @@ pub const KNOWN_INCOMPAT: u64 = INCOMPAT_LIMITS
     | INCOMPAT_FURTHER
     | INCOMPAT_LEAVING
     | INCOMPAT_REPLACES
-    | INCOMPAT_CHECKSUM_LOG;
+    | INCOMPAT_CHECKSUM_LOG
+    | INCOMPAT_GROUP_LOGS;
 
 /// Feature bits: unknown compatible ones are let be, unknown incompatible ones refuse the pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

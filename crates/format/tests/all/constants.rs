@@ -15,14 +15,14 @@ fn numbers_of_the_format() {
     assert_eq!(LABEL_LEN, 16384);
     assert_eq!(drive::LABEL_AREA, 1 << 20);
     assert_eq!((drive::MAX_MEMBERS, drive::MAX_SHARDS), (256, 16));
-    assert_eq!((format::INCOMPAT_LIMITS, format::KNOWN_INCOMPAT), (1, 0x3fff));
+    assert_eq!((format::INCOMPAT_LIMITS, format::KNOWN_INCOMPAT), (1, 0x7fff));
     assert_eq!((INCOMPAT_SUMS, SUMS_ENTRIES, MAX_BLOCK_PAGES), (16, 4080, 256));
     assert_eq!(SCHEME_FUSION, 1);
     assert_eq!(format::INCOMPAT_SUBSTITUTES, 32);
     assert_eq!((INCOMPAT_SPARE, SPARE_INDEX), (256, 65535));
     assert_eq!(INCOMPAT_LOG_SUMS, 512);
     assert_eq!((INCOMPAT_FURTHER, ARRAYS_MAX), (1024, 16));
-    assert_eq!(format::INCOMPAT_CHECKSUM_LOG, 8192);
+    assert_eq!((format::INCOMPAT_CHECKSUM_LOG, format::INCOMPAT_GROUP_LOGS), (8192, 16384));
     assert_eq!((format::INCOMPAT_LEAVING, format::INCOMPAT_REPLACES), (2048, 4096));
     let states = [MemberState::Active, MemberState::Missing, MemberState::Failed];
     assert_eq!(states.map(|state| state as u8), [1, 2, 3]);

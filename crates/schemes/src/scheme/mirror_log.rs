@@ -43,7 +43,9 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::rc::Rc;
 
-use format::{INCOMPAT_LOG_SUMS, MemberState, SCHEME_MIRROR_LOG, Superblock};
+use format::{
+    INCOMPAT_GROUP_LOGS, INCOMPAT_LOG_SUMS, MemberState, SCHEME_MIRROR_LOG, Superblock, Uuid,
+};
 use io::wait::{Wait, told};
 use io::{Buf, Drive, Env, join_all};
 
@@ -75,6 +77,17 @@ pub struct Spec {
 /// Of the segments of a pool.
 fn shape_of(label: &Superblock) -> Shape {
     Shape::of(label.zone_bytes, label.features.incompat & INCOMPAT_LOG_SUMS != 0)
+}
+
+/// Of the segments of a group that begins at this place of the set. Groups number their places
+/// alike: what a drive of another group holds must not pass for a segment of this one.
+fn uuid_of(label: &Superblock, first: usize) -> Uuid {
+    let Uuid(mut own) = label.pool;
+    if label.features.incompat & INCOMPAT_GROUP_LOGS != 0 {
+        let number = (first / usize::from(label.group)) as u32;
+        own[12..].iter_mut().zip(number.to_le_bytes()).for_each(|(own, part)| *own ^= part);
+    }
+    Uuid(own)
 }
 
 /// Places of segments, and blocks offered by a group of so many drives.
@@ -119,6 +132,9 @@ pub async fn create<E: Env>(env: &E, drives: &[E::Drive], spec: &Spec) -> Result
     set.label.zone_bytes = segment;
     if spec.checksums {
         set.label.features.incompat |= INCOMPAT_LOG_SUMS;
+    }
+    if drives.len() > width {
+        set.label.features.incompat |= INCOMPAT_GROUP_LOGS;
     }
     plan(width, space, (segment, shape_of(&set.label)))?;
     set.write_labels().await
@@ -189,8 +205,8 @@ impl<E: Env> Group<E> {
     ) -> Result<Group<E>, StoreError> {
         // What is not there misses what is written from now on.
         mirrors.record_losses().await?;
-        let label = &set.label;
-        let log = SegmentLog::open(env, mirrors, label.pool, shape_of(label), blocks).await?;
+        let (pool, shape) = (uuid_of(&set.label, mirrors.first()), shape_of(&set.label));
+        let log = SegmentLog::open(env, mirrors, pool, shape, blocks).await?;
         Ok(Group { log, lacking: Rc::default(), held: Rc::default() })
     }
 }

@@ -100,6 +100,11 @@ impl<D: Drive> Mirrors<D> {
         Mirrors { drives, first, losses, shape, places, state, filling, turn, mending, heal_turn }
     }
 
+    /// Its place in the set of the first drive.
+    pub fn first(&self) -> usize {
+        self.first
+    }
+
     pub fn segment_bytes(&self) -> u64 {
         u64::from(self.shape.pages) * PAGE
     }

@@ -18,7 +18,7 @@ use io::sync::Turn;
 use io::{Drive, Env};
 
 use super::mirrors::TOLERANCE;
-use super::{Group, MirrorLog};
+use super::{Group, MirrorLog, uuid_of};
 use crate::losses::Losses;
 use crate::set::Set;
 use crate::store::{Replace, Restoring, StoreError, refuse_drive};
@@ -113,7 +113,7 @@ impl<E: Env> Replace for MirrorLog<E> {
         label::wipe(&new).await.map_err(refused)?;
         let lacking = group.log.pin_closed(|number| mirrors.copies(number).len() <= TOLERANCE);
         let numbers: Vec<u32> = lacking.iter().map(|pin| pin.segment).collect();
-        let pool = next.label.pool;
+        let pool = uuid_of(&next.label, first);
         let kept = mirrors.kept_on(&pool, (at, &part), &numbers).await;
         mirrors.blank(&pool, &part, &kept).await.map_err(refused)?;
         // With nothing on it that others lack it is whole from the start.
