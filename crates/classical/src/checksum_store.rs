@@ -46,9 +46,12 @@ impl<E: Env> Inner<E> {
         if head.doubted {
             self.doubt_sums(marked);
         }
-        sums.log.state.replace(State::new(by, Some(&head), head.doubted));
-        // Records of the opening before are of its epoch.
-        self.records_over.set(if head.opening == before { head.records } else { 0 });
+        let mut state = State::new(by, Some(&head), head.doubted);
+        // An opening that a crash cut short may have made all of them agree.
+        let cut_short = head.opening != before;
+        self.records_over.set(if cut_short && head.agreed { u64::MAX } else { head.records });
+        state.goes_on_from(self.records_over.get());
+        sums.log.state.replace(state);
         read.iter().for_each(|page| self.replay(sums, &head, page));
         // What a suspect lacks it is given, and then nothing shows any more what it is.
         if !marked.is_empty() {
@@ -267,7 +270,11 @@ impl<E: Env> Inner<E> {
         while sums.log.state.borrow().has_more() {
             self.write_log_page(sums).await?;
         }
-        sums.log.state.borrow_mut().recovered();
+        {
+            let mut state = sums.log.state.borrow_mut();
+            state.recovered();
+            state.agreed();
+        }
         self.write_log_page(sums).await
     }
 

@@ -57,6 +57,7 @@ pub fn samples(pool: &Uuid) -> Vec<Vec<u8>> {
         before: 9,
         onto: 9,
         doubted: false,
+        agreed: false,
         records: 10,
     };
     let logged = page::encode(pool, &header, &[entry]);

@@ -157,6 +157,7 @@ impl<E: Env> Inner<E> {
         self.record_losses().await?;
         // Two pages: of a drive's image of before, one is missed that all the others have whole.
         self.write_intents().await?;
+        self.sums.iter().for_each(|sums| sums.log.state.borrow_mut().serves());
         self.write_intents().await
     }
 

@@ -3,7 +3,7 @@
 //! ```text
 //!    0  magic "STDYCLOG" | crc32c of the rest (4) | entries (4) | pool uuid (16)
 //!   32  number (8) | version (8) | tail (8) | first entry (8)
-//!   64  settled (8) | opening (8) | the opening before it (8) | 1: doubted (8)
+//!   64  settled (8) | opening (8) | the opening before it (8) | 1: doubted, 2: agreed (8)
 //!   96  records (8) | the opening that this one goes on from (8)
 //!  112  per entry: page of the drive (6) | drive (2) | checksum (4)
 //! ```
@@ -17,6 +17,8 @@ const MAGIC: &[u8; 8] = b"STDYCLOG";
 const AT_CRC: usize = 8;
 const HEADER: usize = 112;
 const ENTRY: usize = 12;
+const DOUBTED: u64 = 1;
+const AGREED: u64 = 2;
 /// Entries that a page holds.
 pub const ENTRIES: usize = (PAGE as usize - HEADER) / ENTRY;
 
@@ -54,8 +56,12 @@ pub struct Header {
     pub onto: u64,
     /// What the checksum area has of marked regions is not to be believed.
     pub doubted: bool,
+    /// Whatever the opening before has records of was made to agree, and its entries are in the log
+    /// up to here.
+    pub agreed: bool,
     /// Writes with a record of the partial-parity log before this sequence are over, and their
-    /// entries are in the log up to here.
+    /// entries are in the log up to here: records of this opening, once its page of intents is
+    /// there; until then of the one before.
     pub records: u64,
 }
 
@@ -74,9 +80,9 @@ pub fn encode(pool: &Uuid, header: &Header, entries: &[Entry]) -> Vec<u8> {
     put(12, &(entries.len() as u32).to_le_bytes());
     put(16, &pool.0);
     let Header { number, version, tail, first, settled, opening, before, .. } = *header;
-    let doubted = u64::from(header.doubted);
+    let flags = (u64::from(header.doubted) * DOUBTED) | (u64::from(header.agreed) * AGREED);
     let Header { records, onto, .. } = *header;
-    let values = [number, version, tail, first, settled, opening, before, doubted, records, onto];
+    let values = [number, version, tail, first, settled, opening, before, flags, records, onto];
     for (at, value) in values.iter().enumerate() {
         put(32 + 8 * at, &value.to_le_bytes());
     }
@@ -111,7 +117,8 @@ pub fn decode(pool: &Uuid, page: &[u8]) -> Option<Header> {
         settled: u64_at(64),
         opening: u64_at(72),
         before: u64_at(80),
-        doubted: u64_at(88) != 0,
+        doubted: u64_at(88) & !AGREED != 0,
+        agreed: u64_at(88) & AGREED != 0,
         records: u64_at(96),
         onto: u64_at(104),
     };
@@ -154,6 +161,7 @@ mod tests {
             opening: 8,
             before: 9,
             doubted: true,
+            agreed: false,
             records: 10,
             onto: 11,
         };

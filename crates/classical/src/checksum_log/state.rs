@@ -69,6 +69,19 @@ pub struct State {
     told_settled: u64,
     /// [`Header::records`] of the page that was taken last.
     records: u64,
+    telling: Telling,
+}
+
+/// What pages say of the partial-parity log's records.
+#[derive(Clone, Copy, Default)]
+enum Telling {
+    /// Which of this opening are over.
+    #[default]
+    Own,
+    /// Which of the opening before were when it ended.
+    Before(u64),
+    /// All of the opening before are: they were made to agree.
+    Agreed,
 }
 
 impl State {
@@ -92,6 +105,22 @@ impl State {
             committed: next,
             ..State::default()
         }
+    }
+
+    /// Of the opening before, whose records count until there is a page of intents, those before
+    /// this one are over.
+    pub fn goes_on_from(&mut self, records: u64) {
+        self.telling = Telling::Before(records);
+    }
+
+    /// All others are over by now, too.
+    pub fn agreed(&mut self) {
+        self.telling = Telling::Agreed;
+    }
+
+    /// There is a page of intents of this opening.
+    pub fn serves(&mut self) {
+        self.telling = Telling::Own;
     }
 
     /// What was not settled has been looked at, and is what memory says.
@@ -288,6 +317,11 @@ impl State {
         self.entries.extend(news);
         // Of those whose entries wait for the next page it does not tell.
         self.records = if self.has_more() { self.records } else { records };
+        let (agreed, records) = match self.telling {
+            Telling::Own => (false, self.records),
+            Telling::Before(records) => (false, records),
+            Telling::Agreed => (true, self.records),
+        };
         let header = Header {
             number,
             version: self.version,
@@ -299,7 +333,8 @@ impl State {
             before: self.before,
             onto: self.onto,
             doubted: self.doubted,
-            records: self.records,
+            agreed,
+            records,
         };
         self.version += 1;
         self.unwritten = true;

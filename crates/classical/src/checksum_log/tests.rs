@@ -91,6 +91,7 @@ impl World {
             before: self.intents,
             onto,
             doubted: false,
+            agreed: false,
             records: 0,
         }
     }
@@ -224,6 +225,7 @@ fn page(number: u64, version: u64, opening: u64, before: u64) -> Header {
         before,
         onto: before,
         doubted: false,
+        agreed: false,
         records: 0,
     }
 }

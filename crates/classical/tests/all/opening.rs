@@ -136,3 +136,47 @@ fn the_fusion_engine_leaves_such_drives_alone() {
     let error = opened.err().expect("it is no pool of that engine").to_string();
     assert!(error.contains("in-place array"), "{error}");
 }
+
+/// A drive answers writes that it does not do: so it has the record of an earlier write of a stripe
+/// still, which is over, as the checksum log says. The opening after one that was cut short must
+/// know that, too.
+#[test]
+fn what_is_over_stays_over_when_an_opening_is_cut_short() {
+    for liar in 0..3 {
+        let shelf = Shelf::new(3, 16 * MIB);
+        shelf.make(&[0, 1, 2], Redundancy::Parity(1)).unwrap();
+        let array = shelf.open(&[0, 1, 2]).unwrap();
+        let write = |at: u64, byte: u8| {
+            let data = Buf::from_slice(&[byte; 1024]);
+            shelf.env.block_on(array.write(at, data, true)).unwrap();
+        };
+        write(0, 1);
+        shelf.disks[liar].lose_writes(1_000_000);
+        write(2048, 2);
+        shelf.disks[liar].lose_writes(0);
+        // Later records of other stripes are there: nothing shows that one is missing.
+        (1..4).for_each(|stripe| write(stripe * array.grid().stripe_bytes(), 3));
+        drop(array);
+        shelf.env.crash();
+        let mut cuts = 0;
+        for limit in 1.. {
+            let disks = shelf.disks.iter().map(Disk::fork).collect();
+            let other = Shelf { env: VirtEnv::new(limit), disks };
+            other.env.set_write_limit(limit);
+            let drives = other.drives(&[0, 1, 2]);
+            let open = async { Array::open(&other.env, drives, OpenOptions::default()).await };
+            other.env.run_until(open, || other.env.write_limit_reached());
+            let was_cut = other.env.write_limit_reached();
+            other.env.crash();
+            other.env.set_write_limit(u64::MAX);
+            let array = other.open(&[0, 1, 2]).unwrap();
+            let read = other.env.block_on(array.read(0, 4096)).unwrap();
+            assert_eq!((read[0], read[2048]), (1, 2), "drive {liar} lies, cut at write {limit}");
+            cuts += usize::from(was_cut);
+            if !was_cut {
+                break;
+            }
+        }
+        assert!(cuts > 10, "{cuts} writes of an opening");
+    }
+}
