@@ -311,6 +311,16 @@ impl<E: Env> Array<E> {
         self.inner.lost()
     }
 
+    /// As [`Assembly::age`]: so new are the labels of all drives that are not lost, durably.
+    /// `None`: too many are lost, and which label any of them took last is not known.
+    pub async fn age(&self) -> Option<(Uuid, u64)> {
+        let inner = &self.inner;
+        // Who is writing the next one has raised the generation, and no drive may have it yet.
+        let _turn = inner.label_turn.lock().await;
+        let label = inner.label.borrow();
+        inner.too_many_lost().is_none().then_some((label.pool, label.generation))
+    }
+
     /// Where what a write must know can be had from others as well, this drive is not asked for it.
     pub fn avoid(&self, drive: usize, avoided: bool) {
         self.inner.members[drive].avoid(avoided);

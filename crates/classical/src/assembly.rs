@@ -8,7 +8,7 @@
 //! Opening an array tells its drives which of them are lost, so a pool of several arrays assembles
 //! all of them before it opens one. A pool that is refused loses no drive by the attempt.
 
-use format::{MemberState, Superblock};
+use format::{MemberState, Superblock, Uuid};
 use io::Drive;
 
 use crate::array::ArrayError;
@@ -47,6 +47,17 @@ impl<D: Drive> Assembly<D> {
         }
         refuse_lost(&grid, &assembly.lost())?;
         Ok(assembly)
+    }
+
+    /// Which array it is, and how new: of all arrays of that name the drives that are here have no
+    /// newer one. Only whoever has asked other drives knows that there is.
+    pub fn age(&self) -> (Uuid, u64) {
+        (self.label.pool, self.label.generation)
+    }
+
+    /// Names of the drives that are not lost.
+    pub fn names(&self) -> Vec<String> {
+        self.places.iter().flatten().map(Drive::name).collect()
     }
 
     /// Numbers of the drives that are lost.

@@ -15,6 +15,7 @@ use format::{MemberState, Superblock, Uuid};
 use io::sync::Turn;
 use io::{Drive, Env};
 
+use crate::ages;
 use crate::part::PartEnv;
 use crate::set::{self, Set};
 use crate::store::{Replace, Restoring, StoreError, refuse_drive};
@@ -74,6 +75,20 @@ impl<E: Env> Arrays<E> {
         next.write_labels().await?;
         *self.set.borrow_mut() = next;
         Ok(())
+    }
+
+    /// The labels of the set say how new each array is.
+    pub async fn tell_ages(&self) {
+        let _turn = self.turn.lock().await;
+        let ages = ages::of_all(&self.arrays).await;
+        ages::tell(&self.set, &ages, &self.lost()).await;
+    }
+
+    /// The same after a loss.
+    pub async fn tell_losses(&self) {
+        if !self.lost().is_empty() {
+            self.tell_ages().await;
+        }
     }
 
     async fn tell_state(&self, place: usize, state: MemberState) -> Result<(), StoreError> {

@@ -6,6 +6,7 @@
 //!                                                    └── set: which drives, and where on them
 //! ```
 
+pub mod ages;
 pub mod any;
 pub mod apart;
 pub mod arrays;

@@ -11,7 +11,7 @@
 //! The labels of the set say which drives belong together and in which order; they are written
 //! after the arrays, and again when a drive is replaced: it is called restoring until it is whole,
 //! so that whoever opens the set goes on with it. Which drive missed what is for each array to
-//! know, by its own labels.
+//! know, by its own labels; how new each array is the labels of the set know as well (`ages`).
 
 use std::cell::RefCell;
 use std::ops::Range;

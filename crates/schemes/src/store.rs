@@ -26,6 +26,11 @@ pub enum StoreError {
     NotWritten { name: String },
     #[error("drive {name} does not answer, and can't be done without: it is waited for no more")]
     Hangs { name: String },
+    #[error(
+        "{what}: out of date, as other drives of the pool know: {missing}, which went on without \
+         it, is not here: bring that back"
+    )]
+    OutOfDate { what: String, missing: String },
     #[error("{what}: {hint}")]
     Shape { what: String, hint: &'static str },
     /// What the drives say makes no sense, checksums and copies notwithstanding.

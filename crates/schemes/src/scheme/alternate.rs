@@ -75,7 +75,7 @@ use self::cache::{Cache, ENTRY_MAX};
 use self::kept::Kept;
 use self::members::NOT_RECORDED;
 use self::page::Page;
-use self::recover::Recovered;
+use self::recover::{Recovered, of_replicas};
 use self::replace::Filling;
 use self::replica::{ENTRY_BITS, Replica, divide, log_space, page_place};
 pub use self::roles::REPLICAS_MAX;
@@ -313,10 +313,6 @@ pub async fn create<E: Env>(env: &E, drives: &[E::Drive], spec: &Spec) -> Result
     set.write_labels().await
 }
 
-fn of_replicas(arrays: OpenOptions) -> OpenOptions {
-    OpenOptions { elsewhere: true, ..arrays }
-}
-
 impl<E: Env> Alternate<E> {
     /// Opens a pool. Of the replicas all but one may be missing, or stale: they are lost then. One
     /// that was being filled is filled again.
@@ -334,13 +330,12 @@ impl<E: Env> Alternate<E> {
         }
         let (world, env, arrays) = (env.clone(), on_parts(env), of_replicas(options.arrays));
         let parts = (0..count).map(|side| set.first(side * width..(side + 1) * width));
-        let found = recover::recover(&env, &set.label.pool, parts.collect(), arrays).await?;
+        let found = recover::recover(&env, &set, parts.collect(), arrays).await?;
         let Recovered { right, newest, base, size, .. } = found;
         let (seen, alive) = (found.seen(), found.alive());
         let mut replicas: Vec<_> = found.replicas.into_iter().map(|own| own.map(Rc::new)).collect();
         let grid = replicas[right].as_ref().expect("it is right").array.grid();
-        let session = found.session + 1;
-        let first = session << ENTRY_BITS;
+        let (session, first) = (found.session + 1, (found.session + 1) << ENTRY_BITS);
         let filling = found.filling.map(|(side, replica)| {
             replicas[side] = Some(Rc::new(replica));
             Filling::begin(side, &found.kept, size, first)
@@ -387,6 +382,7 @@ impl<E: Env> Alternate<E> {
         };
         let opened = Alternate { inner: Rc::new(inner) };
         opened.inner.begin(right).await?;
+        opened.tell_age().await;
         opened.inner.see(|seen| seen.switches = 0);
         Ok(opened)
     }
@@ -485,10 +481,13 @@ impl<E: Env> Store for Alternate<E> {
                 self.inner.lose(side, error.into())?;
             }
         }
-        self.inner.record_losses().await
+        self.inner.record_losses().await?;
+        self.tell_age().await;
+        Ok(())
     }
 
     async fn work(&self) -> Result<bool, StoreError> {
+        self.tell_age().await;
         let worked = self.inner.turn(false).await? == Turned::Worked;
         // Not beside the writes of one that is read.
         let fills = !worked || self.inner.fills_now();

@@ -39,6 +39,7 @@ use io::{Buf, Env, join_all};
 
 use self::lines::Lines;
 use self::work::{Inner, Shape};
+use crate::ages;
 use crate::arrays::{Arrays, OnArrays};
 use crate::care::{self, AllKept};
 use crate::page_map::{self, PageMap};
@@ -108,9 +109,8 @@ async fn open_tiers<E: Env>(
     set: &Set<E::Drive>,
     options: OpenOptions,
 ) -> Result<Tiers<E>, StoreError> {
-    let env = on_parts(env);
-    let tiers = [set.first(0..CACHE), set.first(CACHE..set.len())];
-    let [cache, parity] = Array::open_each(&env, tiers, options).await?;
+    let tiers = [0..CACHE, CACHE..set.len()].map(|places| (places.clone(), set.first(places)));
+    let [cache, parity] = ages::open(env, set, tiers, options).await?;
     Ok((cache, parity))
 }
 
@@ -176,6 +176,7 @@ impl<E: Env> CachedRaid5<E> {
         // A page may have come from a drive's cache. Slots that it does not name are given to
         // others from now on, so it must not be forgotten.
         inner.flush_tiers().await?;
+        arrays.tell_ages().await;
         Ok(CachedRaid5 { inner: Rc::new(inner), arrays: Rc::new(arrays) })
     }
 
@@ -233,10 +234,13 @@ impl<E: Env> Store for CachedRaid5<E> {
     async fn close(&self) -> Result<(), StoreError> {
         self.inner.commit().await?;
         self.inner.cache.clone().close().await?;
-        Ok(self.inner.parity.clone().close().await?)
+        self.inner.parity.clone().close().await?;
+        self.arrays.tell_losses().await;
+        Ok(())
     }
 
     async fn work(&self) -> Result<bool, StoreError> {
+        self.arrays.tell_losses().await;
         let worked = self.inner.cache.work().await? || self.inner.parity.work().await?;
         Ok(self.inner.destage().await? || worked)
     }

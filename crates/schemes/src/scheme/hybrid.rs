@@ -55,6 +55,7 @@ use self::moves::Inner;
 use self::place::{Place, Tier};
 use self::shape::{MAP_AT, MIRROR, PLATE, Shape};
 use self::table::Table;
+use crate::ages;
 use crate::arrays::{Arrays, OnArrays};
 use crate::care::{self, AllKept};
 use crate::page_map::{self, PageMap};
@@ -85,9 +86,8 @@ async fn open_tiers<E: Env>(
     split: usize,
     options: OpenOptions,
 ) -> Result<Tiers<E>, StoreError> {
-    let env = on_parts(env);
-    let tiers = [set.first(0..split), set.first(split..set.len())];
-    let [mirrors, parity] = Array::open_each(&env, tiers, options).await?;
+    let tiers = [0..split, split..set.len()].map(|places| (places.clone(), set.first(places)));
+    let [mirrors, parity] = ages::open(env, set, tiers, options).await?;
     Ok((mirrors, parity))
 }
 
@@ -153,6 +153,7 @@ impl<E: Env> Hybrid<E> {
         // A page may have come from a drive's cache. Places that it does not name are given to
         // others from now on, so it must not be forgotten.
         inner.flush_tiers().await?;
+        arrays.tell_ages().await;
         Ok(Hybrid { inner: Rc::new(inner), arrays: Rc::new(arrays), split })
     }
 
@@ -235,10 +236,13 @@ impl<E: Env> Store for Hybrid<E> {
     async fn close(&self) -> Result<(), StoreError> {
         self.inner.commit().await?;
         self.inner.mirrors.clone().close().await?;
-        Ok(self.inner.parity.clone().close().await?)
+        self.inner.parity.clone().close().await?;
+        self.arrays.tell_losses().await;
+        Ok(())
     }
 
     async fn work(&self) -> Result<bool, StoreError> {
+        self.arrays.tell_losses().await;
         let Inner { mirrors, parity, .. } = &*self.inner;
         let worked = mirrors.work().await? || parity.work().await?;
         Ok(self.inner.reclaim().await? || worked)

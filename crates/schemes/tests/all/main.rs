@@ -20,6 +20,7 @@ mod log_requests;
 mod mirror_log_return;
 mod mirror_log_rot;
 mod mirror_log_scrub;
+mod out_of_date;
 mod page_map;
 mod pool;
 mod returning;

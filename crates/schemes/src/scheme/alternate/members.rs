@@ -137,6 +137,12 @@ impl<E: Env> Inner<E> {
         Ok(())
     }
 
+    /// All that are whole have pages of this generation, durably. `None`: that is being seen to.
+    pub async fn recorded_generation(&self) -> Option<u64> {
+        let _turn = self.page_turn.lock().await;
+        (self.recorded.get() == self.alive.get()).then(|| self.generation.get())
+    }
+
     /// The turn for pages is held.
     pub async fn write_page(
         &self,

@@ -29,7 +29,7 @@ mod standing;
 
 use classical::{Array, ArrayError, OpenOptions, label};
 use format::Uuid;
-use io::{Env, join_all};
+use io::{Drive, Env, join_all};
 
 use self::doubts::{Ranges, all_doubts};
 use self::replay::{ToldLog, replay};
@@ -44,9 +44,11 @@ use super::replica::{
 };
 use super::roles::Each;
 use super::{CACHE_MAX, Seen};
+use crate::ages;
 use crate::log::record::PAGE;
 use crate::log::{Found, Log};
 use crate::part::{Part, PartEnv};
+use crate::set::Set;
 use crate::store::StoreError;
 
 /// A replica as it is found.
@@ -453,13 +455,18 @@ fn note_lost<E: Env>(
     keeps
 }
 
+pub fn of_replicas(arrays: OpenOptions) -> OpenOptions {
+    OpenOptions { elsewhere: true, ..arrays }
+}
+
 /// Finds the replicas on their drives, and makes them agree; their logs are still as they were.
-pub async fn recover<E: Env>(
+pub async fn recover<E: Env, D: Drive>(
     env: &PartEnv<E>,
-    pool: &Uuid,
+    set: &Set<D>,
     drives: Vec<Vec<Part>>,
     options: OpenOptions,
 ) -> Result<Recovered<E>, StoreError> {
+    let pool = &set.label.pool;
     let mut sides = Vec::new();
     for own in drives {
         sides.push(find(env, pool, own, options).await);
@@ -487,6 +494,10 @@ pub async fn recover<E: Env>(
         let what = "each replica went on without the other".into();
         return Err(StoreError::Shape { what, hint: "leave the drives of one of them out" });
     }
+    // One that is new enough knows of the others whether they may be trusted.
+    let there = numbered.iter().filter(|(side, _)| trusted[*side]);
+    let own = (*pool, there.map(|(_, page)| page.generation).max().unwrap_or(0));
+    ages::check(set, (0, 0..set.len()), own, || "all replicas that are here".to_owned())?;
     let mut kept = kept(&sides, pool, &trusted, newest.size).await;
     let session = newest_session(&numbered, &trusted);
     let mut told = replay_all(sides, pool, &trusted, (newest.size, base, session)).await;

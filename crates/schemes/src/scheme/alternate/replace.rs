@@ -28,6 +28,7 @@ use super::reads::Answer;
 use super::recover::Back;
 use super::replica::{Inside, Replica, log_bytes, log_space, page_place};
 use super::{Alternate, Inner, recover};
+use crate::ages;
 use crate::log::Log;
 use crate::log::record::PAGE;
 use crate::part::Part;
@@ -200,6 +201,22 @@ impl<E: Env> Replace for Alternate<E> {
 }
 
 impl<E: Env> Alternate<E> {
+    /// The labels of the set say of which generation the pages of the replicas are.
+    pub(super) async fn tell_age(&self) {
+        let inner = &*self.inner;
+        let is_known = {
+            let set = inner.set.borrow();
+            ages::knows(&set, 0, (set.label.pool, inner.generation.get()))
+        };
+        if is_known {
+            return;
+        }
+        let _turn = inner.turn.lock().await;
+        let age = inner.recorded_generation().await;
+        let age = age.map(|generation| (inner.set.borrow().label.pool, generation));
+        ages::tell(&inner.set, &[age], &self.lost()).await;
+    }
+
     /// Of a drive that was being filled.
     async fn tell_state(&self, place: usize, state: MemberState) -> Result<(), StoreError> {
         let inner = &*self.inner;

@@ -17,6 +17,7 @@ use io::{Drive, Env};
 
 use super::LogMirror;
 use super::store::Inner;
+use crate::ages;
 use crate::part::{Part, PartEnv};
 use crate::set::{self, Set};
 use crate::store::{Replace, Restoring, Store, StoreError};
@@ -72,6 +73,21 @@ impl<E: Env> LogMirror<E> {
         *inner.set.borrow_mut() = next;
         inner.rebuilding.set(Some(place));
         Ok(())
+    }
+
+    /// The labels of the set say how new each array is.
+    pub(super) async fn tell_ages(&self) {
+        let inner = &*self.inner;
+        let _turn = inner.replace_turn.lock().await;
+        let ages = ages::of_all([&inner.array, &inner.mirror]).await;
+        ages::tell(&inner.set, &ages, &self.lost()).await;
+    }
+
+    /// The same after a loss.
+    pub(super) async fn tell_losses(&self) {
+        if !self.lost().is_empty() {
+            self.tell_ages().await;
+        }
     }
 
     async fn tell_state(&self, place: usize, state: MemberState) -> Result<(), StoreError> {

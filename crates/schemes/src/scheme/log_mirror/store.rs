@@ -14,12 +14,13 @@ use super::plan::Mode;
 use super::policy::{Facts, Policy, Reads};
 use super::shape::Shape;
 use super::{DATA, Options, VOID, VOIDS};
+use crate::ages;
 use crate::care::{self, AllKept};
 use crate::extents::Extents;
 use crate::locks::RangeLocks;
 use crate::log::record::PAGE;
 use crate::log::{Found, Log};
-use crate::part::{PartEnv, on_parts};
+use crate::part::PartEnv;
 use crate::set::Set;
 use crate::store::{Counters, Store, StoreError, check_range};
 
@@ -91,9 +92,11 @@ impl<E: Env> LogMirror<E> {
     ) -> Result<LogMirror<E>, StoreError> {
         let set = Set::open(drives).await?;
         shape.check(&set)?;
-        let parts = on_parts(env);
-        let both = [shape.array_parts(&set), shape.log_parts(&set)];
-        let [array, mirror] = Array::open_each(&parts, both, options.arrays).await?;
+        let both = [
+            (shape.array(set.len()), shape.array_parts(&set)),
+            (shape.log(set.len()), shape.log_parts(&set)),
+        ];
+        let [array, mirror] = ages::open(env, &set, both, options.arrays).await?;
         let (log, extents) = replay(&mirror, set.label.pool, array.grid(), array.size()).await?;
         let inner = Inner {
             env: env.clone(),
@@ -116,7 +119,9 @@ impl<E: Env> LogMirror<E> {
             rebuilding: Cell::new(None),
             held: Cell::new(false),
         };
-        Ok(LogMirror { inner: Rc::new(inner) })
+        let opened = LogMirror { inner: Rc::new(inner) };
+        opened.tell_ages().await;
+        Ok(opened)
     }
 }
 
@@ -217,10 +222,13 @@ impl<E: Env> Store for LogMirror<E> {
     async fn close(&self) -> Result<(), StoreError> {
         self.flush().await?;
         self.inner.array.clone().close().await?;
-        Ok(self.inner.mirror.clone().close().await?)
+        self.inner.mirror.clone().close().await?;
+        self.tell_losses().await;
+        Ok(())
     }
 
     async fn work(&self) -> Result<bool, StoreError> {
+        self.tell_losses().await;
         let Inner { array, mirror, .. } = &*self.inner;
         // Side by side: what is migrated from the log drive that is left, and what is copied.
         let (rebuilt, destaged) =
