@@ -7,8 +7,11 @@
 //!   └───────┴───────┘ └───────┴───────┘ └───     which does not hold the newest
 //! ```
 //! A version that a crash tears is told by its checksum, and the one before it lies untouched
-//! beside it. What may be in a version (nothing that speaks of bytes which are not durable) and
-//! when it is written is for the owner to say; the entries themselves are the owner's, too.
+//! beside it. So is one that the crash left on one drive while the other's copy has rotted: the
+//! array knows no checksum of it yet, and calls the page lost; its own says that it is whole.
+//!
+//! What may be in a version (nothing that speaks of bytes which are not durable) and when it is
+//! written is for the owner to say; the entries themselves are the owner's, too.
 //!
 //! ```text
 //!    0  magic    8   STDYMAP1        32  sequence  8   even: first slot, odd: second
@@ -19,7 +22,7 @@
 
 use std::cell::{Cell, RefCell};
 
-use classical::Array;
+use classical::{Array, ArrayError};
 use format::Uuid;
 use io::sync::Turn;
 use io::{Buf, BufMut, Env, join_all};
@@ -139,6 +142,50 @@ pub async fn create<E: Env>(
     Ok(())
 }
 
+/// Which page.
+#[derive(Clone, Copy)]
+struct Own<'a> {
+    pool: &'a Uuid,
+    number: u32,
+    count: usize,
+}
+
+/// A page and its other version, one of which may be lost: what was being written, if a drive has
+/// it whole.
+async fn read_pair<E: Env>(array: &Array<E>, at: u64, own: Own<'_>) -> Result<Buf, StoreError> {
+    let (even, odd) =
+        (array.read(at, PAGE as u64).await, array.read(at + PAGE as u64, PAGE as u64));
+    let (even, odd) = match (even, odd.await) {
+        (Ok(even), Ok(odd)) => (even, odd),
+        (Ok(even), Err(error)) => {
+            let odd = being_written(array, at + PAGE as u64, (own, &even), error).await?;
+            (even, odd)
+        }
+        (Err(error), Ok(odd)) => (being_written(array, at, (own, &odd), error).await?, odd),
+        (Err(error), Err(_)) => return Err(error.into()),
+    };
+    Ok(Buf::from_slice(&[&even[..], &odd[..]].concat()))
+}
+
+/// The version after the one beside a lost page, if all that a drive has whole of it is the same.
+/// What is older than that is no proof that there was none.
+async fn being_written<E: Env>(
+    array: &Array<E>,
+    at: u64,
+    (own, beside): (Own<'_>, &[u8]),
+    lost: ArrayError,
+) -> Result<Buf, StoreError> {
+    let sequence = |page: &[u8]| Some(decode(own.pool, own.number, own.count, page)?.0);
+    let next = sequence(beside).map(|beside| beside + 1);
+    let copies = array.copies(at, PAGE as u64).await?;
+    let mut whole = copies.into_iter().filter(|copy| next.is_some() && sequence(copy) == next);
+    let Some(first) = whole.next().filter(|first| whole.all(|other| *other == **first)) else {
+        return Err(lost.into());
+    };
+    array.write(at, first.clone(), true).await?;
+    Ok(first)
+}
+
 impl<E: Env> PageMap<E> {
     /// Reads the region. The entries are given to the caller.
     pub async fn open(
@@ -152,10 +199,19 @@ impl<E: Env> PageMap<E> {
         for first in (0..count).step_by(PAGES_AT_ONCE as usize) {
             let some = first..count.min(first + PAGES_AT_ONCE);
             let (at, len) = (base + u64::from(first) * PAIR, some.len() as u64 * PAIR);
-            let bytes = array.read(at, len).await?;
-            for (pair, number) in bytes.chunks_exact(PAIR as usize).zip(some) {
-                let own = entries_of(number, entries).len();
-                let Some((sequence, page)) = newest(pool, number, own, pair) else {
+            let together = match array.read(at, len).await {
+                Ok(bytes) => Some(bytes),
+                Err(ArrayError::PageLost { .. }) => None,
+                Err(error) => return Err(error.into()),
+            };
+            for (at, number) in (at..).step_by(PAIR as usize).zip(some.clone()) {
+                let own = Own { pool, number, count: entries_of(number, entries).len() };
+                let from = (PAIR * u64::from(number - some.start)) as usize;
+                let pair = match &together {
+                    Some(bytes) => bytes.slice(from..from + PAIR as usize),
+                    None => read_pair(array, at, own).await?,
+                };
+                let Some((sequence, page)) = newest(pool, number, own.count, &pair) else {
                     return Err(StoreError::Damaged(format!("page {number} of the map")));
                 };
                 all.extend(page);

@@ -120,6 +120,22 @@ where
     story(world_of(subject, seed), LAGGING);
 }
 
+/// One whose drives are hurt at rest.
+pub fn one_hurt<S: Subject>(subject: S, seed: u64)
+where
+    S::Store: Replace<Drive = VirtDrive>,
+{
+    story(world_of(subject, seed), PLAIN);
+}
+
+/// One whose drives are mixed up.
+pub fn one_mixed_up<S: Subject>(subject: S, seed: u64)
+where
+    S::Store: Replace<Drive = VirtDrive>,
+{
+    story(world_of(subject, seed), MIXED_UP);
+}
+
 /// One of a battery that failed once.
 pub fn one_afflicted<S: Subject>(subject: S, seed: u64)
 where
@@ -198,7 +214,8 @@ fn afflict<S: Subject>(
     for &drive in &hurt {
         let kind = kinds[world.rng.index(kinds.len())];
         let mut rng = Rng::new(world.rng.next_u64());
-        rotted |= kind == Affliction::Rot;
+        // A part of it is wrong: the rest does not show that.
+        rotted |= matches!(kind, Affliction::Rot | Affliction::MixedUp);
         match kind {
             Affliction::Rot => {
                 let (disk, blank) = (&world.disks[drive], world.fresh(drive));

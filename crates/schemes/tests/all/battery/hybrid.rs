@@ -5,9 +5,9 @@ use io::virt::{VirtDrive, VirtEnv};
 use schemes::StoreError;
 use schemes::scheme::hybrid::{self, Spec, Tuning};
 
-use crate::battery::afflicted::battery_afflicted;
+use crate::battery::afflicted::{battery_afflicted, one_hurt};
 use crate::battery::hung::battery_hung;
-use crate::battery::replaced::battery_replaced;
+use crate::battery::replaced::{Replaced, battery_replaced};
 use crate::battery::rotten::battery_rotten;
 use crate::battery::world::{CHUNK, Subject, battery, battery_variant};
 
@@ -129,4 +129,11 @@ fn hybrid_hung() {
 #[test]
 fn hybrid_afflicted() {
     battery_afflicted(TWO_TIERS);
+}
+
+/// A page of the map that was being written when the machine stopped was on one drive, the copy on
+/// the other rotted, and no checksum of it was known: it counted as lost, and the pool was refused.
+#[test]
+fn hurt_worlds_of_hybrid_that_failed_once() {
+    [103, 201].into_iter().for_each(|seed| one_hurt(Replaced(TWO_TIERS), seed));
 }

@@ -8,7 +8,7 @@ use io::virt::{VirtDrive, VirtEnv};
 use schemes::scheme::mirror_log::{MirrorLog, Spec, create};
 use schemes::{Store, StoreError};
 
-use crate::battery::afflicted::battery_afflicted;
+use crate::battery::afflicted::{battery_afflicted, one_mixed_up};
 use crate::battery::hung::battery_hung;
 use crate::battery::replaced::battery_replaced;
 use crate::battery::rotten::battery_rotten;
@@ -124,4 +124,12 @@ fn mirror_log_hung() {
 fn mirror_log_afflicted() {
     battery_afflicted(Logs { width: 3, groups: 1, drive: 5 << 20 });
     battery_afflicted(Logs { width: 2, groups: 2, drive: 5 << 20 });
+}
+
+/// What a drive of the other group has in the same place passed for segments, and flushed data was
+/// what it had been before.
+#[test]
+fn mixed_up_worlds_of_mirror_log_that_failed_once() {
+    let groups = Logs { width: 2, groups: 2, drive: 5 << 20 };
+    [101, 102, 105, 106].into_iter().for_each(|seed| one_mixed_up(groups, seed));
 }
