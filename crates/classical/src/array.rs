@@ -124,7 +124,7 @@ pub(crate) struct Inner<E: Env> {
     /// Bytes of the array that may have been on their way; `None`: all.
     pub announced: RefCell<Option<Announced>>,
     /// Pages of what was announced that nothing vouches for.
-    pub unvouched: RefCell<BTreeSet<u64>>,
+    pub unvouched: RefCell<BTreeMap<u64, u32>>,
     /// Who writes sums.
     pub sums_turn: Turn,
     pub mending: Mending,

@@ -7,7 +7,7 @@
 //!   other checksums where marked ── differs ─┘
 //! ```
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use io::{Durability, Env};
@@ -119,8 +119,8 @@ impl<E: Env> Array<E> {
 
     /// Pages, by their first bytes, that were looked at by opening, or since it was told what was
     /// written, and are neither what they were before nor what they should be after it: torn by the
-    /// crash, or rotten.
-    pub fn take_unvouched(&self) -> BTreeSet<u64> {
+    /// crash, or rotten. And the checksum that each should have after it.
+    pub fn take_unvouched(&self) -> BTreeMap<u64, u32> {
         self.inner.unvouched.take()
     }
 
@@ -187,7 +187,7 @@ impl<E: Env> Inner<E> {
         let mut unvouched = self.unvouched.borrow_mut();
         let data = data.filter(|(_, (known, right))| known.is_unvouched(right));
         for (member, (known, right)) in data {
-            unvouched.insert((chunk + member as u64) * self.grid.chunk + start);
+            unvouched.insert((chunk + member as u64) * self.grid.chunk + start, known.new);
             if self.mending.elsewhere && known.is_asked_for() {
                 right.sum = UNVOUCHED;
             }

@@ -365,7 +365,7 @@ impl<E: Env> Told<E> {
         match replay(&own, lacks, ranges, facts).await {
             Ok((log, entries)) => {
                 self.replayed += entries;
-                self.ranges.extend(log.unvouched.iter().map(|at| (*at, PAGE)));
+                self.ranges.extend(log.unvouched.keys().map(|at| (*at, PAGE)));
                 (self.replicas[at], self.logs[at]) = (Some(own.replica), Some(log));
             }
             Err(failed) => self.error = failed,

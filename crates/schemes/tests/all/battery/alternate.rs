@@ -12,7 +12,7 @@ use io::virt::{VirtDrive, VirtEnv};
 use schemes::scheme::alternate::{Alternate, FlushLog, Options, Spec, create};
 use schemes::{Store, StoreError};
 
-use crate::battery::afflicted::{battery_afflicted, one_afflicted};
+use crate::battery::afflicted::{battery_afflicted, one_afflicted, one_hurt};
 use crate::battery::hung::battery_hung;
 use crate::battery::replaced::Replaced;
 use crate::battery::world::{CHUNK, Subject, battery, battery_variant, worlds};
@@ -290,5 +290,8 @@ fn afflicted_worlds_that_failed_once() {
     [7, 24, 123, 339].into_iter().for_each(|seed| one_afflicted(THREE, seed));
     [296, 507].into_iter().for_each(|seed| one_afflicted(PARITY, seed));
     one_afflicted(Replaced(THREE), 60);
+    // A page that the other replica had and knew no checksum of was taken from the rotten one,
+    // whose checksum said what the other's is.
+    one_hurt(Replaced(SINGLE), 203);
     [22, 61].into_iter().for_each(|seed| one_afflicted(Replaced(PARITY), seed));
 }

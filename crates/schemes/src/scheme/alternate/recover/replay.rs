@@ -10,10 +10,11 @@
 //! that are not in place. Pages of which these change a part may be torn by a crash in their turn:
 //! they are logged as edges before.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use classical::ArrayError;
+use classical::sums::UNKNOWN;
 use io::{Buf, Env, join_all};
 
 use super::resync::COPIES;
@@ -32,8 +33,8 @@ pub(super) struct ToldLog {
     /// Of some pages only another one has checksums.
     pub lacks: bool,
     pub unplaced: Overlay,
-    /// Pages of the data that are neither old nor new.
-    pub unvouched: BTreeSet<u64>,
+    /// Pages of the data that are neither old nor new, and the checksums that they should have.
+    pub unvouched: BTreeMap<u64, u32>,
     /// Of its array, what was being written: also where nothing tells of it.
     pub marked: Vec<Range<u64>>,
 }
@@ -54,24 +55,27 @@ pub(super) async fn replay<E: Env>(
         join_all(some.iter().map(|(at, len)| array.resync_range(base + at, *len))).await;
     }
     let unknown = ranges.iter().flat_map(|(at, len)| array.unknown(base + at, *len));
-    let unvouched = array.take_unvouched().into_iter().chain(unknown);
+    let unknown = unknown.map(|at| (at, UNKNOWN));
     let within = |at: u64| at.checked_sub(base).filter(|at| at + PAGE <= size);
-    let mut unvouched: BTreeSet<u64> = unvouched.filter_map(within).collect();
+    let of_data = |(at, sum): (u64, u32)| Some((within(at)?, sum));
+    // The last of a page counts.
+    let unvouched = unknown.chain(array.take_unvouched()).filter_map(of_data);
+    let mut unvouched: BTreeMap<u64, u32> = unvouched.collect();
     let done = own.says(session, &[DONE]).max(on_all).max(session << ENTRY_BITS);
     let (unplaced, count) = own.unplaced(session, done).await?;
     let pieces = sound(&unplaced.pieces(), &unvouched);
     own.log_edges(base, &pieces, done).await?;
     let lost = own.replica.put_what_goes(base, &pieces).await?;
     // What the log has all of it vouches for.
-    unvouched.retain(|at| whole_of(&pieces, *at).is_none());
-    unvouched.extend(lost.into_iter().filter_map(within));
+    unvouched.retain(|at, _| whole_of(&pieces, *at).is_none());
+    unvouched.extend(lost.into_iter().filter_map(within).map(|at| (at, UNKNOWN)));
     let says = own.says(session, &[NUMBERED, DONE]);
     Ok((ToldLog { says, lacks, unplaced, unvouched, marked }, count))
 }
 
 /// Pieces, but for the parts of pages that nobody vouches for.
-fn sound(pieces: &[(u64, Buf)], unvouched: &BTreeSet<u64>) -> Vec<(u64, Buf)> {
-    let is_torn = |at: u64| !at.is_multiple_of(PAGE) && unvouched.contains(&(at / PAGE * PAGE));
+fn sound(pieces: &[(u64, Buf)], unvouched: &BTreeMap<u64, u32>) -> Vec<(u64, Buf)> {
+    let is_torn = |at: u64| !at.is_multiple_of(PAGE) && unvouched.contains_key(&(at / PAGE * PAGE));
     let sound = pieces.iter().filter_map(|(start, data)| {
         let end = start + data.len() as u64;
         let from = if is_torn(*start) { start.next_multiple_of(PAGE).min(end) } else { *start };
@@ -152,7 +156,7 @@ mod tests {
         let piece = |start: u64, end: u64| (start, Buf::zeroed((end - start) as usize));
         let pieces = [piece(512, 3 * PAGE + 512), piece(4 * PAGE, 5 * PAGE), piece(6656, 7168)];
         let ranges = |unvouched: &[u64]| {
-            let unvouched = unvouched.iter().copied().collect();
+            let unvouched = unvouched.iter().map(|at| (*at, UNKNOWN)).collect();
             let sound = sound(&pieces, &unvouched).into_iter();
             sound.map(|(at, data)| (at, at + data.len() as u64)).collect::<Vec<_>>()
         };

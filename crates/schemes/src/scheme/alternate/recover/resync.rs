@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use std::ops::Range;
 
 use classical::ArrayError;
+use classical::sums::vouches;
 use io::{Buf, Env, join_all};
 
 use super::{Told, ToldLog};
@@ -149,7 +150,7 @@ fn in_turn<E: Env>(told: &Told<E>, right: usize) -> Vec<Source<'_, E>> {
 /// has stays, and counts from now on.
 async fn vouch<E: Env>(told: &Told<E>, right: usize, base: u64) -> Result<(), StoreError> {
     let (Some(own), Some(log)) = (&told.replicas[right], &told.logs[right]) else { return Ok(()) };
-    let pages: Vec<u64> = log.unvouched.iter().copied().collect();
+    let pages: Vec<u64> = log.unvouched.keys().copied().collect();
     for some in pages.chunks(COPIES) {
         let writes = some.iter().map(async |&at| {
             let page = match vouched(told, right, (base, at)).await {
@@ -167,19 +168,26 @@ async fn vouch<E: Env>(told: &Told<E>, right: usize, base: u64) -> Result<(), St
 }
 
 /// The page as another replica has it, if that one has no doubt; of several as the one that has
-/// most of what was flushed.
+/// most of what was flushed. If all have doubts, as one has it whose page is what the checksum of
+/// another says: the one was not told yet what it has, and the other's page has rotted.
 async fn vouched<E: Env>(told: &Told<E>, right: usize, (base, at): (u64, u64)) -> Option<Buf> {
     // Of one log no other replica has what was flushed.
     if told.replicas[right].as_ref()?.page().one_log {
         return None;
     }
-    for other in in_turn(told, right).into_iter().filter(|other| other.side != right) {
-        let is_vouched = other.log.is_some_and(|log| !log.unvouched.contains(&at));
-        if is_vouched && let Ok(page) = other.replica.array.read(base + at, PAGE).await {
-            return Some(page);
+    let mut doubted = Vec::new();
+    for own in in_turn(told, right) {
+        let sum = own.log.and_then(|log| log.unvouched.get(&at)).copied();
+        let Ok(page) = own.replica.array.read(base + at, PAGE).await else { continue };
+        match sum {
+            None if own.side != right && own.log.is_some() => return Some(page),
+            None => {}
+            Some(sum) => doubted.push((sum, page)),
         }
     }
-    None
+    // The one that is right comes first.
+    let mut pages = doubted.iter().map(|(_, page)| page);
+    pages.find(|page| doubted.iter().any(|(sum, _)| vouches(*sum, page))).cloned()
 }
 
 /// Where batches changed something on a replica of which the log has rotted that told of them: its
