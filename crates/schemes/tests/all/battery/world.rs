@@ -430,7 +430,8 @@ impl<S: Subject> World<S> {
     /// Drives were hurt after the machine stopped: what was being written may be neither old nor
     /// new. If some pages of them rotted nobody can tell that from what was written since the last
     /// flush either, if nothing told of it before: such pages may fail to be read. Where drives
-    /// tear pages one that was torn may be the only other copy, and these may be anything.
+    /// tear pages one that was torn may be the only other copy, and if these are read they may be
+    /// anything.
     pub fn doubt_unflushed(&mut self, rotted: bool) {
         // Before any is doubted: one that is in doubt does not say any more that it was unflushed,
         // and what shares its page would be held to be safe.
@@ -440,7 +441,7 @@ impl<S: Subject> World<S> {
             open.map(|(sector, _)| *sector).collect()
         };
         let whole_pages = self.unit() == PAGE / SECTOR;
-        if rotted && whole_pages && !self.subject.records_first() {
+        if rotted && !self.subject.records_first() {
             let pages = unflushed.iter().map(|sector| (self.base + sector) / (PAGE / SECTOR));
             self.may_fail = pages.collect();
         }
