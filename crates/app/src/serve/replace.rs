@@ -1,6 +1,7 @@
 //! Drives that take the places of others, lost or not, while the pool is served.
 
 use engine::{Label, read_label};
+use format::{Member, MemberState, Superblock};
 use io::uring::{RealDrive, UringDrive, UringEnv};
 
 use super::wrap::Wrapper;
@@ -65,10 +66,18 @@ async fn replace(
         drop(drive.map_err(|error| drives::refused(name.path(), &error))?);
     }
     let opened = target::open_named(env, &[new.path.to_owned()]).await?;
-    let own = match opened.existing().next() {
-        Some((_, drive)) => is_own(pool, &lost, drive).await,
-        None => false,
+    let label = match opened.existing().next() {
+        Some((_, drive)) => own_label(pool, &lost, drive).await,
+        None => None,
     };
+    let own = label.is_some();
+    if label.is_some_and(|label| went_on_alone(&label, &pool.view().drives)) && !new.force {
+        let what = format!("{} went on without the drives that serve the pool", new.path);
+        return Err(Failure::new(&object, what).hint(
+            "it may hold acknowledged writes that these lack; 'steadyraid drive replace --force' \
+             gives it what these have instead",
+        ));
+    }
     if new.back && !own {
         let what = format!("is not the drive that is lost there ({})", lost.uuid);
         return Err(Failure::new(new.path, what)
@@ -124,13 +133,25 @@ fn check_state(object: &str, drive: &view::Drive, back: bool) -> Outcome<()> {
     }
 }
 
-/// Whether it is the drive that was in this place.
-async fn is_own(pool: &Pool, lost: &view::Drive, drive: &UringDrive) -> bool {
-    let known = |label: &format::Superblock| {
+/// Its label, if it is the drive that was in this place.
+async fn own_label(pool: &Pool, lost: &view::Drive, drive: &UringDrive) -> Option<Superblock> {
+    let known = |label: &Superblock| {
         label.pool.to_string() == pool.uuid() && label.drive.to_string() == lost.uuid
     };
     match read_label(drive).await {
-        Ok(Label::Ours(label)) => known(&label),
-        _ => false,
+        Ok(Label::Ours(label)) if known(&label) => Some(*label),
+        _ => None,
     }
+}
+
+/// Whether it has written off all drives of its array that are used now, so that both went on.
+fn went_on_alone(label: &Superblock, drives: &[view::Drive]) -> bool {
+    let is_used = |member: &&Member| {
+        let uuid = member.drive.to_string();
+        drives.iter().any(|drive| drive.uuid == uuid && drive.state == "active")
+    };
+    let mut used = label.members.iter().filter(is_used).peekable();
+    let is_written_off =
+        |member: &Member| matches!(member.state, MemberState::Missing | MemberState::Failed);
+    used.peek().is_some() && used.all(is_written_off)
 }

@@ -183,6 +183,41 @@ fn who_was_not_away_or_is_not_wanted_does_not_join() {
     server.end();
 }
 
+/// Each half of a mirror went on without the other. While the one is served the other does not
+/// join by itself: an operator says which of them counts.
+#[test]
+fn the_other_half_does_not_join() {
+    let scratch = Scratch::with_drives(2);
+    scratch.run(&["create", "--scheme", "raid1", "tank", "d0", "d1"]).expect(0);
+    scratch.run(&["volume", "create", "tank/vm", "16M", "--drives", "."]).expect(0);
+    fs::create_dir(scratch.path("away")).expect("made");
+    for (own, other, at) in [("d1", "d0", 1), ("d0", "d1", 2)] {
+        if !scratch.path(own).exists() {
+            rename(&scratch, &format!("away/{own}"), own);
+        }
+        rename(&scratch, other, &format!("away/{other}"));
+        let (server, mut client) = serve(&scratch);
+        write(&mut client, at);
+        client.disconnect();
+        server.end();
+    }
+    let (server, mut client) = serve(&scratch);
+    wait_for_a_look();
+    rename(&scratch, "away/d1", "again");
+    wait_for_a_look();
+    scratch.run(&["status"]).expect(1).says("DEGRADED");
+    let again = scratch.path("again").display().to_string();
+    let refused = scratch.run(&["drive", "online", "tank", "1", &again]);
+    refused.expect(3).says("went on without");
+    scratch.run(&["drive", "replace", "--force", "tank", "1", &again]).expect(0);
+    until_whole(&scratch);
+    scratch.run(&["drive", "fail", "tank", "0", "--force"]).expect(0);
+    assert!(client.read(2 << 20, MIB) == data(2), "what the half that was served has");
+    assert!(client.read(1 << 20, MIB) != data(1), "and nothing of the other's");
+    client.disconnect();
+    server.end();
+}
+
 /// Opened without it, the pool would have to fill it.
 #[test]
 fn the_start_waits_for_late_drives() {
