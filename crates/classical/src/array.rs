@@ -226,16 +226,6 @@ impl<E: Env> Array<E> {
         Ok(opened)
     }
 
-    /// The same of as many arrays as the caller knows there are.
-    pub async fn open_each<const COUNT: usize>(
-        env: &E,
-        arrays: [Vec<E::Drive>; COUNT],
-        options: OpenOptions,
-    ) -> Result<[Array<E>; COUNT], ArrayError> {
-        let opened = Array::open_all(env, arrays, options).await?;
-        Ok(opened.try_into().ok().expect("as many are opened as are given"))
-    }
-
     /// Opens an array whose drives are known. The first that writes to them.
     pub async fn open_assembly(
         env: &E,

@@ -79,21 +79,18 @@ pub fn knows<D: Drive>(set: &Set<D>, number: usize, (array, own): Age) -> bool {
 
 /// The same set whose labels say this of its arrays. `None`: they do already.
 fn with_ages<D: Drive>(set: &Set<D>, ages: &[Option<Age>]) -> Option<Set<D>> {
+    let told = ages.iter().enumerate().filter_map(|(number, age)| Some((number, (*age)?)));
+    let news: Vec<(usize, Age)> = told.filter(|(number, age)| !knows(set, *number, *age)).collect();
+    if news.is_empty() {
+        return None;
+    }
     let mut next = set.clone();
     let roots = &mut next.label.checkpoint;
     roots.resize(roots.len().max(ages.len()), CheckpointRoot::default());
-    let mut changed = false;
-    for (root, age) in roots.iter_mut().zip(ages) {
-        let Some((array, number)) = age else { continue };
-        let (known, before) = of_root(root);
-        if known != *array || before < *number {
-            *root = to_root(&(*array, *number));
-            changed = true;
-        }
-    }
+    news.iter().for_each(|(number, age)| roots[*number] = to_root(age));
     next.label.shards = next.label.checkpoint.len() as u16;
     next.label.generation += 1;
-    changed.then_some(next)
+    Some(next)
 }
 
 /// The labels of a set in use say how new its arrays are; those of the lost drives are left alone.

@@ -153,16 +153,16 @@ struct Own<'a> {
 /// A page and its other version, one of which may be lost: what was being written, if a drive has
 /// it whole.
 async fn read_pair<E: Env>(array: &Array<E>, at: u64, own: Own<'_>) -> Result<Buf, StoreError> {
-    let (even, odd) =
-        (array.read(at, PAGE as u64).await, array.read(at + PAGE as u64, PAGE as u64));
-    let (even, odd) = match (even, odd.await) {
+    let behind = at + PAGE as u64;
+    let even = array.read(at, PAGE as u64).await;
+    let (even, odd) = match (even, array.read(behind, PAGE as u64).await) {
         (Ok(even), Ok(odd)) => (even, odd),
-        (Ok(even), Err(error)) => {
-            let odd = being_written(array, at + PAGE as u64, (own, &even), error).await?;
+        (Ok(even), Err(lost)) => {
+            let odd = being_written(array, behind, (own, &even), lost).await?;
             (even, odd)
         }
-        (Err(error), Ok(odd)) => (being_written(array, at, (own, &odd), error).await?, odd),
-        (Err(error), Err(_)) => return Err(error.into()),
+        (Err(lost), Ok(odd)) => (being_written(array, at, (own, &odd), lost).await?, odd),
+        (Err(lost), Err(_)) => return Err(lost.into()),
     };
     Ok(Buf::from_slice(&[&even[..], &odd[..]].concat()))
 }
