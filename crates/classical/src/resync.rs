@@ -433,13 +433,14 @@ impl<E: Env> Inner<E> {
             })
             .collect();
         let suspects = self.suspects.borrow();
+        let later = self.later_row((stripe, start), &row, told);
         let told = told.map(|Recorded { record, partial: from }| Told {
             pieces: &record.pieces,
             hull: (record.start, record.end),
             partial: &partial,
             last: from.keys().all(|drive| !suspects.contains(drive)),
         });
-        let right = verdict::row(&self.grid, &row, start, told);
+        let right = later.or_else(|| verdict::row(&self.grid, &row, start, told));
         let other = self.unrecorded_row((stripe, start), &row, right.as_deref());
         if let Some(mut right) = other.or(right) {
             self.record_unvouched((stripe, start), &row, &mut right);
@@ -458,7 +459,7 @@ impl<E: Env> Inner<E> {
     }
 
     /// Checksums that a page may have, the newest first.
-    fn may_be(&self, stripe: u64, member: usize, start: u64) -> Vec<u32> {
+    pub fn may_be(&self, stripe: u64, member: usize, start: u64) -> Vec<u32> {
         let key = self.page_of(stripe, member, start);
         let open = self.open_sums.borrow();
         let open = open.get(&key).into_iter().flatten().rev().copied();

@@ -4,6 +4,8 @@
 //!   no record of a stripe, and its drive would tell ── writes are over: the newest checksums count
 //!     more pages are not what these say than parity bears ── no: that drive answered, and lost the
 //!                     record, and the crash took the rest: the row as it is, or as it was before
+//!   a record, and the log knows later checksums than it tells ── a drive lost that of a later
+//!                     write: the row as the newest checksums say, if it is that
 //! ```
 //! A write that was flushed leaves no more pages that are not what the newest checksums say than
 //! drives lie, rot or are out of date. Where there are more than may be, it was not flushed.
@@ -13,6 +15,7 @@ use std::collections::BTreeMap;
 use io::Env;
 
 use crate::array::{Inner, WriteHole};
+use crate::log::PageSum;
 use crate::resync::Recorded;
 use crate::sums::is_lost;
 use crate::verdict::{self, Known, Right};
@@ -53,6 +56,23 @@ impl<E: Env> Inner<E> {
         };
         let closed = self.write_hole == WriteHole::Closed;
         closed && (self.grid.data()..self.grid.width).any(tells)
+    }
+
+    /// What the pages of a row should be, if they are what a write left that came after the one
+    /// that a record tells of: a drive lost the record of that. One that never began was to change
+    /// more pages than parity bears, and none of them is what it would have left.
+    pub fn later_row(
+        &self,
+        (stripe, start): (u64, u64),
+        row: &[Known<'_>],
+        told: Option<&Recorded>,
+    ) -> Option<Vec<Right>> {
+        let newest: Vec<u32> =
+            (0..row.len()).map(|member| self.may_be(stripe, member, start)[0]).collect();
+        let is_later =
+            |sum: &PageSum| sum.start == start && ![sum.old, sum.new].contains(&newest[sum.member]);
+        let later = told?.record.sums.iter().any(is_later);
+        later.then(|| verdict::newest(&self.grid, row, &newest)).flatten()
     }
 
     /// What the pages of a row should be, if some of it would be lost for the lack of a record.

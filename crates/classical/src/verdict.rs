@@ -195,6 +195,14 @@ pub fn unflushed(grid: &Grid, row: &[Known<'_>], before: &[u32]) -> Option<Vec<R
     })
 }
 
+/// A row as the newest checksums say. `None`: it is not that, or nobody knows.
+pub fn newest(grid: &Grid, row: &[Known<'_>], sums: &[u32]) -> Option<Vec<Right>> {
+    match sums.iter().any(|sum| is_unsure(*sum)) {
+        true => None,
+        false => version(grid, row, sums),
+    }
+}
+
 fn version(grid: &Grid, row: &[Known<'_>], sums: &[u32]) -> Option<Vec<Right>> {
     let seen: Vec<Option<&[u8]>> = row
         .iter()

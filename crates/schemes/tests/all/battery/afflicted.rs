@@ -136,6 +136,14 @@ where
     story(world_of(subject, seed), MIXED_UP);
 }
 
+/// One in which a drive answers writes and does not do them.
+pub fn one_losing<S: Subject>(subject: S, seed: u64)
+where
+    S::Store: Replace<Drive = VirtDrive>,
+{
+    story(world_of(subject, seed), LOSING);
+}
+
 /// One of a battery that failed once.
 pub fn one_afflicted<S: Subject>(subject: S, seed: u64)
 where

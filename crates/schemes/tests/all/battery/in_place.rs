@@ -7,6 +7,7 @@ use schemes::StoreError;
 
 use crate::battery::afflicted::{
     Left, afflicted_failing, battery_afflicted, battery_lagging, one_afflicted, one_lagging,
+    one_losing,
 };
 use crate::battery::hung::battery_hung;
 use crate::battery::replaced::battery_replaced;
@@ -232,6 +233,13 @@ fn mirrors_with_a_slow_drive_afflicted() {
 #[test]
 fn an_afflicted_world_that_failed_once() {
     one_afflicted(InPlace::new("raid4", Redundancy::ParityDrive, 4, 1), 493);
+}
+
+/// One of two drives of parity had lost the record of the last write of a stripe, and kept that of
+/// the one before: what had been flushed was mixed with the parity that this one told.
+#[test]
+fn a_world_with_a_lost_record_that_failed_once() {
+    one_losing(REDUNDANT[4], 413);
 }
 
 /// Without an error for copies that differ garbage was read in these: what was written since the
