@@ -35,7 +35,7 @@ pub const INCOMPAT_REPLACES: u64 = 4096;
 /// Incompatible feature: the checksum log of an in-place array knows what its checksum area may
 /// not; taken back when the array is closed.
 pub const INCOMPAT_CHECKSUM_LOG: u64 = 8192;
-/// Incompatible feature: the segments of each group of drives have a UUID of their own.
+/// Incompatible feature: segments and logs of each group of drives have a UUID of their own.
 pub const INCOMPAT_GROUP_LOGS: u64 = 16384;
 /// Incompatible features this software knows.
 pub const KNOWN_INCOMPAT: u64 = INCOMPAT_LIMITS

@@ -20,8 +20,8 @@ use classical::member::Member;
 use classical::rebuild::note_restoring;
 use classical::{Array, Lacks, label};
 use format::{
-    CheckpointRoot, Extent, Features, INCOMPAT_SET, LABEL_AREA, Member as Listed, MemberState,
-    Superblock, Uuid, end_area, valid_new_name,
+    CheckpointRoot, Extent, Features, INCOMPAT_GROUP_LOGS, INCOMPAT_SET, LABEL_AREA,
+    Member as Listed, MemberState, Superblock, Uuid, end_area, valid_new_name,
 };
 use io::{Drive, Env};
 
@@ -39,6 +39,17 @@ pub struct SetSpec {
     pub chunk: u64,
     /// Bytes of each drive's second extent, 0 for none.
     pub side: u64,
+}
+
+/// The UUID in what each group of drives has for itself, a log or segments. Groups number their
+/// places alike: what a drive of another one holds there must not pass for this one's.
+pub fn uuid_of_group(label: &Superblock, number: usize) -> Uuid {
+    let Uuid(mut own) = label.pool;
+    if label.features.incompat & INCOMPAT_GROUP_LOGS != 0 {
+        let number = (number as u32).to_le_bytes();
+        own[12..].iter_mut().zip(number).for_each(|(own, part)| *own ^= part);
+    }
+    Uuid(own)
 }
 
 /// The drives of a set, in order; those that are not there are `None`.

@@ -65,7 +65,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use classical::{Array, CreateSpec, Grid, OpenOptions, Redundancy};
-use format::SCHEME_ALTERNATE;
+use format::{INCOMPAT_GROUP_LOGS, SCHEME_ALTERNATE};
 use io::sync::Turn;
 use io::wait::{Wait, told};
 use io::{Buf, Env, Nanos};
@@ -84,7 +84,7 @@ use self::turns::Turned;
 use crate::care::AllKept;
 use crate::log::Log;
 use crate::part::{PartEnv, on_parts};
-use crate::set::{Set, SetSpec};
+use crate::set::{Set, SetSpec, uuid_of_group};
 use crate::store::{Counters, Store, StoreError, check_range};
 
 /// The paper does not say; long enough that an SSD is through with what its last writes left it to
@@ -272,7 +272,8 @@ pub async fn create<E: Env>(env: &E, drives: &[E::Drive], spec: &Spec) -> Result
         chunk: spec.chunk,
         side: 0,
     };
-    let set = Set::plan(env, drives, &named)?;
+    let mut set = Set::plan(env, drives, &named)?;
+    set.label.features.incompat |= INCOMPAT_GROUP_LOGS;
     let env = on_parts(env);
     let redundancy = Redundancy::Parity(spec.parity);
     let (name, width, chunk) = (spec.name.clone(), spec.drives, spec.chunk);
@@ -287,7 +288,8 @@ pub async fn create<E: Env>(env: &E, drives: &[E::Drive], spec: &Spec) -> Result
     let smallest = arrays.iter().map(Array::size).min().expect("there are some");
     let (base, size) = divide(smallest, spec.cache)?;
     for (side, array) in arrays.into_iter().enumerate() {
-        Log::create(&array, set.label.pool, log_space(base, true)).await?;
+        let uuid = uuid_of_group(&set.label, side);
+        Log::create(&array, uuid, log_space(base, true)).await?;
         let page = Page {
             sequence: side as u64,
             window: side as u64,
@@ -304,7 +306,7 @@ pub async fn create<E: Env>(env: &E, drives: &[E::Drive], spec: &Spec) -> Result
             keeps: true,
             session: 0,
         };
-        let page = Buf::from_slice(&page.encode(&set.label.pool));
+        let page = Buf::from_slice(&page.encode(&uuid));
         for place in [0, 1] {
             array.write(page_place(array.size(), place), page.clone(), true).await?;
         }

@@ -57,7 +57,7 @@ use crate::care::AllKept;
 use crate::losses::Losses;
 use crate::segments::SegmentLog;
 use crate::segments::size::{self, Shape, TARGET, offered};
-use crate::set::{Set, SetSpec};
+use crate::set::{Set, SetSpec, uuid_of_group};
 use crate::store::{Counters, Store, StoreError};
 
 /// What a pool is to be like.
@@ -79,15 +79,9 @@ fn shape_of(label: &Superblock) -> Shape {
     Shape::of(label.zone_bytes, label.features.incompat & INCOMPAT_LOG_SUMS != 0)
 }
 
-/// Of the segments of a group that begins at this place of the set. Groups number their places
-/// alike: what a drive of another group holds must not pass for a segment of this one.
+/// Of the segments of a group that begins at this place of the set.
 fn uuid_of(label: &Superblock, first: usize) -> Uuid {
-    let Uuid(mut own) = label.pool;
-    if label.features.incompat & INCOMPAT_GROUP_LOGS != 0 {
-        let number = (first / usize::from(label.group)) as u32;
-        own[12..].iter_mut().zip(number.to_le_bytes()).for_each(|(own, part)| *own ^= part);
-    }
-    Uuid(own)
+    uuid_of_group(label, first / usize::from(label.group))
 }
 
 /// Places of segments, and blocks offered by a group of so many drives.

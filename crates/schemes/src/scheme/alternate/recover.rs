@@ -48,12 +48,14 @@ use crate::ages;
 use crate::log::record::PAGE;
 use crate::log::{Found, Log};
 use crate::part::{Part, PartEnv};
-use crate::set::Set;
+use crate::set::{Set, uuid_of_group};
 use crate::store::StoreError;
 
 /// A replica as it is found.
 struct Side<E: Env> {
     array: Inside<E>,
+    /// In what it has for itself.
+    uuid: Uuid,
     page: Page,
     place: u64,
     /// Both of its places hold a page.
@@ -110,7 +112,7 @@ async fn of_one_array(drives: Vec<Part>) -> Vec<Part> {
 /// An error: too few of its drives are there, or they do not know each other.
 async fn find<E: Env>(
     env: &PartEnv<E>,
-    pool: &Uuid,
+    uuid: Uuid,
     drives: Vec<Part>,
     options: OpenOptions,
 ) -> Result<Side<E>, StoreError> {
@@ -118,12 +120,12 @@ async fn find<E: Env>(
     let (mut newest, mut count): (Option<(Page, u64)>, _) = (None, 0);
     for place in [0, 1] {
         let Ok(bytes) = array.read(page_place(array.size(), place), PAGE).await else { continue };
-        let page = Page::decode(pool, &bytes).map(|page| (page, place));
+        let page = Page::decode(&uuid, &bytes).map(|page| (page, place));
         count += usize::from(page.is_some());
         newest = [newest, page].into_iter().flatten().max_by_key(|(page, _)| page.sequence);
     }
     let (page, place) = newest.ok_or(ArrayError::NoLabel)?;
-    Ok(Side { array, page, place, whole: count == 2 })
+    Ok(Side { array, uuid, page, place, whole: count == 2 })
 }
 
 /// A replica, and what its log told.
@@ -132,10 +134,10 @@ struct Read<E: Env> {
     found: Vec<Found>,
 }
 
-async fn read_log<E: Env>(side: Side<E>, pool: Uuid) -> Result<Read<E>, StoreError> {
+async fn read_log<E: Env>(side: Side<E>) -> Result<Read<E>, StoreError> {
     let mut found = Vec::new();
-    let log = Log::open(side.array.clone(), pool, |entry| found.push(entry)).await?;
-    let replica = Replica::new(side.array, log, pool, (side.page, side.place));
+    let log = Log::open(side.array.clone(), side.uuid, |entry| found.push(entry)).await?;
+    let replica = Replica::new(side.array, log, side.uuid, (side.page, side.place));
     let own = Read { replica, found };
     own.vouch_for_own().await?;
     Ok(own)
@@ -237,13 +239,13 @@ pub struct Back<E: Env> {
 
 pub async fn back<E: Env>(
     env: &PartEnv<E>,
-    pool: &Uuid,
+    uuid: Uuid,
     drives: Vec<Part>,
     options: OpenOptions,
     size: u64,
 ) -> Result<Back<E>, StoreError> {
-    let side = find(env, pool, drives, options).await?;
-    let own = read_log(side, *pool).await?;
+    let side = find(env, uuid, drives, options).await?;
+    let own = read_log(side).await?;
     let ranges = own.ranges(size).await?;
     let marked = own.marked(size);
     Ok(Back { replica: own.replica, ranges, marked })
@@ -286,7 +288,6 @@ impl<E: Env> Told<E> {
 /// Data that the logs have goes to its place, each on its own replica.
 async fn replay_all<E: Env>(
     sides: Vec<Result<Side<E>, StoreError>>,
-    pool: &Uuid,
     trusted: &Each<bool>,
     (size, base, session): (u64, u64, u64),
 ) -> Told<E> {
@@ -307,7 +308,7 @@ async fn replay_all<E: Env>(
         let is_left = |side: &Side<E>| !trusted[at] && !side.page.filling;
         let read = async {
             let Some(side) = Some(side?).filter(|side| !is_left(side)) else { return Ok(None) };
-            let own = read_log(side, *pool).await?;
+            let own = read_log(side).await?;
             let ranges = own.ranges(size).await?;
             Ok::<_, StoreError>(Some((own, ranges)))
         };
@@ -374,12 +375,12 @@ impl<E: Env> Told<E> {
 }
 
 /// The newest record that a replica has of what the lost ones miss.
-async fn kept_on<E: Env>(array: &Array<E>, pool: &Uuid, page: &Page) -> Option<Kept> {
+async fn kept_on<E: Env>(side: &Side<E>, page: &Page) -> Option<Kept> {
     let mut newest: Option<Kept> = None;
     for place in [0, 1] {
         let at = kept_place(log_bytes(page.cache), place);
-        let Ok(bytes) = array.read(at, PAGE).await else { continue };
-        let kept = Kept::decode(pool, &bytes, page.kept, page.size);
+        let Ok(bytes) = side.array.read(at, PAGE).await else { continue };
+        let kept = Kept::decode(&side.uuid, &bytes, page.kept, page.size);
         newest = [newest, kept].into_iter().flatten().reduce(Kept::newer);
     }
     newest
@@ -388,7 +389,6 @@ async fn kept_on<E: Env>(array: &Array<E>, pool: &Uuid, page: &Page) -> Option<K
 /// The same of all that can be trusted; none if the newest of their pages names none.
 async fn kept<E: Env>(
     sides: &[Result<Side<E>, StoreError>],
-    pool: &Uuid,
     trusted: &Each<bool>,
     size: u64,
 ) -> Kept {
@@ -399,7 +399,7 @@ async fn kept<E: Env>(
     let mut kept = Kept::none(size);
     for side in there {
         if let Some(newest) = newest.filter(|page| page.keeps && page.kept > 0)
-            && let Some(own) = kept_on(&side.array, pool, &newest).await
+            && let Some(own) = kept_on(side, &newest).await
         {
             kept = kept.newer(own);
         }
@@ -466,10 +466,9 @@ pub async fn recover<E: Env, D: Drive>(
     drives: Vec<Vec<Part>>,
     options: OpenOptions,
 ) -> Result<Recovered<E>, StoreError> {
-    let pool = &set.label.pool;
     let mut sides = Vec::new();
-    for own in drives {
-        sides.push(find(env, pool, own, options).await);
+    for (at, own) in drives.into_iter().enumerate() {
+        sides.push(find(env, uuid_of_group(&set.label, at), own, options).await);
     }
     let numbered = sides.iter().enumerate();
     let numbered: Vec<(usize, Page)> =
@@ -496,11 +495,11 @@ pub async fn recover<E: Env, D: Drive>(
     }
     // One that is new enough knows of the others whether they may be trusted.
     let there = numbered.iter().filter(|(side, _)| trusted[*side]);
-    let own = (*pool, there.map(|(_, page)| page.generation).max().unwrap_or(0));
+    let own = (set.label.pool, there.map(|(_, page)| page.generation).max().unwrap_or(0));
     ages::check(set, (0, 0..set.len()), own, || "all replicas that are here".to_owned())?;
-    let mut kept = kept(&sides, pool, &trusted, newest.size).await;
+    let mut kept = kept(&sides, &trusted, newest.size).await;
     let session = newest_session(&numbered, &trusted);
-    let mut told = replay_all(sides, pool, &trusted, (newest.size, base, session)).await;
+    let mut told = replay_all(sides, &trusted, (newest.size, base, session)).await;
     let Some((right, copied)) = resync(&mut told, base, newest.size).await else {
         return Err(told.error);
     };

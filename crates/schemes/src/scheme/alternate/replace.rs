@@ -32,7 +32,7 @@ use crate::ages;
 use crate::log::Log;
 use crate::log::record::PAGE;
 use crate::part::Part;
-use crate::set;
+use crate::set::{self, uuid_of_group};
 use crate::store::{Replace, Restoring, Store, StoreError};
 
 /// Bytes of a piece: nobody brings anything to its place meanwhile.
@@ -302,9 +302,10 @@ impl<E: Env> Inner<E> {
         side: usize,
         parts: Vec<Part>,
     ) -> Result<Option<Replica<E>>, StoreError> {
-        let (pool, like) = (self.set.borrow().label.pool, self.whole()[0].1.clone());
+        let uuid = uuid_of_group(&self.set.borrow().label, side);
+        let like = self.whole()[0].1.clone();
         let Some(gone) = self.kept.borrow().gone(side) else { return Ok(None) };
-        let back = recover::back(&self.env, &pool, parts, self.arrays, self.size).await;
+        let back = recover::back(&self.env, uuid, parts, self.arrays, self.size).await;
         let Ok(Back { replica, ranges, marked }) = back else { return Ok(None) };
         let (own, array, others) = (replica.page(), &replica.array, like.page());
         let shape = |array: &Inside<E>| (array.grid(), array.has_sums());
@@ -348,15 +349,16 @@ impl<E: Env> Inner<E> {
         let generation = self.generation.get();
         let epoch = generation << EPOCHS;
         let bytes = log_space(log_bytes(like.cache), self.keeps);
-        Log::create_after(&array, label.pool, bytes, epoch).await?;
+        let uuid = uuid_of_group(label, side);
+        Log::create_after(&array, uuid, bytes, epoch).await?;
         let own = Page { kept: 0, filling: true, ..self.next_page(like) };
         let page = Page { window: 0, replay: 0, lead: 0, ..own };
-        let bytes = Buf::from_slice(&page.encode(&label.pool));
+        let bytes = Buf::from_slice(&page.encode(&uuid));
         for place in [0, 1] {
             array.write(page_place(array.size(), place), bytes.clone(), true).await?;
         }
-        let log = Log::open(array.clone(), label.pool, |_| ()).await?;
-        Ok(Replica::new(array, log, label.pool, (page, 1)))
+        let log = Log::open(array.clone(), uuid, |_| ()).await?;
+        Ok(Replica::new(array, log, uuid, (page, 1)))
     }
 
     /// The turn is held: what the cache has of what is not on all that are whole, it keeps.

@@ -116,7 +116,7 @@ impl State {
 pub struct Replica<E: Env> {
     pub array: Inside<E>,
     pub log: Log<Inside<E>>,
-    pool: Uuid,
+    uuid: Uuid,
     log_turn: Turn,
     state: RefCell<State>,
 }
@@ -187,7 +187,7 @@ impl<E: Env> Replica<E> {
     pub fn new(
         array: Inside<E>,
         log: Log<Inside<E>>,
-        pool: Uuid,
+        uuid: Uuid,
         (page, place): (Page, u64),
     ) -> Replica<E> {
         let state = RefCell::new(State {
@@ -203,7 +203,7 @@ impl<E: Env> Replica<E> {
             begun: None,
             failed: 0,
         });
-        Replica { array, log, pool, log_turn: Turn::new(), state }
+        Replica { array, log, uuid, log_turn: Turn::new(), state }
     }
 
     pub fn page(&self) -> Page {
@@ -221,7 +221,7 @@ impl<E: Env> Replica<E> {
     pub async fn write_page(&self, page: Page) -> Result<(), StoreError> {
         let place = 1 - self.state.borrow().place;
         let at = page_place(self.array.size(), place);
-        self.array.write(at, Buf::from_slice(&page.encode(&self.pool)), true).await?;
+        self.array.write(at, Buf::from_slice(&page.encode(&self.uuid)), true).await?;
         let mut state = self.state.borrow_mut();
         (state.page, state.place) = (page, place);
         Ok(())
@@ -230,7 +230,7 @@ impl<E: Env> Replica<E> {
     /// A record of what lost replicas miss; durable in both places when this returns. One after
     /// the other: a crash leaves one of them whole.
     pub async fn keep(&self, record: &Kept) -> Result<(), StoreError> {
-        let (base, bytes) = (log_bytes(self.page().cache), record.encode(&self.pool));
+        let (base, bytes) = (log_bytes(self.page().cache), record.encode(&self.uuid));
         for place in [0, 1] {
             self.array.write(kept_place(base, place), Buf::from_slice(&bytes), true).await?;
         }

@@ -12,7 +12,7 @@ use io::virt::{VirtDrive, VirtEnv};
 use schemes::scheme::alternate::{Alternate, FlushLog, Options, Spec, create};
 use schemes::{Store, StoreError};
 
-use crate::battery::afflicted::{battery_afflicted, one_afflicted, one_hurt};
+use crate::battery::afflicted::{battery_afflicted, one_afflicted, one_hurt, one_mixed_up};
 use crate::battery::hung::battery_hung;
 use crate::battery::replaced::Replaced;
 use crate::battery::world::{CHUNK, Subject, battery, battery_variant, worlds};
@@ -293,5 +293,7 @@ fn afflicted_worlds_that_failed_once() {
     // A page that the other replica had and knew no checksum of was taken from the rotten one,
     // whose checksum said what the other's is.
     one_hurt(Replaced(SINGLE), 203);
+    // What a replica had of the other's log passed for its own.
+    one_mixed_up(SINGLE, 509);
     [22, 61].into_iter().for_each(|seed| one_afflicted(Replaced(PARITY), seed));
 }
