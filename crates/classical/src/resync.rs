@@ -22,7 +22,7 @@ use crate::announced::Announced;
 use crate::array::{Array, ArrayError, Inner};
 use crate::checksum_log::Logged;
 use crate::intents::{self, Doubted, Intents, Page};
-use crate::label::set_log_counts;
+use crate::label::{self, set_log_counts};
 use crate::limits::{LOG_SLOTS, PAGE, RESYNC_AT_ONCE};
 use crate::log::{PageSum, Record, Slot, decode, is_empty, slot_bytes};
 use crate::mend::Unread;
@@ -217,21 +217,19 @@ impl<E: Env> Inner<E> {
             }
         }
         // A crash may have left the newest on some: if the next one is cut short, too, those that
-        // have neither must not seem out of date.
-        let behind = self.members.iter().enumerate().filter(|(drive, member)| {
-            let has = |(own, page): &(usize, Page)| own == drive && *page == newest;
-            !member.is_lost() && !pages.iter().any(has)
-        });
-        let behind = behind.filter(|_| !pages.is_empty()).map(|(_, member)| member);
+        // have neither must not seem out of date. One that has none at all gets a page that says
+        // that it is doubted, or the next opening would not know.
+        let behind = pages.iter().filter(|(_, page)| *page != newest);
+        let behind = behind.map(|(drive, _)| &self.members[*drive]).filter(|own| !own.is_lost());
         self.write_intents_to(behind, newest.sequence, &intents::encode(&pool, &newest)).await;
         self.too_many_lost().map_or(Ok(newest), Err)
     }
 
     /// Of stripes in regions that are marked: in others nothing was under way.
     async fn read_log(&self, marked: &[bool]) -> Records {
-        let (pool, epoch, at) = {
+        let (pool, epoch, at, blanks) = {
             let label = self.label.borrow();
-            (label.pool, label.epoch, label.journal.offset)
+            (label.pool, label.epoch, label.journal.offset, label::has_blank_slots(&label))
         };
         let chunk = self.grid.chunk;
         // Who lacks pages of the checksum log may lack records as well.
@@ -247,7 +245,9 @@ impl<E: Env> Inner<E> {
                 let place = at + slot * slot_bytes(chunk);
                 let read = member.read(place, slot_bytes(chunk)).await.ok();
                 let whole = read.as_ref().and_then(|bytes| decode(&pool, bytes, chunk));
-                if whole.is_none() && !read.is_some_and(|bytes| is_empty(&bytes)) {
+                let unused = || !blanks && read.as_ref().is_some_and(|bytes| is_empty(bytes));
+                let is_own = |slot: &Slot| !slot.is_blank_of_other(drive);
+                if !whole.as_ref().map_or_else(unused, is_own) {
                     records.doubtful.insert(drive);
                 }
                 let Some(slot) = whole.filter(|slot| slot.record.epoch == epoch) else { continue };

@@ -6,8 +6,8 @@ use io::virt::{Disk, VirtDrive, VirtEnv};
 use schemes::StoreError;
 
 use crate::battery::afflicted::{
-    Left, afflicted_failing, battery_afflicted, battery_lagging, one_afflicted, one_lagging,
-    one_losing,
+    Left, afflicted_failing, battery_afflicted, battery_lagging, one_afflicted, one_hurt,
+    one_lagging, one_losing, one_mixed_up,
 };
 use crate::battery::hung::battery_hung;
 use crate::battery::replaced::battery_replaced;
@@ -235,6 +235,14 @@ fn an_afflicted_world_that_failed_once() {
     one_afflicted(InPlace::new("raid4", Redundancy::ParityDrive, 4, 1), 493);
 }
 
+/// What another drive had of its log, where nothing had been yet, passed for slots of the drive of
+/// parity that were never used.
+#[test]
+fn mixed_up_worlds_that_failed_once() {
+    one_mixed_up(REDUNDANT[2], 620);
+    one_mixed_up(REDUNDANT[6], 500);
+}
+
 /// One of two drives of parity had lost the record of the last write of a stripe, and kept that of
 /// the one before: what had been flushed was mixed with the parity that this one told.
 #[test]
@@ -244,9 +252,11 @@ fn a_world_with_a_lost_record_that_failed_once() {
 
 /// Without an error for copies that differ garbage was read in these: what was written since the
 /// last flush had rotted in one of them. In 123 a first opening gave noise the head of the log, was
-/// cut short, and the next one found nothing wrong with that drive.
+/// cut short, and the next one found nothing wrong with that drive; so in 724, where it gave it a
+/// page of intents.
 #[test]
 fn afflicted_mirrors_that_failed_once() {
+    one_hurt(REDUNDANT[1], 724);
     one_afflicted(REDUNDANT[0], 123);
     one_afflicted(REDUNDANT[0], 199);
     one_afflicted(REDUNDANT[1], 69);
