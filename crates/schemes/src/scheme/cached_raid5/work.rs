@@ -7,7 +7,7 @@
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 
-use classical::{Array, Grid};
+use classical::{Array, ArrayError, Grid};
 use futures_util::future::join;
 use io::{Buf, BufMut, Env, join_all};
 
@@ -284,18 +284,49 @@ impl<E: Env> Inner<E> {
             touched(offset, len).filter_map(|line| Some((line, lines.slot(line)?))).collect()
         };
         let is_covered = |line: u32| piece(line, offset, len).0.len() as u64 == LINE;
-        let edges = cached.iter().filter(|(line, _)| !is_covered(*line)).map(|(line, slot)| {
+        let edges: Vec<(u32, u32)> =
+            cached.iter().filter(|(line, _)| !is_covered(*line)).copied().collect();
+        let pieces = edges.iter().map(|(line, slot)| {
             let (own, start) = piece(*line, offset, len);
             (self.shape.slot(*slot) + start, data.slice(own))
         });
-        let edges = write_runs(&self.cache, edges.collect(), fua);
-        let (home, edges) = join(self.parity.write(offset, data.clone(), fua), edges).await;
-        home?;
-        edges?;
+        let in_cache = write_runs(&self.cache, pieces.collect(), fua);
+        let (home, in_cache) = join(self.parity.write(offset, data.clone(), fua), in_cache).await;
+        in_cache?;
+        match home {
+            Err(ArrayError::PageLost { .. }) if !edges.is_empty() => {
+                self.write_whole(&edges, offset, data, fua).await?;
+            }
+            home => home?,
+        }
         let covered = cached.iter().filter(|(line, _)| is_covered(*line));
         let count = self.send_home(covered.map(|(line, _)| *line));
         self.count(|counts| counts.overwritten += count);
         Ok(())
+    }
+
+    /// The same, with all of the lines at its edges that are in the cache: what RAID5 had there is
+    /// lost.
+    async fn write_whole(
+        &self,
+        edges: &[(u32, u32)],
+        offset: u64,
+        data: &Buf,
+        fua: bool,
+    ) -> Result<(), StoreError> {
+        let read = edges.iter().map(|(_, slot)| self.cache.read(self.shape.slot(*slot), LINE));
+        let read = join_all(read).await.into_iter().collect::<Result<Vec<Buf>, _>>()?;
+        let mut pieces = vec![(offset, data.clone())];
+        for ((line, _), whole) in edges.iter().zip(read) {
+            let (own, start) = piece(*line, offset, data.len() as u64);
+            let (first, end) = (start as usize, start as usize + own.len());
+            let at = u64::from(*line) * LINE;
+            pieces.push((at, whole.slice(0..first)));
+            pieces.push((at + end as u64, whole.slice(end..LINE as usize)));
+        }
+        pieces.retain(|(_, bytes)| !bytes.is_empty());
+        pieces.sort_by_key(|(at, _)| *at);
+        write_runs(&self.parity, pieces, fua).await
     }
 
     /// Nobody needs these bytes of one stripe. Lines that they cover leave the cache.

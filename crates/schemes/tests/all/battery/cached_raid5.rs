@@ -5,7 +5,7 @@ use io::virt::{VirtDrive, VirtEnv};
 use schemes::StoreError;
 use schemes::scheme::cached_raid5::{self, CachedRaid5, Spec};
 
-use crate::battery::afflicted::battery_afflicted;
+use crate::battery::afflicted::{battery_afflicted, one_losing};
 use crate::battery::hung::battery_hung;
 use crate::battery::replaced::battery_replaced;
 use crate::battery::rotten::battery_rotten;
@@ -100,4 +100,10 @@ fn cached_raid5_hung() {
 #[test]
 fn cached_raid5_afflicted() {
     battery_afflicted(ROOMY);
+}
+
+/// A write of a part of a line, past the cache that had all of it, failed where RAID5 had lost it.
+#[test]
+fn a_world_of_cached_raid5_that_failed_once() {
+    one_losing(ROOMY, 506);
 }
