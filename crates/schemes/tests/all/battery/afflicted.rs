@@ -184,7 +184,12 @@ where
             world.stop();
         }
         match world.losing.take() {
-            Some(_) if cut => world.doubt_lost(),
+            Some(_) if cut => {
+                world.doubt_lost();
+                if world.is_refused() {
+                    return;
+                }
+            }
             Some(_) => {}
             None => afflict(&mut world, &images, cut, plot.kinds),
         }

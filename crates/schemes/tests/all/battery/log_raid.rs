@@ -59,6 +59,11 @@ impl Subject for OneLog {
     }
 
     /// What is written lies in stripes that nobody counts on yet.
+    /// An open segment's page that was being written (docs/concepts.md, 2).
+    fn may_be_refused(&self) -> bool {
+        true
+    }
+
     fn by_parity(&self) -> bool {
         false
     }

@@ -115,6 +115,10 @@ where
         self.0.admits_loss()
     }
 
+    fn may_be_refused(&self) -> bool {
+        self.0.may_be_refused()
+    }
+
     fn copies_later(&self) -> bool {
         self.0.copies_later()
     }

@@ -69,6 +69,11 @@ pub trait Subject: Copy {
         false
     }
 
+    /// Whether it is refused if a page of its log is lost that was not flushed.
+    fn may_be_refused(&self) -> bool {
+        false
+    }
+
     /// Beside requests, now and then: what an operator does, with the drives there are.
     async fn tend(&self, _store: &Self::Store, _drives: Vec<VirtDrive>) {}
 
@@ -357,6 +362,17 @@ impl<S: Subject> World<S> {
         self.env.run_until(work, || self.env.write_limit_reached());
         self.env.set_write_limit(u64::MAX);
         self.stop();
+    }
+
+    /// Whoever opens the pool is told that a page of it is lost, and nothing else.
+    pub fn is_refused(&mut self) -> bool {
+        if !self.subject.may_be_refused() {
+            return false;
+        }
+        let opened = self.env.block_on(self.open());
+        let refused = opened.is_err_and(|error| error.is_page_lost());
+        self.stop();
+        refused
     }
 
     /// Sectors that are being written, and the write.
