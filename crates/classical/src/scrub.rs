@@ -23,7 +23,7 @@ use crate::label;
 use crate::limits::{PAGE, SCRUB_AT_ONCE, SCRUB_SUMS_AT_ONCE};
 use crate::mend::{Mended, Row, Unread};
 use crate::row::without;
-use crate::sums::{is_known, is_unsure, passes};
+use crate::sums::{UNKNOWN, is_known, is_unsure, passes};
 
 /// What a step of a scrub came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,6 +85,28 @@ impl<E: Env> Array<E> {
     }
 }
 
+impl<E: Env> Array<E> {
+    /// Bytes of data that a step looks at.
+    pub fn scrub_range(&self, step: u64) -> Range<u64> {
+        let grid = &self.inner.grid;
+        let [from, to] = [step, step + SCRUB_AT_ONCE].map(|stripe| stripe.min(grid.stripes()));
+        from * grid.stripe_bytes()..to * grid.stripe_bytes()
+    }
+
+    /// Nothing is in this range that anybody needs: pages of it that are lost are zeroes from now
+    /// on. How many, of all drives.
+    pub async fn blank_lost(&self, range: Range<u64>) -> Result<u64, ArrayError> {
+        let bytes = self.inner.grid.stripe_bytes();
+        let mut blanked = 0;
+        for stripe in range.start / bytes..range.end.div_ceil(bytes) {
+            let first = stripe * bytes;
+            let own = range.start.max(first) - first..range.end.min(first + bytes) - first;
+            blanked += self.inner.blank_lost_of(stripe, own).await?;
+        }
+        Ok(blanked)
+    }
+}
+
 impl<E: Env> Inner<E> {
     async fn scrub_stripe(self: &Rc<Self>, stripe: u64) -> Result<Scrubbed, ArrayError> {
         let _lock = self.lock(stripe).await;
@@ -102,6 +124,46 @@ impl<E: Env> Inner<E> {
         }
         self.record_losses().await?;
         Ok(found)
+    }
+
+    /// `range`: bytes of the stripe's data.
+    async fn blank_lost_of(
+        self: &Rc<Self>,
+        stripe: u64,
+        range: Range<u64>,
+    ) -> Result<u64, ArrayError> {
+        let _lock = self.lock(stripe).await;
+        self.settle(stripe).await?;
+        let pages = self.grid.width * (self.grid.chunk / PAGE) as usize;
+        let _room = self.reserve_log(pages).await?;
+        let is_mirror = self.grid.redundancy == Redundancy::Mirror;
+        let zeroes = Buf::zeroed(PAGE as usize);
+        let mut blanked = 0;
+        for row in self.look(stripe, 0..self.grid.chunk).await {
+            let is_within = |member: usize| {
+                // Of a mirror each member is a copy.
+                let chunk = if is_mirror { 0 } else { member as u64 * self.grid.chunk };
+                range.contains(&(chunk + row.start)) && (is_mirror || member < self.grid.data())
+            };
+            let lost = |member: &usize| row.solved[*member].is_none() && is_within(*member);
+            let lost: Vec<usize> = (0..self.grid.width).filter(lost).collect();
+            for &member in &lost {
+                let Err(unread) = row.seen[member] else { continue };
+                if self.rewrite(stripe, member, row.start, &zeroes, unread).await {
+                    self.know(stripe, member, row.start, &zeroes);
+                    blanked += 1;
+                }
+            }
+            if !lost.is_empty() && !is_mirror {
+                // It follows from what is there now.
+                for parity in self.grid.data()..self.grid.width {
+                    let logged = self.set_sums(stripe, parity, row.start, &[UNKNOWN]);
+                    self.written(&logged, Durability::Durable);
+                }
+            }
+        }
+        self.record_losses().await?;
+        Ok(blanked)
     }
 
     /// A row whose pages all are there, or follow: whether they fit.

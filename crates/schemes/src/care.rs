@@ -3,6 +3,10 @@
 //! ```text
 //!   store ── kept: first array, second, ...     scrub: step by step through each, in this order
 //! ```
+//! Where a map says which places of an array are used, pages of others hold nothing: none of them
+//! is lost.
+
+use std::ops::Range;
 
 use classical::{Array, Health, Note, Scrubbed};
 use futures_util::future::LocalBoxFuture;
@@ -52,6 +56,50 @@ impl<E: Env> Kept for Array<E> {
 
     fn scrub_some(&self, step: u64) -> LocalBoxFuture<'_, Step> {
         Box::pin(async move { Ok(Array::scrub_some(self, step).await?) })
+    }
+}
+
+/// An array, and what of a range of it is not used.
+pub struct Partly<E: Env, F> {
+    pub array: Array<E>,
+    pub unused: F,
+}
+
+impl<E: Env, F: Fn(Range<u64>) -> Vec<Range<u64>>> Partly<E, F> {
+    async fn scrub(&self, step: u64) -> Step {
+        let (mut found, next) = self.array.scrub_some(step).await?;
+        let mut blanked = 0;
+        if found.lost > 0 {
+            for unused in (self.unused)(self.array.scrub_range(step)) {
+                blanked += self.array.blank_lost(unused).await?;
+            }
+        }
+        if blanked > 0 {
+            found.lost = self.array.scrub_some(step).await?.0.lost;
+        }
+        Ok((found, next))
+    }
+}
+
+impl<E: Env, F: Fn(Range<u64>) -> Vec<Range<u64>>> Kept for Partly<E, F> {
+    fn has_sums(&self) -> bool {
+        self.array.has_sums()
+    }
+
+    fn health(&self) -> Health {
+        self.array.health()
+    }
+
+    fn take_notes(&self) -> Vec<Note> {
+        self.array.take_notes()
+    }
+
+    fn scrub_bytes(&self) -> u64 {
+        self.array.scrub_bytes()
+    }
+
+    fn scrub_some(&self, step: u64) -> LocalBoxFuture<'_, Step> {
+        Box::pin(self.scrub(step))
     }
 }
 

@@ -10,6 +10,7 @@
 //! a read that found something there is under way.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 #[derive(Clone, Debug)]
 pub struct Places {
@@ -120,6 +121,22 @@ impl Places {
         awaited
     }
 
+    /// Nothing is there, and nobody reads there.
+    pub fn is_free(&self, place: u32) -> bool {
+        place >= self.next || self.freed.contains(&place)
+    }
+
+    /// What of this range of an array lies in them, which begin at a byte of it, one behind the
+    /// other.
+    pub fn free_within(&self, range: &Range<u64>, (first, bytes): (u64, u64)) -> Vec<Range<u64>> {
+        let behind = |at: u64| at.saturating_sub(first);
+        let numbers = behind(range.start) / bytes..behind(range.end).div_ceil(bytes);
+        let free = numbers.filter(|&at| at < self.total.into() && self.is_free(at as u32));
+        let place = |at: u64| first + at * bytes..first + (at + 1) * bytes;
+        let clipped = |own: Range<u64>| own.start.max(range.start)..own.end.min(range.end);
+        free.map(|at| clipped(place(at))).collect()
+    }
+
     pub fn total(&self) -> u32 {
         self.total
     }
@@ -173,6 +190,16 @@ mod tests {
 
     fn places(total: u32, used: &[u32]) -> Option<Places> {
         Places::new(total, used.iter().copied())
+    }
+
+    #[test]
+    fn what_is_free_of_a_range() {
+        let places = places(4, &[1]).expect("one");
+        let free = |range: Range<u64>| places.free_within(&range, (100, 10));
+        assert_eq!(free(0..100), []);
+        assert_eq!(free(0..1000), [100..110, 120..130, 130..140]);
+        assert_eq!(free(105..125), [105..110, 120..125]);
+        assert_eq!(free(110..120), []);
     }
 
     #[test]

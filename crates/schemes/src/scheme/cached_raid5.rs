@@ -30,6 +30,7 @@
 mod lines;
 mod work;
 
+use std::ops::Range;
 use std::rc::Rc;
 
 use classical::grid::WIDTH_MAX;
@@ -41,7 +42,7 @@ use self::lines::Lines;
 use self::work::{Inner, Shape};
 use crate::ages;
 use crate::arrays::{Arrays, OnArrays};
-use crate::care::{self, AllKept};
+use crate::care::{AllKept, Partly};
 use crate::page_map::{self, PageMap};
 use crate::part::{PartEnv, on_parts};
 use crate::set::{Set, SetSpec};
@@ -288,7 +289,13 @@ impl<E: Env> Store for CachedRaid5<E> {
     }
 
     fn kept(&self) -> AllKept {
-        care::kept([&self.inner.cache, &self.inner.parity])
+        let inner = self.inner.clone();
+        let free = move |range: Range<u64>| inner.free_slots(&range);
+        let inner = self.inner.clone();
+        let cached = move |range: Range<u64>| inner.cached(&range);
+        let (cache, parity) = (self.inner.cache.clone(), self.inner.parity.clone());
+        let cache = Partly { array: cache, unused: free };
+        vec![Box::new(cache), Box::new(Partly { array: parity, unused: cached })]
     }
 
     async fn audit(&self, offset: u64, len: u64) -> Vec<String> {

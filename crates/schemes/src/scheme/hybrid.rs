@@ -43,6 +43,7 @@ mod shape;
 mod space;
 mod table;
 
+use std::ops::Range;
 use std::rc::Rc;
 
 use classical::{Array, CreateSpec, OpenOptions, Redundancy, array};
@@ -57,7 +58,7 @@ use self::shape::{MAP_AT, MIRROR, PLATE, Shape};
 use self::table::Table;
 use crate::ages;
 use crate::arrays::{Arrays, OnArrays};
-use crate::care::{self, AllKept};
+use crate::care::{AllKept, Kept, Partly};
 use crate::page_map::{self, PageMap};
 use crate::part::{PartEnv, on_parts};
 use crate::set::{Set, SetSpec};
@@ -295,7 +296,16 @@ impl<E: Env> Store for Hybrid<E> {
     }
 
     fn kept(&self) -> AllKept {
-        care::kept([&self.inner.mirrors, &self.inner.parity])
+        let tiers = [(Tier::Mirrors, &self.inner.mirrors), (Tier::Parity, &self.inner.parity)];
+        let kept = tiers.map(|(tier, array)| {
+            let (inner, first) = (self.inner.clone(), self.inner.shape.first(tier));
+            let unused = move |range: Range<u64>| {
+                let table = inner.table.borrow();
+                table.space.free_within(tier, &range, (first, inner.shape.stripe))
+            };
+            Box::new(Partly { array: array.clone(), unused }) as Box<dyn Kept>
+        });
+        kept.into()
     }
 
     async fn audit(&self, offset: u64, len: u64) -> Vec<String> {

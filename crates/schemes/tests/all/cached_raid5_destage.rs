@@ -8,6 +8,8 @@ use io::virt::{CutMode, Disk, Latency, VirtDrive, VirtEnv};
 use schemes::Store;
 use schemes::scheme::cached_raid5::{self, CachedRaid5, Spec};
 
+use crate::scrub::scrub;
+
 const CHUNK: u64 = 8192;
 const LINE: u64 = 4096;
 const STRIPE: u64 = 2 * CHUNK;
@@ -84,4 +86,37 @@ fn what_was_flushed_beside_what_is_destaged_is_not_harmed() {
         let done = (0..40).find(|writes| one(seed, *writes));
         assert!(done.is_some(), "so few writes are all of it");
     }
+}
+
+/// Both copies of a line rot. While it is in the cache it is lost; when it has been destaged nothing
+/// of it is there any more that could be.
+#[test]
+fn what_rots_where_nothing_is_any_more_is_not_lost() {
+    let lost_after = |destaged: bool| {
+        let env = VirtEnv::new(1);
+        let disks = (0..5).map(|at| Disk::new(format!("d{at}"), 5 << 20, 512, at)).collect();
+        let rig = Rig { env: env.clone(), disks };
+        let (name, parity_width, chunk, checksums) = ("tank".into(), 3, CHUNK, true);
+        let destage_percent = if destaged { 1 } else { 100 };
+        let spec = Spec { name, parity_width, chunk, destage_percent, checksums };
+        env.block_on(cached_raid5::create(&env, &rig.drives(None), &spec)).expect("it fits");
+        let store = rig.open(None);
+        let line = Buf::from_slice(&[7; LINE as usize]);
+        for at in 0..20 {
+            env.block_on(store.write(at * LINE, line.clone(), true)).expect("writes");
+        }
+        while env.block_on(store.work()).expect("works") {}
+        env.block_on(store.flush()).expect("flushes");
+        for disk in &rig.disks[..2] {
+            let held = |at: &u64| disk.peek(*at, LINE as usize)[..] == line[..];
+            for at in (0..disk.geometry().size).step_by(LINE as usize).filter(held) {
+                disk.mix_up(at, &[9; LINE as usize]);
+            }
+        }
+        let found = env.block_on(scrub(&store));
+        assert!(found.bad > 0, "{found:?}");
+        found.lost
+    };
+    assert!(lost_after(false) >= 40);
+    assert_eq!(lost_after(true), 0);
 }

@@ -202,6 +202,19 @@ impl<E: Env> Inner<E> {
         Ok(whole.freeze())
     }
 
+    /// What of a range of the cache holds nothing.
+    pub fn free_slots(&self, range: &Range<u64>) -> Vec<Range<u64>> {
+        self.lines.borrow().places.free_within(range, (self.shape.first_slot, LINE))
+    }
+
+    /// What of a range of RAID5 is in the cache, so that nobody reads it.
+    pub fn cached(&self, range: &Range<u64>) -> Vec<Range<u64>> {
+        let lines = self.lines.borrow();
+        let cached = touched(range.start, range.end - range.start);
+        let cached = cached.filter(|line| lines.slot(*line).is_some());
+        cached.map(|line| u64::from(line) * LINE..u64::from(line + 1) * LINE).collect()
+    }
+
     /// Slots for all lines of a range, or for none.
     fn give(&self, wanted: Range<u32>) -> Option<Vec<(u32, Given)>> {
         let mut lines = self.lines.borrow_mut();

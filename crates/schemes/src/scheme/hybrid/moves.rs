@@ -76,11 +76,11 @@ impl<E: Env> Inner<E> {
 
     /// The array of a place, and the byte where it begins.
     pub fn locate(&self, place: Place) -> (&Array<PartEnv<E>>, u64) {
-        let offset = u64::from(place.number) * self.shape.stripe;
-        match place.tier {
-            Tier::Mirrors => (&self.mirrors, self.shape.first_place + offset),
-            Tier::Parity => (&self.parity, offset),
-        }
+        let array = match place.tier {
+            Tier::Mirrors => &self.mirrors,
+            Tier::Parity => &self.parity,
+        };
+        (array, self.shape.first(place.tier) + u64::from(place.number) * self.shape.stripe)
     }
 
     async fn read_at(&self, place: Place, start: u64, len: u64) -> Result<Buf, StoreError> {

@@ -15,7 +15,7 @@
 use classical::grid::WIDTH_MAX;
 use format::Uuid;
 
-use super::place::PLACES_MAX;
+use super::place::{PLACES_MAX, Tier};
 use crate::page_map::region_bytes;
 use crate::store::StoreError;
 
@@ -193,6 +193,14 @@ impl Shape {
         let fits = in_mirrors > 0 && parity_stripes > 0 && most < PLACES_MAX;
         let places = [in_mirrors as u32, parity_stripes as u32];
         fits.then_some(Shape { stripe, first_place, places })
+    }
+
+    /// The byte of a tier's array where its places begin.
+    pub fn first(&self, tier: Tier) -> u64 {
+        match tier {
+            Tier::Mirrors => self.first_place,
+            Tier::Parity => 0,
+        }
     }
 
     pub fn stripes(&self) -> usize {

@@ -1,5 +1,7 @@
 //! The places of the two tiers.
 
+use std::ops::Range;
+
 use super::place::{Place, TIERS, Tier};
 use crate::places::Places;
 
@@ -45,6 +47,11 @@ impl Space {
 
     pub fn end_read(&mut self, place: Place) -> bool {
         self.tiers[place.tier as usize].end_read(place.number)
+    }
+
+    /// What of a range of a tier's array lies in free places, the first of which begins at a byte.
+    pub fn free_within(&self, tier: Tier, range: &Range<u64>, at: (u64, u64)) -> Vec<Range<u64>> {
+        self.tiers[tier as usize].free_within(range, at)
     }
 
     pub fn total(&self, tier: Tier) -> u32 {
