@@ -19,8 +19,9 @@
 //! ```text
 //!  copies of a page, the first that holds
 //!
-//!  vouched for   the newest that a checksum vouches for, as long as no suspect drive alone has it
-//!                of before the newest checksum
+//!  vouched for   by the newest checksum
+//!  the same      on two drives that are not suspect, and vouched for by none: it is newer
+//!  vouched for   by the newest of the other checksums, if not on suspect drives alone
 //!  agreed        of drives that are not suspect, what more copies say than say anything else
 //!  lost          copies differ that nobody vouches for: one rotted, and nothing tells which
 //! ```
@@ -271,7 +272,8 @@ pub fn copies(all: &[Copy<'_>], tears: bool) -> Right {
         ages.into_iter().find_map(of).map(<[u8]>::to_vec)
     };
     let lost = all.iter().all(|copy| copy.may_be.first().is_some_and(|sum| is_lost(*sum)));
-    let vouched = newest_of(&there, 0..1).or_else(|| newest_of(&trusted, 1..ages));
+    let newest = newest_of(&there, 0..1).or_else(|| same(&trusted).filter(|_| !lost));
+    let vouched = newest.or_else(|| newest_of(&trusted, 1..ages));
     if vouched.is_none() && lost {
         return Right::lost(LOST);
     }
@@ -289,6 +291,15 @@ pub fn copies(all: &[Copy<'_>], tears: bool) -> Right {
 /// How many of these copies are the same as one of them.
 fn votes(copies: &[&Copy<'_>], copy: &Copy<'_>) -> usize {
     copies.iter().filter(|other| other.seen == copy.seen).count()
+}
+
+/// What two of these copies say, at least, which no checksum vouches for: it is newer than all that
+/// is known, as no rot makes two the same. Whoever has something older may have answered writes that
+/// it did not do.
+fn same(copies: &[&Copy<'_>]) -> Option<Vec<u8>> {
+    let is_known = |copy: &Copy<'_>| (0..copy.may_be.len()).any(|age| copy.is_of(age));
+    let newer = copies.iter().find(|copy| votes(copies, copy) > 1 && !is_known(copy))?;
+    newer.seen.map(<[u8]>::to_vec)
 }
 
 /// What more of these copies say than say anything else.

@@ -243,6 +243,13 @@ fn mixed_up_worlds_that_failed_once() {
     one_mixed_up(REDUNDANT[6], 500);
 }
 
+/// Two drives had what was written since the last checksum, and the third, which had lost writes, an
+/// older version that one was known of.
+#[test]
+fn mirrors_with_a_drive_that_lies_that_failed_once() {
+    [1139, 1321].into_iter().for_each(|seed| one_losing(REDUNDANT[0], seed));
+}
+
 /// One of two drives of parity had lost the record of the last write of a stripe, and kept that of
 /// the one before: what had been flushed was mixed with the parity that this one told.
 #[test]
