@@ -155,18 +155,27 @@ pub fn blank(pool: &Uuid, drive: usize) -> Vec<u8> {
     encode(pool, &record, 0, &[])
 }
 
+/// The same of an array with this label.
+pub fn unused(label: &Superblock, place: usize) -> Buf {
+    match label::has_blank_slots(label) {
+        true => Buf::from_slice(&blank(&label.pool, place)),
+        false => Buf::zeroed(PAGE as usize),
+    }
+}
+
+/// Where a slot lies on each drive.
+pub fn slot_place(label: &Superblock, slot: u64) -> u64 {
+    label.journal.offset + slot * slot_bytes(label.block_size.into())
+}
+
 /// Makes slots of the drive in this place that were never used, durable when this returns.
 pub async fn write_blanks<D: Drive>(
     label: &Superblock,
     place: usize,
     drive: &D,
 ) -> Result<(), DriveError> {
-    let page = match label::has_blank_slots(label) {
-        true => Buf::from_slice(&blank(&label.pool, place)),
-        false => Buf::zeroed(PAGE as usize),
-    };
-    let (log, bytes) = (label.journal.offset, slot_bytes(label.block_size.into()));
-    let write = |slot| drive.write(log + slot * bytes, page.clone(), Durability::Cached);
+    let page = unused(label, place);
+    let write = |slot| drive.write(slot_place(label, slot), page.clone(), Durability::Cached);
     let all = join_all((0..LOG_SLOTS as u64).map(write)).await;
     all.into_iter().collect::<Result<(), DriveError>>()?;
     drive.flush().await
