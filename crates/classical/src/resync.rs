@@ -457,7 +457,9 @@ impl<E: Env> Inner<E> {
             partial: &partial,
             last: from.keys().all(|drive| !suspects.contains(drive)),
         });
-        let right = later.or_else(|| verdict::row(&self.grid, &row, start, told));
+        let recorded = || verdict::as_recorded(&self.grid, &row, start, told?);
+        let right = later.or_else(recorded);
+        let right = right.or_else(|| verdict::row(&self.grid, &row, start, told));
         let other = self.unrecorded_row((stripe, start), &row, right.as_deref());
         if let Some(mut right) = other.or(right) {
             self.record_unvouched((stripe, start), &row, &mut right);

@@ -148,6 +148,24 @@ pub fn row(
     again.or_else(|| mixed(grid, &row, start, told))
 }
 
+/// The same, if nothing but what the record tells of was being written, and all of it is there then:
+/// where a later record may be gone, it may have been, but what follows as it was known to be has
+/// rather rotted.
+pub fn as_recorded(
+    grid: &Grid,
+    pages: &[Known<'_>],
+    start: u64,
+    told: Told<'_>,
+) -> Option<Vec<Right>> {
+    if pages.iter().all(|known| known.touched == known.recorded) {
+        return None;
+    }
+    let only = pages.iter().map(|known| Known { touched: known.recorded, ..*known });
+    let right = row(grid, &only.collect::<Vec<_>>(), start, Some(told))?;
+    let mut all = right.iter().zip(pages);
+    all.all(|(right, known)| right.page.is_some() || is_lost(known.new)).then_some(right)
+}
+
 /// A whole row as it was before or after the last write. `None`: it is neither, or nobody knows.
 pub fn whole(grid: &Grid, row: &[Known<'_>]) -> Option<Vec<Right>> {
     if row.iter().any(|known| known.touched && is_unsure(known.new) && known.seen.is_some()) {

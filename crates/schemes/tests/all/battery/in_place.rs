@@ -250,6 +250,13 @@ fn mirrors_with_a_drive_that_lies_that_failed_once() {
     [1139, 1321].into_iter().for_each(|seed| one_losing(REDUNDANT[0], seed));
 }
 
+/// The crash had torn a record of another stripe, so that the drive of parity was doubted, and what
+/// had rotted on another one counted as being written.
+#[test]
+fn a_world_with_a_torn_record_that_failed_once() {
+    one_lagging(REDUNDANT[2], 1106);
+}
+
 /// One of two drives of parity had lost the record of the last write of a stripe, and kept that of
 /// the one before: what had been flushed was mixed with the parity that this one told.
 #[test]
