@@ -294,8 +294,8 @@ impl<E: Env> Inner<E> {
         records
     }
 
-    /// Records are void: slots that are damaged are like those that were never used, or their drives
-    /// would be doubted at the next opening as well.
+    /// Records are void: slots that are damaged are like those that were never used, or their
+    /// drives would be doubted at the next opening as well.
     async fn blank_slots(&self, damaged: &[(usize, u64)]) {
         let label = self.label.borrow().clone();
         let each = damaged.iter().filter(|(drive, _)| !self.members[*drive].is_lost());

@@ -148,9 +148,9 @@ pub fn row(
     again.or_else(|| mixed(grid, &row, start, told))
 }
 
-/// The same, if nothing but what the record tells of was being written, and all of it is there then:
-/// where a later record may be gone, it may have been, but what follows as it was known to be has
-/// rather rotted.
+/// The same, if nothing but what the record tells of was being written, and all of it is there
+/// then: where a later record may be gone, more may have been, but what follows as it was known to
+/// be has rather rotted.
 pub fn as_recorded(
     grid: &Grid,
     pages: &[Known<'_>],
@@ -312,8 +312,8 @@ fn votes(copies: &[&Copy<'_>], copy: &Copy<'_>) -> usize {
 }
 
 /// What two of these copies say, at least, which no checksum vouches for: it is newer than all that
-/// is known, as no rot makes two the same. Whoever has something older may have answered writes that
-/// it did not do.
+/// is known, as no rot makes two the same. Whoever has something older may have answered writes
+/// that it did not do.
 fn same(copies: &[&Copy<'_>]) -> Option<Vec<u8>> {
     let is_known = |copy: &Copy<'_>| (0..copy.may_be.len()).any(|age| copy.is_of(age));
     let newer = copies.iter().find(|copy| votes(copies, copy) > 1 && !is_known(copy))?;

@@ -88,8 +88,8 @@ fn what_was_flushed_beside_what_is_destaged_is_not_harmed() {
     }
 }
 
-/// Both copies of a line rot. While it is in the cache it is lost; when it has been destaged nothing
-/// of it is there any more that could be.
+/// Both copies of a line rot. While it is in the cache it is lost; when it has been destaged
+/// nothing of it is there any more that could be.
 #[test]
 fn what_rots_where_nothing_is_any_more_is_not_lost() {
     let lost_after = |destaged: bool| {

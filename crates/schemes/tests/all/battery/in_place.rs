@@ -243,8 +243,8 @@ fn mixed_up_worlds_that_failed_once() {
     one_mixed_up(REDUNDANT[6], 500);
 }
 
-/// Two drives had what was written since the last checksum, and the third, which had lost writes, an
-/// older version that one was known of.
+/// Two drives had what was written since the last checksum, and the third, which had lost writes,
+/// an older version that one was known of.
 #[test]
 fn mirrors_with_a_drive_that_lies_that_failed_once() {
     [1139, 1321].into_iter().for_each(|seed| one_losing(REDUNDANT[0], seed));
