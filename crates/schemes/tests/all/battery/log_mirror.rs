@@ -15,7 +15,7 @@ use crate::battery::afflicted::battery_afflicted;
 use crate::battery::hung::battery_hung;
 use crate::battery::replaced::battery_replaced;
 use crate::battery::rotten::battery_rotten;
-use crate::battery::world::{CHUNK, Subject, battery, battery_variant};
+use crate::battery::world::{CHUNK, Subject, battery, battery_variant, one};
 
 #[derive(Clone, Copy)]
 struct Mirrored {
@@ -201,11 +201,18 @@ fn takes_every_path(subject: Mirrored) {
     count(None);
     // A world that never does a thing can't find it wrong.
     if std::env::var_os("SCHEME_SEEDS").is_none() {
-        let counted = COUNTED.with(RefCell::take);
-        let expected = |name: &str| subject.spares > 0 || name != "rebuilt_drives";
-        let never = counted.iter().filter(|(name, count)| **count == 0 && expected(name));
-        let never: Vec<_> = never.collect();
-        assert!(never.is_empty(), "never: {never:?} of {counted:?}");
+        let never = || {
+            let counted = COUNTED.with_borrow(BTreeMap::clone);
+            let expected = |name: &str| subject.spares > 0 || name != "rebuilt_drives";
+            let never = counted.into_iter().filter(|(name, count)| *count == 0 && expected(name));
+            never.map(|(name, _)| name).collect::<Vec<_>>()
+        };
+        // Some things are rare: now and then none of so few worlds does them.
+        for seed in (1000..1800).take_while(|_| !never().is_empty()) {
+            one(subject, seed);
+            count(None);
+        }
+        assert_eq!(never(), [""; 0], "never done");
     }
 }
 
