@@ -16,7 +16,7 @@ use crate::battery::world::{
 use crate::scrub::scrub;
 
 /// Worlds; others with SCHEME_FIRST and SCHEME_SEEDS.
-const SEEDS: u64 = 87;
+const SEEDS: u64 = 12;
 const PAGE: u64 = 4096;
 /// Pages of a drive that rot at a time.
 const ROTTEN: usize = 40;
