@@ -83,9 +83,7 @@ impl<E: Env> Array<E> {
         let metadata = log + intents + inner.scrub_labels().await?;
         Ok((Scrubbed { metadata, ..Scrubbed::default() }, None))
     }
-}
 
-impl<E: Env> Array<E> {
     /// Bytes of data that a step looks at.
     pub fn scrub_range(&self, step: u64) -> Range<u64> {
         let grid = &self.inner.grid;

@@ -58,12 +58,12 @@ impl Subject for OneLog {
         lost.chunks(WIDTH).all(|group| group.iter().filter(|lost| **lost).count() <= 1)
     }
 
-    /// What is written lies in stripes that nobody counts on yet.
     /// An open segment's page that was being written (docs/concepts.md, 2).
     fn may_be_refused(&self) -> bool {
         true
     }
 
+    /// What is written lies in stripes that nobody counts on yet.
     fn by_parity(&self) -> bool {
         false
     }
