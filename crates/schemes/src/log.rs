@@ -304,6 +304,11 @@ impl<S: Store> Log<S> {
         }
     }
 
+    /// What lies there survives a crash when this returns, and all that was written before it.
+    pub async fn keep(&self, place: Place) -> Result<(), StoreError> {
+        self.inner.make_durable(place.record).await
+    }
+
     /// Data of an entry, or a part of it. Pin it when you look up where it is.
     pub async fn read(&self, at: u64, len: u64) -> Result<Buf, StoreError> {
         let (at, area) = (at % self.inner.area, self.inner.area);

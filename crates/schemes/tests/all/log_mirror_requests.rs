@@ -171,11 +171,11 @@ across two stripes         data r  0    0K  w  2    8K   log r  0    0K  w  2   
 read, in the log           data r  0    0K  w  0    0K   log r  1    4K  w  0    0K
 read, half in the log      data r  1    4K  w  0    0K   log r  1    4K  w  0    0K
 read, not in the log       data r  1    4K  w  0    0K   log r  0    0K  w  0    0K
-destage half a stripe      data r  2   96K  w  6  236K   log r  1   96K  w  0    0K
+destage half a stripe      data r  2   96K  w  6  236K   log r  1   96K  w  2    8K
 destage 4K                 data r  2    8K  w  5   24K   log r  1    4K  w  0    0K
 destage a page             data r  2    8K  w  5   24K   log r  1    4K  w  0    0K
 destage 4K                 data r  2    8K  w  5   24K   log r  1    4K  w  0    0K
-destage 4K, tail           data r  2    8K  w  5   24K   log r  1    4K  w  6   24K
+destage 4K, tail           data r  2    8K  w  5   24K   log r  1    4K  w  4   16K
 destage a stripe, tail     data r  0    0K  w  7  268K   log r  4  192K  w  4   16K
 destage all but gaps, tail data r  3   12K  w  7  268K   log r  7  192K  w 16   88K
 4K, log drive lost         data r  2    8K  w  3   16K   log r  0    0K  w  0    0K

@@ -2,13 +2,15 @@
 //!
 //! ```text
 //!  [fill: lock (in place) ─ read the gaps ─ append them, durable]      if that moves less
-//!  lock (move) ─ read the live pieces ─ write each run of neighbours, durable ─ settle
+//!  lock (move) ─ live pieces are durable in the log ─ read them ─ write each run of neighbours,
+//!    durable ─ settle
 //!  the log's tail up to what is live, durable ─ forget what is settled before
 //! ```
 //! A crash anywhere leaves the log's records, and destaging again writes the same bytes. New writes
 //! of the stripe go on meanwhile: only what was read is settled. The gaps go through the log, too,
 //! since a whole stripe has no partial parity to save what was not being written, if a drive is
-//! lost with the power.
+//! lost with the power. For the same reason pieces that nobody has flushed yet are made durable
+//! first: their pages move as a whole, with flushed bytes of before.
 
 use std::ops::Range;
 
@@ -97,6 +99,7 @@ impl<E: Env> Inner<E> {
         let live: Vec<Piece> = pieces.into_iter().filter(|piece| piece.place.is_some()).collect();
         let pins: Vec<_> =
             live.iter().filter_map(|piece| piece.place).map(|place| self.log.pin(place)).collect();
+        self.keep(&live).await?;
         let runs = runs(&live.iter().map(|piece| piece.range.clone()).collect::<Vec<_>>());
         for run in &runs {
             self.destage_run(run, &live).await?;
@@ -108,6 +111,15 @@ impl<E: Env> Inner<E> {
             seen.destaged_whole += u64::from(runs == [range]);
         });
         Ok(())
+    }
+
+    /// What the log has of these pieces survives a crash.
+    pub async fn keep(&self, pieces: &[Piece]) -> Result<(), StoreError> {
+        let newest = pieces.iter().filter_map(|piece| piece.place).max_by_key(|it| it.record);
+        match newest {
+            Some(place) => self.log.keep(place).await,
+            None => Ok(()),
+        }
     }
 
     async fn destage_run(&self, run: &Range<u64>, live: &[Piece]) -> Result<(), StoreError> {

@@ -188,6 +188,11 @@ impl<E: Env> Inner<E> {
             start..end
         };
         let logged = self.extents.borrow().touches(&wide);
+        if wide != range {
+            // With a crash and a lost drive the log has to tell what was not being written.
+            let pieces = self.extents.borrow().find(wide.clone());
+            self.keep(&pieces).await?;
+        }
         let data = self.widen(&range, data, &wide).await?;
         self.array.write(wide.start, data, fua || logged).await?;
         if logged {

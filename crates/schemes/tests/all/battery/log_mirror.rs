@@ -11,7 +11,7 @@ use schemes::scheme::log_mirror::policy::Policy;
 use schemes::scheme::log_mirror::{LogMirror, Options, Spec, create};
 use schemes::{Store, StoreError};
 
-use crate::battery::afflicted::battery_afflicted;
+use crate::battery::afflicted::{battery_afflicted, one_lagging};
 use crate::battery::hung::battery_hung;
 use crate::battery::replaced::battery_replaced;
 use crate::battery::rotten::battery_rotten;
@@ -286,6 +286,12 @@ fn hpda_hung() {
 #[test]
 fn log_mirror_afflicted() {
     battery_afflicted(LOG_MIRROR);
+}
+
+/// What was destaged was not durable in the log, and a page of it had flushed bytes of before.
+#[test]
+fn log_mirror_failed_once() {
+    one_lagging(LOG_MIRROR, 1292);
 }
 
 #[test]
