@@ -16,7 +16,7 @@ use crate::grid::{Grid, GridError, Redundancy};
 use crate::intents::{Intents, Page};
 use crate::kept::Kept;
 use crate::limits::PAGE;
-use crate::log::Log;
+use crate::log::{self, Log};
 use crate::member::Member;
 use crate::mend::Mending;
 use crate::owed::Owed;
@@ -182,6 +182,13 @@ pub async fn create<E: Env>(
     let stripes = grid.stripes();
     let regions = stripes.div_ceil(intents::region_stripes(stripes));
     let bits = vec![!agreed; regions as usize];
+    if label::has_blank_slots(&label) {
+        let each = drives.iter().enumerate().map(async |(place, drive)| {
+            let written = log::write_blanks(&label, place, drive).await;
+            written.map_err(|_| ArrayError::NotWritten { name: drive.name() })
+        });
+        join_all(each).await.into_iter().collect::<Result<Vec<()>, _>>()?;
+    }
     let page = Page::new(0, 0, 0, bits);
     let page = intents::encode(&label.pool, &page);
     for member in &members {

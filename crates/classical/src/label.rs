@@ -2,10 +2,11 @@
 //! describes how its four copies are kept; here they are written and read alike.
 
 use format::{
-    CheckpointRoot, Extent, Features, INCOMPAT_ARRAY_SUMS, INCOMPAT_CHECKSUM_LOG, INCOMPAT_GROUPS,
-    INCOMPAT_SPARE, LABEL_AREA, LABEL_LEN, Member as Listed, MemberState, SCHEME_MIRRORS,
-    SCHEME_PARITY_DRIVE, SCHEME_PARITY1, SCHEME_PARITY2, SCHEME_STRIPES, SPARE_INDEX, Superblock,
-    Uuid, end_area, label_at, label_offsets, newest,
+    COMPAT_BLANK_SLOTS, CheckpointRoot, Extent, Features, INCOMPAT_ARRAY_SUMS,
+    INCOMPAT_CHECKSUM_LOG, INCOMPAT_GROUPS, INCOMPAT_SPARE, LABEL_AREA, LABEL_LEN,
+    Member as Listed, MemberState, SCHEME_MIRRORS, SCHEME_PARITY_DRIVE, SCHEME_PARITY1,
+    SCHEME_PARITY2, SCHEME_STRIPES, SPARE_INDEX, Superblock, Uuid, end_area, label_at,
+    label_offsets, newest,
 };
 use io::{Buf, Drive, DriveError, Durability, join_all};
 
@@ -56,6 +57,11 @@ pub fn set_log_counts(label: &mut Superblock, counts: bool) {
 
 /// In the first label area: for small drives, and arrays made by software without a checksum log.
 pub const LOG_IN_LABELS: Extent = Extent { offset: 640 << 10, len: 384 << 10 };
+
+/// Whether slots of the partial-parity log that were never used say whose they are.
+pub fn has_blank_slots(label: &Superblock) -> bool {
+    label.features.compat & COMPAT_BLANK_SLOTS != 0
+}
 
 /// Where the checksum log lies.
 pub fn log_ring(label: &Superblock, grid: &Grid) -> Ring {
@@ -113,6 +119,7 @@ pub fn new_label(spec: &CreateSpec, grid: &Grid, pool: Uuid, drives: &[(Uuid, u6
     let smallest = drives.iter().map(|(_, size)| *size).min().expect("an array has drives");
     let Division { log, intents, data } = divide(smallest, grid, spec.checksums);
     let sums = if spec.checksums { INCOMPAT_ARRAY_SUMS } else { 0 };
+    let compat = if grid.parity() > 0 { COMPAT_BLANK_SLOTS } else { 0 };
     let listed =
         |&(drive, size)| Listed { drive, state: MemberState::Active, size, round: 0, zones: 0 };
     Superblock {
@@ -123,7 +130,7 @@ pub fn new_label(spec: &CreateSpec, grid: &Grid, pool: Uuid, drives: &[(Uuid, u6
         generation: 0,
         epoch: 1,
         created_secs: 0,
-        features: Features { compat: 0, incompat: INCOMPAT_GROUPS | sums },
+        features: Features { compat, incompat: INCOMPAT_GROUPS | sums },
         clean: true,
         scheme: scheme_number(grid.redundancy),
         group: grid.width as u16,

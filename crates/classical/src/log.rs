@@ -10,6 +10,8 @@
 //!                 per page: member of the stripe (2), page of its chunk (2), checksum before (4)
 //!                 and after (4)
 //!           4096  partial parity over the hull, or nothing if all of the hull was written
+//!
+//!  never used    epoch 0, the drive in the place of the stripe
 //! ```
 //! A record is durable on the drive of every parity member before the write that it tells of
 //! begins, and its slot is taken until that write is durable. Afterwards it may stay: told again
@@ -27,10 +29,12 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
 
-use format::Uuid;
+use format::{Superblock, Uuid};
 use io::sync::{Permit, Semaphore};
+use io::{Buf, Drive, DriveError, Durability, join_all};
 
 use crate::grid::Piece;
+use crate::label;
 use crate::limits::{LOG_SLOTS, PAGE};
 
 const MAGIC: &[u8; 8] = b"STDYPPL1";
@@ -38,6 +42,9 @@ const AT_CRC: usize = 8;
 const AT_PIECES: usize = 72;
 const PIECE: usize = 12;
 const PAGE_SUM: usize = 12;
+/// Epoch of a slot that was never used; those of records begin at 1. In the place of the stripe is
+/// the drive.
+const BLANK: u64 = 0;
 
 /// Checksums of a page of a stripe's chunk, before and after a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +91,11 @@ impl Slot {
     /// Whether it is one of this parity's, or does not tell of which it is.
     pub fn is_of(&self, parity: usize) -> bool {
         self.parity.is_none_or(|own| own == parity)
+    }
+
+    /// It was never used, on another drive than this one.
+    pub fn is_blank_of_other(&self, drive: usize) -> bool {
+        self.record.epoch == BLANK && self.record.stripe != drive as u64
     }
 }
 
@@ -132,7 +144,44 @@ pub fn encode(pool: &Uuid, record: &Record, parity: usize, partial: &[u8]) -> Ve
     slot
 }
 
-/// Whether a slot was never used.
+/// The first page of a slot of this drive that was never used: what another drive has there does
+/// not pass for it.
+pub fn blank(pool: &Uuid, drive: usize) -> Vec<u8> {
+    let (start, end) = (0, PAGE);
+    let (pieces, sums) = (Vec::new(), Vec::new());
+    let stripe = drive as u64;
+    let (epoch, sequence, sums_logged) = (BLANK, 0, false);
+    let record = Record { epoch, sequence, stripe, start, end, pieces, sums, sums_logged };
+    encode(pool, &record, 0, &[])
+}
+
+/// The same of an array with this label.
+pub fn unused(label: &Superblock, place: usize) -> Buf {
+    match label::has_blank_slots(label) {
+        true => Buf::from_slice(&blank(&label.pool, place)),
+        false => Buf::zeroed(PAGE as usize),
+    }
+}
+
+/// Where a slot lies on each drive.
+pub fn slot_place(label: &Superblock, slot: u64) -> u64 {
+    label.journal.offset + slot * slot_bytes(label.block_size.into())
+}
+
+/// Makes slots of the drive in this place that were never used, durable when this returns.
+pub async fn write_blanks<D: Drive>(
+    label: &Superblock,
+    place: usize,
+    drive: &D,
+) -> Result<(), DriveError> {
+    let page = unused(label, place);
+    let write = |slot| drive.write(slot_place(label, slot), page.clone(), Durability::Cached);
+    let all = join_all((0..LOG_SLOTS as u64).map(write)).await;
+    all.into_iter().collect::<Result<(), DriveError>>()?;
+    drive.flush().await
+}
+
+/// Whether a slot was never used, by software that wrote nothing there.
 pub fn is_empty(slot: &[u8]) -> bool {
     const ZEROES: [u8; PAGE as usize] = [0; PAGE as usize];
     let head = &slot[..slot.len().min(ZEROES.len())];

@@ -22,8 +22,8 @@ use io::{Buf, BufMut, Drive, Durability, Env, join_all};
 
 use crate::array::{Array, ArrayError, Inner};
 use crate::kept::Lacks;
-use crate::limits::{LOG_SLOTS, PAGE, REBUILD_AT_ONCE, REBUILD_WRITE};
-use crate::log::slot_bytes;
+use crate::limits::{PAGE, REBUILD_AT_ONCE, REBUILD_WRITE};
+use crate::log;
 use crate::sums::LOST;
 use crate::{intents, label};
 
@@ -105,7 +105,7 @@ impl<E: Env> Array<E> {
         let inner = &self.inner;
         self.check_replacement(place, &new)?;
         let lacks = self.lacks(place, &new).await;
-        self.blank(&new).await?;
+        self.blank(place, &new).await?;
         {
             let _turn = inner.label_turn.lock().await;
             let size = new.geometry().size;
@@ -120,16 +120,11 @@ impl<E: Env> Array<E> {
 
     /// What a drive that is to be filled has of arrays counts no more: labels, and records of the
     /// log, which are of the present epoch if it is a drive that was lost.
-    pub async fn blank<D: Drive>(&self, new: &D) -> Result<(), ArrayError> {
+    pub async fn blank<D: Drive>(&self, place: usize, new: &D) -> Result<(), ArrayError> {
         let refused = || ArrayError::NotWritten { name: new.name() };
         label::wipe(new).await.map_err(|_| refused())?;
-        let (log, chunk) = (self.inner.label.borrow().journal.offset, self.inner.grid.chunk);
-        let head = |slot| {
-            let at = log + slot * slot_bytes(chunk);
-            new.write(at, Buf::zeroed(PAGE as usize), Durability::Durable)
-        };
-        let heads = join_all((0..LOG_SLOTS as u64).map(head)).await;
-        heads.into_iter().collect::<Result<(), _>>().map_err(|_| refused())
+        let label = self.inner.label.borrow().clone();
+        log::write_blanks(&label, place, new).await.map_err(|_| refused())
     }
 
     /// A drive is not used any more, whether it works or not.

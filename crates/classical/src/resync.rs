@@ -22,9 +22,9 @@ use crate::announced::Announced;
 use crate::array::{Array, ArrayError, Inner};
 use crate::checksum_log::Logged;
 use crate::intents::{self, Doubted, Intents, Page};
-use crate::label::set_log_counts;
+use crate::label::{self, set_log_counts};
 use crate::limits::{LOG_SLOTS, PAGE, RESYNC_AT_ONCE};
-use crate::log::{PageSum, Record, Slot, decode, is_empty, slot_bytes};
+use crate::log::{self, PageSum, Record, Slot, decode, is_empty, slot_bytes};
 use crate::mend::Unread;
 use crate::owed::Owed;
 use crate::sums::vouches;
@@ -65,6 +65,8 @@ struct Records {
     last: BTreeMap<u64, Recorded>,
     /// Drives of which a record may be missing: these are lost, rotten or out of date.
     doubtful: BTreeSet<usize>,
+    /// Drives, and slots of theirs that are not what was written there.
+    damaged: Vec<(usize, u64)>,
 }
 
 impl<E: Env> Array<E> {
@@ -154,6 +156,7 @@ impl<E: Env> Inner<E> {
             set_log_counts(&mut label, true);
         }
         self.write_label().await;
+        self.blank_slots(&records.damaged).await;
         self.record_losses().await?;
         // Two pages: of a drive's image of before, one is missed that all the others have whole.
         self.write_intents().await?;
@@ -227,9 +230,9 @@ impl<E: Env> Inner<E> {
 
     /// Of stripes in regions that are marked: in others nothing was under way.
     async fn read_log(&self, marked: &[bool]) -> Records {
-        let (pool, epoch, at) = {
+        let (pool, epoch, at, blanks) = {
             let label = self.label.borrow();
-            (label.pool, label.epoch, label.journal.offset)
+            (label.pool, label.epoch, label.journal.offset, label::has_blank_slots(&label))
         };
         let chunk = self.grid.chunk;
         // Who lacks pages of the checksum log may lack records as well.
@@ -241,18 +244,22 @@ impl<E: Env> Inner<E> {
         let mut found = BTreeMap::<_, Recorded>::new();
         for (drive, member) in self.members.iter().enumerate() {
             let mut newest = 0;
-            for slot in 0..LOG_SLOTS as u64 {
-                let place = at + slot * slot_bytes(chunk);
+            for number in 0..LOG_SLOTS as u64 {
+                let place = at + number * slot_bytes(chunk);
                 let read = member.read(place, slot_bytes(chunk)).await.ok();
                 let whole = read.as_ref().and_then(|bytes| decode(&pool, bytes, chunk));
-                if whole.is_none() && !read.is_some_and(|bytes| is_empty(&bytes)) {
+                let unused = || !blanks && read.as_ref().is_some_and(|bytes| is_empty(bytes));
+                let is_own = |slot: &Slot| !slot.is_blank_of_other(drive);
+                if !whole.as_ref().map_or_else(unused, is_own) {
                     records.doubtful.insert(drive);
+                    records.damaged.push((drive, number));
                 }
                 let Some(slot) = whole.filter(|slot| slot.record.epoch == epoch) else { continue };
                 let parity = self.grid.parity_on(drive, slot.record.stripe);
                 if !parity.is_some_and(|parity| slot.is_of(parity)) {
                     // It was written to another drive: what this one had there is gone.
                     records.doubtful.insert(drive);
+                    records.damaged.push((drive, number));
                     continue;
                 }
                 let Slot { record, partial, .. } = slot;
@@ -285,6 +292,18 @@ impl<E: Env> Inner<E> {
         let kept = found.into_iter().filter(|(_, told)| whole(told));
         records.last = kept.map(|((stripe, _), told)| (stripe, told)).collect();
         records
+    }
+
+    /// Records are void: slots that are damaged are like those that were never used, or their
+    /// drives would be doubted at the next opening as well.
+    async fn blank_slots(&self, damaged: &[(usize, u64)]) {
+        let label = self.label.borrow().clone();
+        let each = damaged.iter().filter(|(drive, _)| !self.members[*drive].is_lost());
+        let writes = each.map(|&(drive, slot)| {
+            let place = log::slot_place(&label, slot);
+            self.members[drive].write(place, log::unused(&label, drive), Durability::Cached)
+        });
+        join_all(writes).await;
     }
 
     /// Leaves aside what counts as the last of its stripe and is not.

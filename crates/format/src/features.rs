@@ -37,6 +37,8 @@ pub const INCOMPAT_REPLACES: u64 = 4096;
 pub const INCOMPAT_CHECKSUM_LOG: u64 = 8192;
 /// Incompatible feature: segments and logs of each group of drives have a UUID of their own.
 pub const INCOMPAT_GROUP_LOGS: u64 = 16384;
+/// Compatible feature: slots of the partial-parity log that were never used say whose they are.
+pub const COMPAT_BLANK_SLOTS: u64 = 1;
 /// Incompatible features this software knows.
 pub const KNOWN_INCOMPAT: u64 = INCOMPAT_LIMITS
     | INCOMPAT_GROUPS

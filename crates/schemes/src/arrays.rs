@@ -135,7 +135,7 @@ impl<E: Env> Arrays<E> {
         let blank = classical::label::wipe(&new).await;
         blank.map_err(|_| StoreError::NotWritten { name })?;
         let lacks = set::lacks(named, (array, at), &part).await;
-        array.blank(&part).await?;
+        array.blank(at, &part).await?;
         self.tell(next, Some(place)).await?;
         Ok(array.replace_lacking(at, part, lacks)?)
     }

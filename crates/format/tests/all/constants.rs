@@ -23,6 +23,7 @@ fn numbers_of_the_format() {
     assert_eq!(INCOMPAT_LOG_SUMS, 512);
     assert_eq!((INCOMPAT_FURTHER, ARRAYS_MAX), (1024, 16));
     assert_eq!((format::INCOMPAT_CHECKSUM_LOG, format::INCOMPAT_GROUP_LOGS), (8192, 16384));
+    assert_eq!(format::COMPAT_BLANK_SLOTS, 1);
     assert_eq!((format::INCOMPAT_LEAVING, format::INCOMPAT_REPLACES), (2048, 4096));
     let states = [MemberState::Active, MemberState::Missing, MemberState::Failed];
     assert_eq!(states.map(|state| state as u8), [1, 2, 3]);

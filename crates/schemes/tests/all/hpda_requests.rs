@@ -142,7 +142,7 @@ const GOLDEN: &str = "\
 512 B, logged         SSDs r 0   0K w 0   0K  parity r 1   4K w 1   8K  buffer r 0   0K w 1   8K
 chunk                 SSDs r 0   0K w 0   0K  parity r 0   0K w 1  68K  buffer r 0   0K w 1  68K
 stripe                SSDs r 0   0K w 3 192K  parity r 0   0K w 2  68K  buffer r 0   0K w 0   0K
-stripe, logged        SSDs r 0   0K w 7 208K  parity r 0   0K w 4  76K  buffer r 0   0K w 2   8K
+stripe, logged        SSDs r 0   0K w 9 216K  parity r 0   0K w 4  76K  buffer r 0   0K w 2   8K
 destage 4K            SSDs r 1   4K w 3  12K  parity r 1   4K w 2  12K  buffer r 1   4K w 0   0K
 destage 4K, tail      SSDs r 1   4K w 3  12K  parity r 2   8K w 4  20K  buffer r 0   0K w 2   8K
 destage stripe, tail  SSDs r 0   0K w 5 200K  parity r 2 124K w 4  76K  buffer r 2  68K w 2   8K

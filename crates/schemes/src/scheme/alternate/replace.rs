@@ -121,7 +121,7 @@ impl<E: Env> Alternate<E> {
             let array = &inner.replica(side).array;
             array.check_replacement(place % width, &own)?;
             let lacks = set::lacks(named, (array, place % width), &own).await;
-            array.blank(&own).await?;
+            array.blank(place % width, &own).await?;
             array.replace_lacking(place % width, own, lacks)?;
             inner.rebuilding.set(Some(place));
             return Ok(());

@@ -64,7 +64,7 @@ impl<E: Env> LogMirror<E> {
             let part = part.as_ref().expect("the new drive is there");
             array.check_replacement(*at, part)?;
             lacks.push(set::lacks(named, (array, *at), part).await);
-            array.blank(part).await?;
+            array.blank(*at, part).await?;
         }
         next.write_labels().await?;
         for (Share { array, at, part }, lacks) in shares.into_iter().zip(lacks) {

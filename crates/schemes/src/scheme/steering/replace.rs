@@ -137,7 +137,7 @@ impl<E: Env> Steering<E> {
         let lacks = set::lacks(named, (array, place), &part).await;
         // Records of its log are of the present epoch if it was there before, and out of date. In
         // its own place, not staged: the drive is what the array looks at if the staging is gone.
-        let blank = array.blank(&part).await;
+        let blank = array.blank(place, &part).await;
         let steered = Steered { stage: stage.clone(), index: place, home: Rc::new(Home::on(part)) };
         if let Err(error) = blank.and_then(|()| array.replace_lacking(place, steered.part(), lacks))
         {

@@ -260,7 +260,7 @@ impl<E: Env> Steering<E> {
         let sealed = stage.seal_all().await;
         // The staging space may have been this drive before: records of its log are out of date.
         let array = &self.inner.array;
-        let blank = sealed && array.blank(&steered.part()).await.is_ok();
+        let blank = sealed && array.blank(place, &steered.part()).await.is_ok();
         if !blank || array.replace_away(place, steered.part()).is_err() {
             self.drop_spare().await;
             spare_failed.set(true);

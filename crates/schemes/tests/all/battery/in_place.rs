@@ -7,7 +7,7 @@ use schemes::StoreError;
 
 use crate::battery::afflicted::{
     Left, afflicted_failing, battery_afflicted, battery_lagging, one_afflicted, one_hurt,
-    one_lagging, one_losing,
+    one_lagging, one_losing, one_mixed_up,
 };
 use crate::battery::hung::battery_hung;
 use crate::battery::replaced::battery_replaced;
@@ -235,11 +235,26 @@ fn an_afflicted_world_that_failed_once() {
     one_afflicted(InPlace::new("raid4", Redundancy::ParityDrive, 4, 1), 493);
 }
 
+/// What another drive had of its log, where nothing had been yet, passed for slots of the drive of
+/// parity that were never used.
+#[test]
+fn mixed_up_worlds_that_failed_once() {
+    one_mixed_up(REDUNDANT[2], 620);
+    one_mixed_up(REDUNDANT[6], 500);
+}
+
 /// Two drives had what was written since the last checksum, and the third, which had lost writes,
 /// an older version that one was known of.
 #[test]
 fn mirrors_with_a_drive_that_lies_that_failed_once() {
     [1139, 1321].into_iter().for_each(|seed| one_losing(REDUNDANT[0], seed));
+}
+
+/// The crash had torn a record of another stripe, so that the drive of parity was doubted, and what
+/// had rotted on another one counted as being written.
+#[test]
+fn a_world_with_a_torn_record_that_failed_once() {
+    one_lagging(REDUNDANT[2], 1106);
 }
 
 /// One of two drives of parity had lost the record of the last write of a stripe, and kept that of
