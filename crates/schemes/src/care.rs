@@ -7,6 +7,7 @@
 //! is lost.
 
 use std::ops::Range;
+use std::rc::Rc;
 
 use classical::{Array, Health, Note, Scrubbed};
 use futures_util::future::LocalBoxFuture;
@@ -59,29 +60,13 @@ impl<E: Env> Kept for Array<E> {
     }
 }
 
-/// An array, and what of a range of it is not used.
-pub struct Partly<E: Env, F> {
+/// An array whose scrub does this.
+pub struct Around<E: Env, F> {
     pub array: Array<E>,
-    pub unused: F,
+    pub scrub: F,
 }
 
-impl<E: Env, F: Fn(Range<u64>) -> Vec<Range<u64>>> Partly<E, F> {
-    async fn scrub(&self, step: u64) -> Step {
-        let (mut found, next) = self.array.scrub_some(step).await?;
-        let mut blanked = 0;
-        if found.lost > 0 {
-            for unused in (self.unused)(self.array.scrub_range(step)) {
-                blanked += self.array.blank_lost(unused).await?;
-            }
-        }
-        if blanked > 0 {
-            found.lost = self.array.scrub_some(step).await?.0.lost;
-        }
-        Ok((found, next))
-    }
-}
-
-impl<E: Env, F: Fn(Range<u64>) -> Vec<Range<u64>>> Kept for Partly<E, F> {
+impl<E: Env, S: Future<Output = Step> + 'static, F: Fn(u64) -> S> Kept for Around<E, F> {
     fn has_sums(&self) -> bool {
         self.array.has_sums()
     }
@@ -99,8 +84,39 @@ impl<E: Env, F: Fn(Range<u64>) -> Vec<Range<u64>>> Kept for Partly<E, F> {
     }
 
     fn scrub_some(&self, step: u64) -> LocalBoxFuture<'_, Step> {
-        Box::pin(self.scrub(step))
+        Box::pin((self.scrub)(step))
     }
+}
+
+/// An array, and who tells what of a range of it is not used.
+pub fn partly<E: Env>(
+    array: &Array<E>,
+    unused: impl Fn(Range<u64>) -> Vec<Range<u64>> + 'static,
+) -> Box<dyn Kept> {
+    let (own, unused) = (array.clone(), Rc::new(unused));
+    let scrub = move |step| {
+        let (array, unused) = (own.clone(), unused.clone());
+        async move { scrub_partly(&array, &*unused, step).await }
+    };
+    Box::new(Around { array: array.clone(), scrub })
+}
+
+async fn scrub_partly<E: Env>(
+    array: &Array<E>,
+    unused: &impl Fn(Range<u64>) -> Vec<Range<u64>>,
+    step: u64,
+) -> Step {
+    let (mut found, next) = array.scrub_some(step).await?;
+    let mut blanked = 0;
+    if found.lost > 0 {
+        for unused in unused(array.scrub_range(step)) {
+            blanked += array.blank_lost(unused).await?;
+        }
+    }
+    if blanked > 0 {
+        found.lost = array.scrub_some(step).await?.0.lost;
+    }
+    Ok((found, next))
 }
 
 /// These arrays.

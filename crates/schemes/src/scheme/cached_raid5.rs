@@ -42,7 +42,7 @@ use self::lines::Lines;
 use self::work::{Inner, Shape};
 use crate::ages;
 use crate::arrays::{Arrays, OnArrays};
-use crate::care::{AllKept, Partly};
+use crate::care::{self, AllKept};
 use crate::page_map::{self, PageMap};
 use crate::part::{PartEnv, on_parts};
 use crate::set::{Set, SetSpec};
@@ -293,9 +293,7 @@ impl<E: Env> Store for CachedRaid5<E> {
         let free = move |range: Range<u64>| inner.free_slots(&range);
         let inner = self.inner.clone();
         let cached = move |range: Range<u64>| inner.cached(&range);
-        let (cache, parity) = (self.inner.cache.clone(), self.inner.parity.clone());
-        let cache = Partly { array: cache, unused: free };
-        vec![Box::new(cache), Box::new(Partly { array: parity, unused: cached })]
+        vec![care::partly(&self.inner.cache, free), care::partly(&self.inner.parity, cached)]
     }
 
     async fn audit(&self, offset: u64, len: u64) -> Vec<String> {

@@ -58,7 +58,7 @@ use self::shape::{MAP_AT, MIRROR, PLATE, Shape};
 use self::table::Table;
 use crate::ages;
 use crate::arrays::{Arrays, OnArrays};
-use crate::care::{AllKept, Kept, Partly};
+use crate::care::{self, AllKept};
 use crate::page_map::{self, PageMap};
 use crate::part::{PartEnv, on_parts};
 use crate::set::{Set, SetSpec};
@@ -303,7 +303,7 @@ impl<E: Env> Store for Hybrid<E> {
                 let table = inner.table.borrow();
                 table.space.free_within(tier, &range, (first, inner.shape.stripe))
             };
-            Box::new(Partly { array: array.clone(), unused }) as Box<dyn Kept>
+            care::partly(array, unused)
         });
         kept.into()
     }

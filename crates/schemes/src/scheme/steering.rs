@@ -44,6 +44,7 @@ mod reclaim;
 pub(crate) mod record;
 mod recover;
 mod replace;
+mod scrub;
 mod space;
 mod spare;
 mod stage;
@@ -56,7 +57,7 @@ use classical::{Array, Redundancy, WriteHole};
 use io::sync::{Event, Turn};
 use io::{Buf, Drive, Env};
 
-use crate::care::{self, AllKept};
+use crate::care::AllKept;
 use crate::locks::Hold;
 use crate::part::PartEnv;
 use crate::popular::Popular;
@@ -66,7 +67,8 @@ use drive::Steered;
 use hot::Ticket;
 use space::Closed;
 use spare::{Plan, Spare};
-use stage::Stage;
+use stage::{Ask, Place, Stage};
+use table::Entry;
 
 pub use open::{create, open};
 
@@ -261,6 +263,22 @@ impl<E: Env> Steering<E> {
         }
     }
 
+    /// What the staging space has of some bytes. Nobody is given a hot copy that rotted: its drive
+    /// has them as well.
+    async fn copies_of(&self, entry: &Entry<Place>, len: u64) -> Vec<Buf> {
+        let stage = &self.inner.stage;
+        if !entry.redirected {
+            let seen = stage.read_copies(&entry.place, entry.skip, len, Ask::One).await;
+            return seen.filter(|seen| seen.right).map(|seen| seen.bytes).into_iter().collect();
+        }
+        let mut copies = Vec::new();
+        for copy in entry.place.copies.iter() {
+            let Some(space) = stage.holders[copy.holder].readable() else { continue };
+            copies.extend(space.member.read(copy.at + entry.skip, len).await);
+        }
+        copies
+    }
+
     /// Copies that differ, and hot ones that are not what the drive has.
     async fn audit_staged(&self) -> Vec<String> {
         let mut wrong = Vec::new();
@@ -271,13 +289,7 @@ impl<E: Env> Steering<E> {
             for (range, entry) in all {
                 let Some(entry) = entry else { continue };
                 let len = range.end - range.start;
-                let mut held = Vec::new();
-                for copy in entry.place.copies.iter() {
-                    let Some(space) = stage.holders[copy.holder].readable() else { continue };
-                    if let Ok(bytes) = space.member.read(copy.at + entry.skip, len).await {
-                        held.push(bytes);
-                    }
-                }
+                let mut held = self.copies_of(&entry, len).await;
                 if !entry.redirected || entry.home {
                     held.extend(drive.part_read(range.clone()).await);
                 }
@@ -489,7 +501,7 @@ impl<E: Env> Store for Steering<E> {
     }
 
     fn kept(&self) -> AllKept {
-        care::kept([&self.inner.array])
+        self.inner.kept()
     }
 
     async fn audit(&self, offset: u64, len: u64) -> Vec<String> {

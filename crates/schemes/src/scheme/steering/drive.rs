@@ -19,7 +19,7 @@ use io::{
 use super::home::Home;
 use super::record::{self, Header, PAGE};
 use super::space::{Choice, holders};
-use super::stage::{Copy, Place, Record, Space, Stage, count};
+use super::stage::{Ask, Copy, Place, Record, Space, Stage, count};
 use super::table::Entry;
 use crate::locks::Hold;
 use crate::part::Part;
@@ -65,12 +65,12 @@ impl<E: Env> Steered<E> {
     ) -> Result<Buf, DriveError> {
         let (stage, len) = (&self.stage, range.end - range.start);
         let busy = stage.is_target_busy(self.index);
-        let aside = busy || stage.is_outsourced(self.index);
+        let aside = (busy || stage.is_outsourced(self.index)) && !stage.is_looked_at(&range);
         let counts = &stage.counts;
         if let Some(Entry { place, skip, redirected, home, .. }) = entry {
             let on_drive = !redirected || home;
             if aside || !on_drive {
-                match stage.read_copies(&place, skip, len).await {
+                match stage.read_copies(&place, skip, len, Ask::One).await {
                     // The array above tells what is wrong with it.
                     Some(seen) if seen.right || !on_drive => {
                         count(if redirected { &counts.staged_reads } else { &counts.hot_reads });

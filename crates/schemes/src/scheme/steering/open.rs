@@ -177,6 +177,7 @@ async fn new_stage<D: Drive>(
         mending: Cell::new(None),
         filling: Cell::new(None),
         outsourcing: Cell::new(false),
+        looked_at: RefCell::default(),
         targets,
         heads: Heads {
             written: RefCell::new(vec![0; split]),

@@ -13,7 +13,7 @@ use io::{Buf, BufMut, DriveError, Durability, Env, Operation};
 use crate::locks::Hold;
 
 use super::drive::{Steered, gone};
-use super::stage::count;
+use super::stage::{Ask, count};
 
 impl<E: Env> Steered<E> {
     pub fn is_staged(&self) -> bool {
@@ -52,7 +52,8 @@ impl<E: Env> Steered<E> {
         for (piece, entry) in pieces {
             let entry = entry?;
             let len = piece.end - piece.start;
-            let bytes = self.stage.read_copies(&entry.place, entry.skip, len).await?.bytes;
+            let bytes =
+                self.stage.read_copies(&entry.place, entry.skip, len, Ask::One).await?.bytes;
             let at = (piece.start - run.start) as usize;
             whole[at..at + bytes.len()].copy_from_slice(&bytes);
         }

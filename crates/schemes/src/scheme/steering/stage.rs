@@ -108,11 +108,22 @@ pub fn sums_of(data: &[u8]) -> Vec<u32> {
 /// Where an entry of D_Table lies.
 pub type Place = Rc<Record>;
 
+/// How many copies are asked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Ask {
+    /// Until one is right.
+    One,
+    All,
+}
+
 /// Bytes that were staged.
 pub struct Seen {
     pub bytes: Buf,
     /// They are what was written. If not, no copy has that.
     pub right: bool,
+    /// Copies that were asked and are not right, and of them those that were written again.
+    pub bad: u64,
+    pub repaired: u64,
 }
 
 /// A row's hot slot, of which those parts are valid that D_Table names.
@@ -188,6 +199,8 @@ pub struct Stage {
     pub filling: Cell<Option<usize>>,
     /// All writes of data to the group of that drive are redirected.
     pub outsourcing: Cell<bool>,
+    /// Ranges of each drive that a scrub is looking at: they are read in place, copies or not.
+    pub looked_at: RefCell<Vec<Range<u64>>>,
     pub holders: Vec<Holder>,
     pub targets: Vec<Target>,
     pub heads: Heads,
@@ -222,6 +235,11 @@ impl Stage {
     pub fn is_outsourced(&self, target: usize) -> bool {
         let group = self.filling.get().map(|place| self.grid.group_of(place));
         self.outsourcing.get() && group == Some(self.grid.group_of(target))
+    }
+
+    pub fn is_looked_at(&self, range: &Range<u64>) -> bool {
+        let looked_at = self.looked_at.borrow();
+        looked_at.iter().any(|own| own.start < range.end && range.start < own.end)
     }
 
     /// Whether a byte of a drive is one of a data chunk.
@@ -367,7 +385,7 @@ impl Stage {
 
     /// Reads from whichever copy can be read and is right, those of drives that are not busy first.
     /// Those that are not right are written again. `None`: no copy can be read.
-    pub async fn read_copies(&self, place: &Place, skip: u64, len: u64) -> Option<Seen> {
+    pub async fn read_copies(&self, place: &Place, skip: u64, len: u64, ask: Ask) -> Option<Seen> {
         let (from, to) = (skip / PAGE * PAGE, (skip + len).next_multiple_of(PAGE).min(place.len));
         let (mut right, mut wrong) = (None, Vec::new());
         for copy in self.in_order(place) {
@@ -375,7 +393,9 @@ impl Stage {
             match space.member.read(copy.at + from, to - from).await {
                 Ok(bytes) if place.passes(from, &bytes) => {
                     right = Some(bytes);
-                    break;
+                    if ask == Ask::One {
+                        break;
+                    }
                 }
                 Ok(bytes) => wrong.push((space, copy.at + from, Some(bytes))),
                 Err(error) if error.is_refusal() => wrong.push((space, copy.at + from, None)),
@@ -385,15 +405,18 @@ impl Stage {
         let cut = |bytes: &Buf| bytes.slice((skip - from) as usize..(skip - from + len) as usize);
         let Some(bytes) = right else {
             let any = wrong.iter().find_map(|(_, _, bytes)| bytes.as_ref());
-            return any.map(|bytes| Seen { bytes: cut(bytes), right: false });
+            let bad = wrong.len() as u64;
+            return any.map(|bytes| Seen { bytes: cut(bytes), right: false, bad, repaired: 0 });
         };
+        let (bad, mut repaired) = (wrong.len() as u64, 0);
         for (space, at, _) in wrong {
             // One that can't take it is lost.
             if space.member.write(at, bytes.clone(), Durability::Durable).await.is_ok() {
                 count(&self.counts.healed);
+                repaired += 1;
             }
         }
-        Some(Seen { bytes: cut(&bytes), right: true })
+        Some(Seen { bytes: cut(&bytes), right: true, bad, repaired })
     }
 
     fn in_order<'a>(&self, place: &'a Record) -> Vec<&'a Copy> {
