@@ -136,16 +136,16 @@ pub fn row(
     start: u64,
     told: Option<Told<'_>>,
 ) -> Option<Vec<Right>> {
-    if let Some(right) = whole(grid, row) {
+    if let Some(right) = recent(grid, row) {
         return Some(right);
     }
     let solved = told.map_or(Vec::new(), |told| left_alone(grid, row, start, told));
-    let mut row = row.to_vec();
+    let mut with = row.to_vec();
     for (at, page) in &solved {
-        row[*at].seen = Some(page);
+        with[*at].seen = Some(page);
     }
-    let again = if solved.is_empty() { None } else { whole(grid, &row) };
-    again.or_else(|| mixed(grid, &row, start, told))
+    let right = recent(grid, &with).or_else(|| before(grid, row)).or_else(|| before(grid, &with));
+    right.or_else(|| mixed(grid, &with, start, told))
 }
 
 /// The same, if nothing but what the record tells of was being written, and all of it is there
@@ -166,19 +166,27 @@ pub fn as_recorded(
     all.all(|(right, known)| right.page.is_some() || is_lost(known.new)).then_some(right)
 }
 
-/// A whole row as it was before or after the last write. `None`: it is neither, or nobody knows.
-pub fn whole(grid: &Grid, row: &[Known<'_>]) -> Option<Vec<Right>> {
-    if row.iter().any(|known| known.touched && is_unsure(known.new) && known.seen.is_some()) {
-        return None;
-    }
-    // What the last write was to leave alone is what those before it left, which are over; unless
-    // the record is not of the last.
+/// A whole row as it was before or after the last write, if what that was to leave alone is what
+/// those before it left, which are over. `None`: it is neither, or nobody knows.
+fn recent(grid: &Grid, row: &[Known<'_>]) -> Option<Vec<Right>> {
     let news = row.iter().map(|known| known.new).collect();
     let back = row.iter().map(|known| if known.recorded { known.old } else { known.new }).collect();
-    let olds = row.iter().map(|known| known.old).collect();
-    let mut versions: Vec<Vec<u32>> = vec![news, back, olds];
+    let mut versions: Vec<Vec<u32>> = vec![news, back];
     versions.dedup();
-    versions.iter().find_map(|sums| version(grid, row, sums))
+    versions.iter().find_map(|sums| known_version(grid, row, sums))
+}
+
+/// A whole row as each page was before its last write: the record is not of the last of all. What
+/// it knows of some pages may be newer than what others were.
+fn before(grid: &Grid, row: &[Known<'_>]) -> Option<Vec<Right>> {
+    known_version(grid, row, &row.iter().map(|known| known.old).collect::<Vec<u32>>())
+}
+
+/// A version of a row; `None` as well where what was being written has no checksum.
+fn known_version(grid: &Grid, row: &[Known<'_>], sums: &[u32]) -> Option<Vec<Right>> {
+    let is_unknown =
+        |known: &Known<'_>| known.touched && is_unsure(known.new) && known.seen.is_some();
+    if row.iter().any(is_unknown) { None } else { version(grid, row, sums) }
 }
 
 /// A row of which more is not what the newest checksums say than parity bears, so that what was
@@ -366,10 +374,31 @@ pub fn left_alone(
     if wanted.is_empty() || start < told.hull.0 || page.end > told.hull.1 {
         return Vec::new();
     }
+    // What was not being written is the newest that is known of it; unless the record is not of
+    // the last write.
+    let strict = left_alone_as(shape, row, start, told, (&wanted, true));
+    if strict.is_empty() {
+        left_alone_as(shape, row, start, told, (&wanted, false))
+    } else {
+        strict
+    }
+}
+
+/// `newest`: what is wanted counts for none of it, whatever is there.
+fn left_alone_as(
+    shape: StripeShape,
+    row: &[Known<'_>],
+    start: u64,
+    told: Told<'_>,
+    (wanted, newest): (&[usize], bool),
+) -> Vec<(usize, Vec<u8>)> {
     let held = |at: &usize| row[*at].seen.map_or_else(|| ZEROES.to_vec(), <[u8]>::to_vec);
     let mut pages: Vec<Vec<u8>> = wanted.iter().map(held).collect();
+    let page = start..start + PAGE;
     for range in segments(&page, &clipped(told.pieces, &page)) {
-        let views = views_left_alone(shape, row, (start, &range), told);
+        let mut views = views_left_alone(shape, row, (start, &range), told);
+        let old = |at: &&usize| newest && !row[**at].recorded;
+        wanted.iter().filter(old).for_each(|&at| views[at] = None);
         let missing: Vec<usize> = (0..views.len()).filter(|&at| views[at].is_none()).collect();
         if missing.len() > shape.parity() {
             return Vec::new();
@@ -381,7 +410,7 @@ pub fn left_alone(
             }
         }
     }
-    let solved = wanted.into_iter().zip(pages);
+    let solved = wanted.iter().copied().zip(pages);
     solved.filter(|(at, page)| row[*at].recorded || passes(row[*at].new, page)).collect()
 }
 

@@ -11,6 +11,11 @@ mod any_row;
 const RAID5: (Redundancy, usize) = (Redundancy::Parity(1), 4);
 const RAID6: (Redundancy, usize) = (Redundancy::Parity(2), 5);
 
+/// A whole row, as any write left it.
+fn whole(grid: &Grid, row: &[Known<'_>]) -> Option<Vec<Right>> {
+    recent(grid, row).or_else(|| before(grid, row))
+}
+
 /// Byte of the chunk where the row's pages begin: the second of three.
 const START: u64 = PAGE;
 const SECTOR: u64 = 512;
@@ -363,12 +368,12 @@ fn what_is_lost_stays_lost_and_parity_counts_on_zeroes_where_it_did() {
         row[3].new = sum_of(&rest[3]);
         let mut right = all(&rest);
         right[2] = Right { page: None, sum: how };
-        let whole = whole(&write.grid, &row);
-        assert_eq!(whole, Some(right.clone()), "{how}");
+        let found = whole(&write.grid, &row);
+        assert_eq!(found, Some(right.clone()), "{how}");
         // Page 1 rotted: it follows where the parity counts on zeroes.
         row[1].seen = None;
-        let whole = super::whole(&write.grid, &row);
-        assert_eq!(whole, Some(right).filter(|_| how == VOID), "{how}");
+        let found = whole(&write.grid, &row);
+        assert_eq!(found, Some(right).filter(|_| how == VOID), "{how}");
     }
 }
 
