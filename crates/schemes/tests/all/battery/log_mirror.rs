@@ -203,7 +203,12 @@ fn takes_every_path(subject: Mirrored) {
     if std::env::var_os("SCHEME_SEEDS").is_none() {
         let never = || {
             let counted = COUNTED.with_borrow(BTreeMap::clone);
-            let expected = |name: &str| subject.spares > 0 || name != "rebuilt_drives";
+            // Hpda's log is hardly ever so empty that gaps are filled; log-mirror's worlds do that.
+            let expected = |name: &str| match name {
+                "rebuilt_drives" => subject.spares > 0,
+                "filled_bytes" => !subject.shared,
+                _ => true,
+            };
             let never = counted.into_iter().filter(|(name, count)| *count == 0 && expected(name));
             never.map(|(name, _)| name).collect::<Vec<_>>()
         };
