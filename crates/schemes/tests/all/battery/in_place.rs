@@ -250,8 +250,8 @@ fn mirrors_with_a_drive_that_lies_that_failed_once() {
     [1139, 1321].into_iter().for_each(|seed| one_losing(REDUNDANT[0], seed));
 }
 
-/// A drive had lost what was flushed, and the crash came in the middle of the next write of its row:
-/// all pages as they were once, and parity for that, passed for the row before both.
+/// A drive had lost what was flushed, and the crash came in the middle of the next write of its
+/// row: all pages as they were once, and parity for that, passed for the row before both.
 #[test]
 fn a_parity_drive_beside_one_that_lies_that_failed_once() {
     one_losing(REDUNDANT[2], 1377);
