@@ -230,9 +230,9 @@ impl<E: Env> Inner<E> {
 
     /// Of stripes in regions that are marked: in others nothing was under way.
     async fn read_log(&self, marked: &[bool]) -> Records {
-        let (pool, epoch, at, blanks) = {
+        let (pool, epoch, blanks) = {
             let label = self.label.borrow();
-            (label.pool, label.epoch, label.journal.offset, label::has_blank_slots(&label))
+            (label.pool, label.epoch, label::has_blank_slots(&label))
         };
         let chunk = self.grid.chunk;
         // Who lacks pages of the checksum log may lack records as well.
@@ -245,7 +245,7 @@ impl<E: Env> Inner<E> {
         for (drive, member) in self.members.iter().enumerate() {
             let mut newest = 0;
             for number in 0..LOG_SLOTS as u64 {
-                let place = at + number * slot_bytes(chunk);
+                let place = log::slot_place(&self.label.borrow(), number);
                 let read = member.read(place, slot_bytes(chunk)).await.ok();
                 let whole = read.as_ref().and_then(|bytes| decode(&pool, bytes, chunk));
                 let unused = || !blanks && read.as_ref().is_some_and(|bytes| is_empty(bytes));

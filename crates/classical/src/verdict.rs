@@ -144,7 +144,11 @@ pub fn row(
     for (at, page) in &solved {
         with[*at].seen = Some(page);
     }
-    let right = recent(grid, &with).or_else(|| before(grid, row)).or_else(|| before(grid, &with));
+    let again = |version: fn(&Grid, &[Known<'_>]) -> Option<Vec<Right>>| match solved.is_empty() {
+        true => None,
+        false => version(grid, &with),
+    };
+    let right = again(recent).or_else(|| before(grid, row)).or_else(|| again(before));
     right.or_else(|| mixed(grid, &with, start, told))
 }
 

@@ -20,7 +20,7 @@ use crate::array::{Array, ArrayError, Inner, WriteHole};
 use crate::checksum_log::Logged;
 use crate::grid::{Piece, Redundancy, Share};
 use crate::limits::{PAGE, TRIES_MAX};
-use crate::log::{PageSum, Record, Taken, encode, slot_bytes};
+use crate::log::{PageSum, Record, Taken, encode, slot_place};
 use crate::member::{Lost, Member};
 use crate::mend::Unread;
 use crate::partial::{Parities, partial, with_edges, with_new};
@@ -522,9 +522,9 @@ impl<E: Env> Inner<E> {
             }
             false => None,
         };
-        let (pool, epoch, at) = {
+        let (pool, epoch) = {
             let label = self.label.borrow();
-            (label.pool, label.epoch, label.journal.offset)
+            (label.pool, label.epoch)
         };
         let record = Record {
             epoch,
@@ -540,7 +540,7 @@ impl<E: Env> Inner<E> {
             let partial = change.partial[*parity].as_deref().filter(|_| !slots.whole);
             let mut slot = encode(&pool, &record, *parity, partial.unwrap_or_default());
             slot.resize(slot.len().next_multiple_of(PAGE as usize), 0);
-            let offset = at + taken.slot as u64 * slot_bytes(self.grid.chunk);
+            let offset = slot_place(&self.label.borrow(), taken.slot as u64);
             self.members[taken.drive].write(offset, Buf::from_slice(&slot), Durability::Durable)
         });
         told(&self.env, Wait::Journal, join_all(writes)).await;
