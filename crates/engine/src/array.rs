@@ -371,13 +371,18 @@ impl<D: Drive> Array<D> {
         *self.member(index).awaited.borrow_mut() = Some(awaited);
     }
 
-    /// The drive holds everything, durably.
+    /// The drive holds everything, durably. The labels are to say so, then `told_whole` follows.
     pub fn restored(&self, index: DriveIndex) {
         let member = self.member(index);
-        let left = member.awaited.borrow_mut().take().map_or(0, |awaited| awaited.left());
+        let left = member.awaited.borrow().as_ref().map_or(0, Awaited::left);
         assert_eq!(left, 0, "drive {index} is said to be whole, and is not");
         assert_eq!(member.state.get(), DriveState::Restoring);
         self.set_state(member, DriveState::Active);
+    }
+
+    /// The labels say that the drive holds everything: before that nobody is told so.
+    pub fn told_whole(&self, index: DriveIndex) {
+        *self.member(index).awaited.borrow_mut() = None;
     }
 
     /// The drive is not used any more.

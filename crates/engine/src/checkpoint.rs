@@ -23,7 +23,7 @@ use io::{Buf, Durability, Env, join_all};
 use layout::LayoutKind;
 
 use crate::api::{ConversionPolicy, RequestError, VolumeLimits};
-use crate::limits::{CHECKPOINT_WRITES_MAX, SCAN_STEP_BLOCKS};
+use crate::limits::{CHECKPOINT_WRITES_MAX, FORGET_CHECKPOINTS, SCAN_STEP_BLOCKS};
 use crate::planted::{self, Bug};
 use crate::shard::{Settings, Shard, State};
 
@@ -87,6 +87,19 @@ impl<E: Env> Shard<E> {
         self.journal.forget_before(start);
         self.count(|counters| counters.checkpoints += 1);
         Ok(())
+    }
+
+    /// No block of the journal up to this one is needed: some may have too few copies.
+    pub async fn forget_journal(&self, sequence: u64) -> bool {
+        for _ in 0..FORGET_CHECKPOINTS {
+            if self.journal.is_forgotten(sequence) {
+                return true;
+            }
+            if self.stopping() || self.write_checkpoint(false).await.is_err() {
+                return false;
+            }
+        }
+        self.journal.is_forgotten(sequence)
     }
 
     /// Erases what a checkpoint that was never finished left behind.

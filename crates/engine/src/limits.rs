@@ -253,7 +253,7 @@ pub const REBUILD_BATCH: usize = 32;
 pub const REBUILD_SPACE_RETRY: Nanos = Nanos::from_secs(5);
 /// Checkpoints written in a row so that no block of the journal is needed that a drive may have
 /// had: the second begins after everything that was under way when the first did.
-pub const VACATE_CHECKPOINTS: usize = 3;
+pub const FORGET_CHECKPOINTS: usize = 3;
 /// The rate of rebuilding is that of so many samples, taken so far apart: the last ten seconds.
 pub const RATE_SAMPLES: usize = 10;
 pub const RATE_STEP: Nanos = Nanos::from_secs(1);

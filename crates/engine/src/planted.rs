@@ -40,6 +40,9 @@ pub enum Bug {
     TrustUnrestored,
     /// Such a drive keeps what a conversion left out that began without it (world 900146).
     RestorePastConversions,
+    /// Such a drive counts as whole although blocks of the journal, which the lost drive had, have
+    /// no second copy.
+    RestorePastJournal,
     /// What was once load is load for ever.
     LoadForEver,
     /// A drive that was avoided once is never used again.

@@ -66,6 +66,12 @@ struct Block {
     records: Vec<Record>,
 }
 
+struct Journal {
+    blocks: BTreeMap<u64, Block>,
+    /// The newest block that was durable with the data of its records, as blocks say.
+    durable: u64,
+}
+
 /// How a record with a checksum came through the crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
@@ -278,8 +284,7 @@ impl<D: Drive> Recovery<'_, D> {
 
     /// Replays the blocks from `first` on, again if they were replayed before.
     pub async fn replay_from(&self, out: &mut Recovered, first: u64) -> Result<(), OpenError> {
-        let blocks = self.read_journal().await;
-        let durable = blocks.values().map(|block| block.durable).max().unwrap_or(0);
+        let Journal { blocks, durable } = self.read_journal().await?;
         out.report.blocks_replayed = blocks.len() as u64;
         let mut claims = Claims::default();
         for (&sequence, block) in blocks.range(first..) {
@@ -300,8 +305,9 @@ impl<D: Drive> Recovery<'_, D> {
         Ok(())
     }
 
-    /// Blocks of the pool's epoch from the checkpoint on, up to the first that is missing.
-    async fn read_journal(&self) -> BTreeMap<u64, Block> {
+    /// Blocks of the pool's epoch from the checkpoint on, up to the first that is missing. That one
+    /// was being written when the pool was left, unless others know that it was durable.
+    async fn read_journal(&self) -> Result<Journal, OpenError> {
         let found = RefCell::new(BTreeMap::new());
         let scan = |index: DriveIndex| {
             let found = &found;
@@ -326,8 +332,17 @@ impl<D: Drive> Recovery<'_, D> {
             **sequence == next - 1
         };
         let found: BTreeMap<u64, Block> = found.into_inner();
+        let durable = found.values().map(|block| block.durable).max().unwrap_or(0);
         let count = found.keys().take_while(unbroken).count();
-        found.into_iter().take(count).collect()
+        let missing = self.label.checkpoint[0].journal_start + count as u64;
+        if missing <= durable {
+            let what = format!(
+                "block {missing} of the journal, which was durable, is on none of the drives that \
+                 are here"
+            );
+            return Err(self.damaged(what));
+        }
+        Ok(Journal { blocks: found.into_iter().take(count).collect(), durable })
     }
 
     fn collect(&self, found: &mut BTreeMap<u64, Block>, bytes: &[u8], upto: usize) {

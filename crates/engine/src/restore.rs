@@ -10,15 +10,18 @@
 //! those of stripes that lost most first, then blocks of tuples from their other copies. What is
 //! written meanwhile goes to the drive by itself (`Shard::is_there`). A crash begins anew: which
 //! blocks were there already is known to memory only.
+//!
+//! Of the journal it gets what is written from now on. Blocks of before may have had copies on the
+//! lost drive: a checkpoint makes them needless before the drive counts as whole, or the loss of
+//! another would take records that were answered for.
+
+mod objects;
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use format::{
-    FormatError, Member, ObjectKey, SLOT_LEN, StripeId, Superblock, Uuid, decode_slot, end_area,
-    label_offsets,
-};
+use format::{Member, ObjectKey, SLOT_LEN, StripeId, Superblock, Uuid, end_area, label_offsets};
 use futures_util::future::select;
 use io::awaited::Awaited;
 use io::{Buf, Drive, Durability, Env, PAGE, join_all};
@@ -26,7 +29,6 @@ use layout::DriveIndex;
 use smallvec::SmallVec;
 
 use crate::api::{DriveState, DriveVerbError, EventKind, RequestError, Severity};
-use crate::checkpoint::slots::Stored;
 use crate::geometry::{Class, PoolGeometry};
 use crate::label::{Label, read_label};
 use crate::limits::{RESTORE_LOST_RETRY, RESTORE_OBJECTS_AT_ONCE, RESTORE_RETRY, STRIPES_AT_ONCE};
@@ -251,6 +253,7 @@ impl<E: Env> Shard<E> {
     }
 
     async fn restore(&self, drive: DriveIndex) -> Result<(), RequestError> {
+        let before = self.journal.latest();
         self.restore_objects(drive).await;
         let mut told = 0;
         while self.goes_on(drive) {
@@ -258,7 +261,8 @@ impl<E: Env> Shard<E> {
             if !self.goes_on(drive) {
                 break;
             }
-            if self.array.awaited(drive).is_none_or(|(left, _)| left == 0) {
+            let is_there = self.array.awaited(drive).is_none_or(|(left, _)| left == 0);
+            if is_there && self.has_journal(before).await {
                 return self.end_restoring(drive).await;
             }
             if pass.lost != told {
@@ -276,6 +280,11 @@ impl<E: Env> Shard<E> {
             select(tick, Box::pin(self.pacer.woken())).await;
         }
         Ok(())
+    }
+
+    /// Nobody needs blocks of the journal that it was not given.
+    async fn has_journal(&self, before: u64) -> bool {
+        planted::is(Bug::RestorePastJournal) || self.forget_journal(before).await
     }
 
     fn tell_lost(&self, drive: DriveIndex, lost: u64) {
@@ -296,77 +305,12 @@ impl<E: Env> Shard<E> {
         self.array.restored(drive);
         self.rebuild.stir();
         self.labels.update(&self.array, |_| {}).await;
+        self.array.told_whole(drive);
         let text = format!("drive {} holds everything that it should", self.drive_name(drive));
         let (severity, kind) = (Severity::Info, EventKind::DriveRestored);
         self.events.push(self.env.now(), severity, kind, Some(drive.0), text);
         self.record_failures().await
     }
-
-    // ---- metadata
-
-    /// The drive's copies of the checkpoint's objects. Those written later have one there anyway.
-    async fn restore_objects(&self, drive: DriveIndex) {
-        // A checkpoint that is being written now may have passed the drive over while it was lost.
-        let turn = self.checkpoint_turn.lock().await;
-        let keys: Vec<ObjectKey> = self.state.borrow().meta.objects.keys().copied().collect();
-        drop(turn);
-        for some in keys.chunks(RESTORE_OBJECTS_AT_ONCE) {
-            // As long as no checkpoint is written, the slots of objects keep what they hold.
-            let _turn = self.checkpoint_turn.lock().await;
-            if !self.goes_on(drive) {
-                return;
-            }
-            join_all(some.iter().map(|&key| self.restore_object(drive, key))).await;
-        }
-    }
-
-    async fn restore_object(&self, drive: DriveIndex, key: ObjectKey) {
-        let parts = self.state.borrow().meta.objects.get(&key).map_or(0, Stored::parts);
-        for part in 0..parts {
-            let (own, others) = self.copies_of_part(key, part, drive);
-            if own.is_empty() {
-                continue;
-            }
-            let Some(bytes) = self.read_slot_copy(key, &others).await else { continue };
-            for at in own {
-                let at = self.labels.meta().offset + at;
-                // A drive that refuses this has failed.
-                let _ = self.array.write(drive, at, bytes.clone(), Durability::Cached).await;
-            }
-        }
-    }
-
-    /// Where a drive has copies of a part of an object, and where others have.
-    pub(crate) fn copies_of_part(
-        &self,
-        key: ObjectKey,
-        part: u16,
-        drive: DriveIndex,
-    ) -> (Vec<u64>, Vec<(DriveIndex, u64)>) {
-        let state = self.state.borrow();
-        let stored = state.meta.objects.get(&key);
-        let places = stored.map_or_else(Vec::new, |stored| state.meta.places_of(stored, part));
-        let (own, others): (Vec<_>, _) = places.into_iter().partition(|place| place.0 == drive);
-        (own.into_iter().map(|place| place.1).collect(), others)
-    }
-
-    pub(crate) async fn read_slot_copy(
-        &self,
-        key: ObjectKey,
-        places: &[(DriveIndex, u64)],
-    ) -> Option<Buf> {
-        let (pool, area) = (self.labels.pool(), self.labels.meta().offset);
-        for &(drive, at) in places {
-            let Ok(bytes) = self.array.read(drive, area + at, SLOT_LEN).await else { continue };
-            let decoded: Result<_, FormatError> = decode_slot(&bytes, &pool);
-            if decoded.is_ok_and(|(header, _)| header.key == key) {
-                return Some(bytes);
-            }
-        }
-        None
-    }
-
-    // ---- data
 
     async fn restore_pass(&self, drive: DriveIndex) -> Pass {
         let mut pass = Pass::default();

@@ -76,6 +76,7 @@ fn a_budget_that_is_not_given_back() {
 fn first_seed(bug: Bug) -> u64 {
     match bug {
         Bug::TrustUnrestored | Bug::RestorePastConversions => FIRST_RETURN,
+        Bug::RestorePastJournal => FIRST_RETURN,
         Bug::SkipSums => FIRST_ROT,
         Bug::KeepBudget => FIRST_HEDGED,
         Bug::SubstituteBeforeDurable | Bug::KeepSubstitutes => FIRST_REBUILD,
@@ -162,6 +163,7 @@ bugs! {
     rot_that_is_read: SkipSums,
     an_empty_drive_that_is_read: TrustUnrestored,
     parity_that_a_conversion_left_out: RestorePastConversions,
+    a_journal_with_single_copies: RestorePastJournal,
     a_substitute_in_a_cache: SubstituteBeforeDurable,
     substitutes_of_a_stripes_former_life: KeepSubstitutes,
     a_copy_that_is_out_of_date: ForgetTwinWrites,

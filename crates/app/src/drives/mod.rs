@@ -15,7 +15,7 @@ pub mod target;
 
 use std::fs::Metadata;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use io::uring::{Access, OpenError, UringDrive, UringEnv};
 use io::{Env, Nanos};
@@ -62,7 +62,15 @@ pub const RETRY: Nanos = Nanos::from_millis(20);
 
 /// Opens a drive to use it; waits for the last breath of a server that has it.
 pub(crate) async fn lock(env: &UringEnv, path: &Path) -> Result<UringDrive, OpenError> {
-    let deadline = env.now() + PATIENCE;
+    lock_within(env, path, PATIENCE).await
+}
+
+async fn lock_within(
+    env: &UringEnv,
+    path: &Path,
+    patience: Nanos,
+) -> Result<UringDrive, OpenError> {
+    let deadline = env.now() + patience;
     loop {
         match UringDrive::open_apart(env, path, Access::ReadWrite).await {
             Err(OpenError::Locked { .. } | OpenError::InUse { .. }) if env.now() < deadline => {
@@ -70,6 +78,27 @@ pub(crate) async fn lock(env: &UringEnv, path: &Path) -> Result<UringDrive, Open
             }
             opened => return opened,
         }
+    }
+}
+
+/// Waits until nobody has a drive any more that a pool may have given up, under the name `lost`.
+/// What was asked of that one before is over when the drive answers, or the kernel gives it up.
+pub(crate) async fn until_let_go(env: &UringEnv, path: &Path, lost: &str) -> Outcome<()> {
+    let (own, lost) = (path.to_owned(), PathBuf::from(lost));
+    let is_lost = move || {
+        let (own, lost) = (own.canonicalize(), lost.canonicalize());
+        own.is_ok() && own.ok() == lost.ok()
+    };
+    let is_lost = apart(env, is_lost).await?;
+    let patience = if is_lost { in_time::ANSWER_MAX } else { PATIENCE };
+    match lock_within(env, path, patience).await {
+        Ok(_drive) => Ok(()),
+        Err(OpenError::Locked { .. } | OpenError::InUse { .. }) if is_lost => {
+            let what = "is in use; what was asked of it before it was lost may not be over";
+            Err(Failure::new(path.display(), what)
+                .hint("try again when it answers, or give another drive"))
+        }
+        Err(error) => Err(refused(path, &error)),
     }
 }
 

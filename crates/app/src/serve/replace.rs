@@ -61,9 +61,7 @@ async fn replace(
     }
     let path = name.path().to_owned();
     if drives::apart(env, move || path.exists()).await? {
-        // Requests to it from before it was lost may not be over.
-        let drive = drives::lock(env, name.path()).await;
-        drop(drive.map_err(|error| drives::refused(name.path(), &error))?);
+        drives::until_let_go(env, name.path(), &lost.name).await?;
     }
     let opened = target::open_named(env, &[new.path.to_owned()]).await?;
     let label = match opened.existing().next() {

@@ -89,11 +89,17 @@ impl<E: Env> Pool<E> {
             let watch = monitor.watch(index).borrow();
             (watch.health, watch.decided, watch.slow_drive(monitor.now()))
         };
+        let awaited = shard.array.awaited(index);
+        // It is whole when the labels say so: until then a crash makes it restored again.
+        let state = match (member.state(), awaited) {
+            (DriveState::Active, Some(_)) => DriveState::Restoring,
+            (state, _) => state,
+        };
         DriveStatus {
             index: index.0,
             uuid: member.uuid(),
             name: member.name(),
-            state: member.state(),
+            state,
             size: member.size(),
             counters: member.counters(),
             takes_discards: member.takes_discards(),
@@ -103,7 +109,7 @@ impl<E: Env> Pool<E> {
             spikes: monitor.spikes(index),
             latency: monitor.latencies(index),
             under_way: member.outstanding().into(),
-            awaited: shard.array.awaited(index),
+            awaited,
             replacing: member.replacing(),
         }
     }

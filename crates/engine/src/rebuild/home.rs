@@ -33,6 +33,7 @@ impl<E: Env> Shard<E> {
         self.array.adopt_vacant(index, (uuid, size, drive.clone()), awaited);
         self.forgive(index);
         self.labels.update(&self.array, |_| {}).await;
+        self.array.told_whole(index);
         self.use_again(index);
         self.rebuild.stir();
         let text = format!("drive {} is used, and gets back what others hold", drive.name());

@@ -6,7 +6,6 @@ use layout::DriveIndex;
 
 use crate::api::{DriveState, EventKind, Severity};
 use crate::checkpoint::slots::{Stored, Wanted};
-use crate::limits::VACATE_CHECKPOINTS;
 use crate::shard::Shard;
 
 impl<E: Env> Shard<E> {
@@ -32,19 +31,6 @@ impl<E: Env> Shard<E> {
 
     pub(super) fn leaves(&self, drive: DriveIndex) -> bool {
         self.array.member(drive).state() != DriveState::Vacated && self.is_due(drive)
-    }
-
-    /// No block of the journal up to this one is needed: some may have copies on the drive.
-    async fn forget_journal(&self, sequence: u64) -> bool {
-        for _ in 0..VACATE_CHECKPOINTS {
-            if self.journal.is_forgotten(sequence) {
-                return true;
-            }
-            if self.stopping() || self.write_checkpoint(false).await.is_err() {
-                return false;
-            }
-        }
-        self.journal.is_forgotten(sequence)
     }
 
     /// Objects of the checkpoint that too few drives have, without those that are leaving, are

@@ -365,3 +365,44 @@ fn a_drive_that_is_restored_may_die_too() {
         pool.close().await.expect("closes");
     });
 }
+
+/// A drive is whole again, and the power goes together with others: blocks of the journal that the
+/// lost drive had have no second copy, and must not be needed any more.
+#[test]
+fn when_one_is_whole_again_others_may_be_lost_with_the_power() {
+    for seed in 0..24 {
+        let (drives, parity, conversion) = SHAPES[seed as usize % SHAPES.len()];
+        let world = Virtual::new(drives, DRIVE, 800 + seed);
+        let mut mirror = Mirror::new(VOLUME);
+        let mut rng = Rng::new(seed);
+        let mut disks = world.disks.clone();
+        world.block_on(async {
+            let spec = CreateSpec { parity, conversion, ..CreateSpec::new("tank") };
+            let pool = make_pool(&world, &spec).await;
+            pool.volume_create("v", VOLUME, None, None).await.expect("room");
+            let volume = pool.volume("v").expect("made");
+            write_some(&volume, &mut mirror, &mut rng, 30).await;
+            pool.drive_fail(1, "a test", false).await.expect("it can be spared");
+            write_some(&volume, &mut mirror, &mut rng, 10).await;
+            disks[1] = noisy(&world, seed).await;
+            let spare = attach(&world, &disks[1..2]).remove(0);
+            pool.drive_replace(1, spare).await.expect("it is lost");
+            volume.flush().await.expect("flush");
+            until_whole(&world, &pool, 1).await;
+        });
+        world.kill();
+        disks.iter().for_each(|disk| disk.power_cut(&mut rng, CutMode::Random));
+        let mut left = disks.clone();
+        for _ in 0..parity {
+            let lost = [0, 2, 3][rng.index(3)];
+            left.retain(|disk| disk.name() != disks[lost].name());
+        }
+        world.block_on(async {
+            let pool = open(&world, &left).await;
+            let volume = pool.volume("v").expect("made");
+            check_all(&volume, &mirror, &format!("seed {seed}")).await;
+            drop(volume);
+            pool.close().await.expect("closes");
+        });
+    }
+}

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  clients ─> faults stop in their midst ─> they all finish ─> flush ─> at rest, backlog gone
+//!    ─> where lost drives were replaced, others are lost with the power, and come back
 //!    ─> drives that only hesitated are in use ─> audit ─> writes beside reads that never rest
 //!    ─> drives that are quick again are not avoided ─> all volumes deleted ─> all space free
 //! ```
@@ -72,6 +73,7 @@ impl World {
         flushed.map_err(|error| refused("flush", &error))?;
         self.becomes_complete(&pool)?;
         self.becomes_whole(&pool)?;
+        let pool = self.bears_others(pool)?;
         self.exchange_for_good(&pool)?;
         self.joins_for_good(&pool)?;
         self.becomes_balanced(&pool)?;

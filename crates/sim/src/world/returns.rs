@@ -12,6 +12,7 @@ use super::World;
 use super::context::Context;
 use super::session::facts_of;
 use crate::failure::{Check, Failure};
+use crate::machine::Death;
 
 /// Drives are replaced within this time of a session: most of its clients' requests.
 const WITHIN: Nanos = Nanos::from_millis(60);
@@ -162,6 +163,37 @@ impl World {
             let disk = self.new_disk(victim);
             self.replace(pool, victim, disk, "is replaced, and now for good")?;
         }
+        self.until_whole(pool)
+    }
+
+    /// What is whole bears the loss of other drives than before, at once: the pool dies, and is
+    /// opened without them. Then they come back.
+    pub(super) fn bears_others(&mut self, pool: Pool<VirtEnv>) -> Result<Pool<VirtEnv>, Failure> {
+        // While copying or rebuilding goes on, what may be lost is not only these drives' number.
+        if !self.plan.returns || self.plan.rebuilds || self.plan.exchanges {
+            return Ok(pool);
+        }
+        let mut others: Vec<usize> = (0..self.plan.drives).collect();
+        others.retain(|drive| !self.plan.victims.contains(drive));
+        self.rng.shuffle(&mut others);
+        others.truncate(self.plan.parity_least().into());
+        self.note_counters(&pool);
+        drop(pool);
+        let death = Death::draw(&mut self.rng);
+        self.die(death);
+        self.context.tell(|| format!("drives {others:?} are not plugged in"));
+        self.machine.unplugged.extend(&others);
+        let pool = self.open()?;
+        for other in others {
+            self.machine.unplugged.remove(&other);
+            let disk = self.machine.disks[other].clone();
+            self.replace(&pool, other, disk, "comes back")?;
+        }
+        self.until_whole(&pool)?;
+        Ok(pool)
+    }
+
+    fn until_whole(&mut self, pool: &Pool<VirtEnv>) -> Result<(), Failure> {
         let env = self.machine.env.clone();
         let begin = env.now();
         loop {
