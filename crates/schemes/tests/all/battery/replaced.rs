@@ -19,8 +19,8 @@ const SEEDS: u64 = 12;
 type Ask = Box<dyn Fn() -> Vec<usize>>;
 
 thread_local! {
-    /// Drives that were lost when the store was opened, or at any time since: what the labels say
-    /// of them may be old.
+    /// Drives that were lost when the store was last asked. One that is whole again is not: others
+    /// may be lost from then on, and with the power, too.
     static LOST: RefCell<BTreeSet<usize>> = const { RefCell::new(BTreeSet::new()) };
     /// Drives that were whole again while the store was open, all worlds together.
     static WHOLE: Cell<u64> = const { Cell::new(0) };
@@ -31,7 +31,7 @@ thread_local! {
 
 fn note_lost() {
     let now = NOW.with_borrow(|now| now.as_ref().map_or_else(Vec::new, |now| now()));
-    LOST.with_borrow_mut(|lost| lost.extend(now));
+    LOST.with_borrow_mut(|lost| *lost = now.into_iter().collect());
 }
 
 /// The same scheme, whose lost drives are replaced.
