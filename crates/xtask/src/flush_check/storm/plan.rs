@@ -47,6 +47,7 @@ pub fn step(seed: u64, drives: &[Sketch], bears: usize, place: Place) -> Vec<Op>
     if place.beyond && place.step + 1 == place.steps {
         planner.overload();
     } else {
+        planner.whole_before_the_end();
         planner.end_and_start();
     }
     if place.step == place.steps {
@@ -150,6 +151,20 @@ impl Planner {
         self.ops.push(ops[usize::try_from(way).expect("an index")]);
         self.becomes(drive, Rebuilding);
         self.load(3, 200);
+    }
+
+    /// All is put right, and the end may come at once: others may become faulty with it, and what
+    /// those did for the ones before is gone.
+    fn whole_before_the_end(&mut self) {
+        if self.faulty() == 0 || !self.random.percent(30) {
+            return;
+        }
+        let seed = self.random.below(1 << 20);
+        self.ops.push(Op::Repair(seed));
+        for drive in self.drives.iter_mut().filter(|drive| drive.condition != Whole) {
+            // Another one may be in its place, of which there is no image.
+            *drive = Sketch { condition: Whole, there: true, image: false };
+        }
     }
 
     /// The end of a life, what happens until the next, and its beginning. Or nothing.
@@ -287,7 +302,8 @@ mod tests {
                         drives[drive].condition = Rebuilding;
                     }
                     Op::Repair(_) => drives.iter_mut().for_each(|drive| {
-                        *drive = Sketch { condition: Whole, there: true, ..*drive };
+                        let image = drive.image && drive.condition == Whole;
+                        *drive = Sketch { condition: Whole, there: true, image };
                     }),
                     _ => continue,
                 }
