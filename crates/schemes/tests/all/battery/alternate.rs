@@ -295,7 +295,7 @@ fn afflicted_worlds_that_failed_once() {
     one_hurt(Replaced(SINGLE), 203);
     // What a replica had of the other's log passed for its own.
     one_mixed_up(SINGLE, 509);
-    // The right log has a write as in place, and the page is of before; the other log has its bytes.
+    // The right log has a write as in place, the page is of before; the other log has its bytes.
     one_mixed_up(STRIPES, 1345);
     [22, 61].into_iter().for_each(|seed| one_afflicted(Replaced(PARITY), seed));
 }
