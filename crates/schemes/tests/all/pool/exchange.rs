@@ -12,7 +12,7 @@ use schemes::pool::DriveState;
 use schemes::scheme::{OpenOptions, Scheme};
 
 use super::shelf::{
-    DRIVE, MIB, REDUNDANT, SOON, Shelf, TestEnv, check, state, told, volume, write,
+    DRIVE, MIB, REDUNDANT, SMALL, SOON, Shelf, TestEnv, check, state, told, volume, write,
 };
 
 /// What copying or filling a drive takes at most.
@@ -22,7 +22,10 @@ pub const PLACE: usize = 1;
 pub const BREATH: Nanos = Nanos::from_millis(2);
 
 pub fn shelf(scheme: Scheme, drives: u64) -> Shelf {
-    let mut shelf = Shelf::new(scheme, drives);
+    not_filled(Shelf::new(scheme, drives))
+}
+
+fn not_filled(mut shelf: Shelf) -> Shelf {
     shelf.options = OpenOptions { rebuild_after: None, ..OpenOptions::default() };
     shelf
 }
@@ -223,8 +226,8 @@ impl Written {
     /// The drive for it is as large as the others, and larger.
     pub fn both(scheme: Scheme, drives: u64) -> [Written; 2] {
         [0, 1].map(|more| {
-            let mut shelf = shelf(scheme, drives);
-            let new = shelf.add(DRIVE + MIB * more);
+            let mut shelf = not_filled(Shelf::small(scheme, drives));
+            let new = shelf.add(SMALL + MIB * more);
             let mut book = Book::new(more);
             shelf.env.block_on(async {
                 let pool = shelf.open().await.expect("it opens");

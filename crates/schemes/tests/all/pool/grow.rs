@@ -9,10 +9,13 @@ use schemes::pool::{DriveInfo, DriveState};
 use schemes::scheme::{OpenOptions, Scheme};
 
 use super::exchange::{Book, SOME, all, scrub_is_clean, until_over};
-use super::shelf::{DRIVE, MIB, SOON, Shelf, TestEnv, check, state, told, volume, write};
+use super::shelf::{DRIVE, MIB, SMALL, SOON, Shelf, TestEnv, check, state, told, volume, write};
 
 fn with_more(scheme: Scheme, drives: u64, size: u64) -> (Shelf, Vec<usize>) {
-    let mut shelf = Shelf::new(scheme, drives);
+    with_more_on(Shelf::new(scheme, drives), drives, size)
+}
+
+fn with_more_on(mut shelf: Shelf, drives: u64, size: u64) -> (Shelf, Vec<usize>) {
     shelf.options = OpenOptions { rebuild_after: Some(Nanos::ZERO), ..shelf.options };
     let more = (0..drives).map(|_| shelf.add(size)).collect();
     (shelf, more)
@@ -127,7 +130,7 @@ fn every_array_bears_its_own_losses() {
 #[test]
 fn a_crash_leaves_a_pool_that_has_grown_or_not() {
     for (scheme, drives) in SOME {
-        let (made, more) = with_more(scheme, drives, DRIVE);
+        let (made, more) = with_more_on(Shelf::small(scheme, drives), drives, SMALL);
         let mut book = Book::new(0);
         made.env.block_on(async {
             let pool = made.open().await.expect("it opens");

@@ -11,6 +11,9 @@ use schemes::{Pool, StoreError};
 
 pub const MIB: u64 = 1 << 20;
 pub const DRIVE: u64 = 48 * MIB;
+/// What is filled or copied once for each of many crashes: half the work. Not every scheme's pools
+/// can be so small.
+pub const SMALL: u64 = 24 * MIB;
 /// What anything else takes at most.
 pub const SOON: Nanos = Nanos::from_secs(3);
 
@@ -36,7 +39,15 @@ impl Shelf {
 
     /// Identities are drawn from the seed.
     pub fn seeded(scheme: Scheme, drives: u64, seed: u64) -> Shelf {
-        let disk = |at| Disk::new(format!("d{at}"), DRIVE, 4096, at);
+        Shelf::sized(scheme, drives, seed, DRIVE)
+    }
+
+    pub fn small(scheme: Scheme, drives: u64) -> Shelf {
+        Shelf::sized(scheme, drives, 1, SMALL)
+    }
+
+    fn sized(scheme: Scheme, drives: u64, seed: u64, size: u64) -> Shelf {
+        let disk = |at| Disk::new(format!("d{at}"), size, 4096, at);
         let faults = (0..drives).map(Faults::new).collect();
         let disks = (0..drives).map(disk).collect();
         let options = OpenOptions::default();

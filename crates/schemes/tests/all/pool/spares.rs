@@ -6,14 +6,19 @@ use schemes::pool::{DriveState, SPARES_MAX};
 use schemes::scheme::{OpenOptions, Scheme};
 use schemes::{Pool, StoreError};
 
-use super::shelf::{DRIVE, REDUNDANT, SOON, Shelf, TestEnv, check, state, told, volume, write};
+use super::shelf::{
+    DRIVE, REDUNDANT, SMALL, SOON, Shelf, TestEnv, check, state, told, volume, write,
+};
 
 const AFTER: Nanos = Nanos::from_secs(5);
 /// What filling a drive takes at most.
 const FILLED: Nanos = Nanos::from_secs(120);
 
 fn shelf(scheme: Scheme, drives: u64) -> Shelf {
-    let mut shelf = Shelf::new(scheme, drives);
+    filled_after(Shelf::new(scheme, drives))
+}
+
+fn filled_after(mut shelf: Shelf) -> Shelf {
     shelf.options = OpenOptions { rebuild_after: Some(AFTER), ..OpenOptions::default() };
     shelf
 }
@@ -233,7 +238,7 @@ fn a_member_is_removed() {
 
 /// A pool with something in it and a spare of that size, the last of its drives.
 fn with_spare(scheme: Scheme, drives: u64, size: u64) -> Shelf {
-    let mut shelf = shelf(scheme, drives);
+    let mut shelf = filled_after(Shelf::small(scheme, drives));
     let spare = shelf.add(size);
     shelf.env.block_on(async {
         let pool = shelf.open().await.expect("it opens");
@@ -261,7 +266,7 @@ fn a_crash_leaves_a_spare_or_a_member() {
         let name = scheme.name();
         // Of one of them most, to the last.
         let step = if scheme == Scheme::Raid6 { 2 } else { 40 };
-        let filled = [0, 1].map(|more| with_spare(scheme, drives, DRIVE + (1 << 20) * more));
+        let filled = [0, 1].map(|more| with_spare(scheme, drives, SMALL + (1 << 20) * more));
         for limit in (0..12).chain((12..300).step_by(step)) {
             let (shelf, spare) = (filled[limit % 2].fork(), drives as usize);
             shelf.disks[1].set_failed(true);
