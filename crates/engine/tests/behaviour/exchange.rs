@@ -5,8 +5,8 @@ use io::rng::Rng;
 use io::virt::{CutMode, Disk, Latency, VirtDrive, VirtEnv};
 use io::{Env, Nanos};
 
-use crate::common::{MIB, Mirror, Virtual, World, check_all, make_pool, sleep};
-use crate::restore::{DRIVE, SHAPES, VOLUME, attach, noisy, prove, state, write_some};
+use crate::common::{MIB, Mirror, Virtual, World, check_all, sleep};
+use crate::restore::{DRIVE, SHAPES, VOLUME, attach, noisy, prove, state, with_volume, write_some};
 
 fn replacing(pool: &Pool<VirtEnv>, drive: usize) -> bool {
     pool.status().drives[drive].replacing.is_some()
@@ -36,9 +36,7 @@ fn a_working_drive_is_exchanged_under_load() {
         let mut disks = world.disks.clone();
         world.block_on(async {
             let spec = CreateSpec { parity, conversion, ..CreateSpec::new("tank") };
-            let pool = make_pool(&world, &spec).await;
-            pool.volume_create("v", VOLUME, None, None).await.expect("room");
-            let volume = pool.volume("v").expect("made");
+            let (pool, volume) = with_volume(&world, &spec).await;
             write_some(&volume, &mut mirror, &mut rng, 100).await;
             let before = pool.status().drives[2].uuid;
             // Larger than the old one: its last labels are elsewhere.
@@ -82,9 +80,7 @@ fn a_crash_leaves_one_of_the_two() {
         let mut disks = world.disks.clone();
         world.block_on(async {
             let spec = CreateSpec { parity, conversion, ..CreateSpec::new("tank") };
-            let pool = make_pool(&world, &spec).await;
-            pool.volume_create("v", VOLUME, None, None).await.expect("room");
-            let volume = pool.volume("v").expect("made");
+            let (pool, volume) = with_volume(&world, &spec).await;
             write_some(&volume, &mut mirror, &mut rng, 60).await;
             disks.push(noisy(&world, seed).await);
             let spare = attach(&world, &disks[drives..]).remove(0);
@@ -129,9 +125,7 @@ fn an_exchange_goes_on_when_the_pool_is_opened_again() {
         let when = format!("seed {seed}");
         world.block_on(async {
             let spec = CreateSpec { parity, conversion, ..CreateSpec::new("tank") };
-            let pool = make_pool(&world, &spec).await;
-            pool.volume_create("v", VOLUME, None, None).await.expect("room");
-            let volume = pool.volume("v").expect("made");
+            let (pool, volume) = with_volume(&world, &spec).await;
             write_some(&volume, &mut mirror, &mut rng, 60).await;
             volume.flush().await.expect("flush");
             disks.push(noisy(&world, seed).await);
@@ -202,9 +196,7 @@ fn a_crash_among_the_labels_leaves_one_of_the_two() {
         let disk = Disk::new("new", DRIVE, 4096, 18);
         let disks = [&world.disks[..], std::slice::from_ref(&disk)].concat();
         let pool = world.block_on(async {
-            let pool = make_pool(&world, &CreateSpec::new("tank")).await;
-            pool.volume_create("v", VOLUME, None, None).await.expect("room");
-            let volume = pool.volume("v").expect("made");
+            let (pool, volume) = with_volume(&world, &CreateSpec::new("tank")).await;
             write_some(&volume, &mut mirror, &mut rng, 40).await;
             volume.flush().await.expect("flush");
             pool
@@ -272,9 +264,7 @@ fn whichever_drive_dies_meanwhile_nothing_is_lost() {
         let world = Virtual::new(7, DRIVE, 500 + seed);
         let (mut mirror, mut rng) = (Mirror::new(VOLUME), Rng::new(seed));
         world.block_on(async {
-            let pool = make_pool(&world, &CreateSpec::new("tank")).await;
-            pool.volume_create("v", VOLUME, None, None).await.expect("room");
-            let volume = pool.volume("v").expect("made");
+            let (pool, volume) = with_volume(&world, &CreateSpec::new("tank")).await;
             write_some(&volume, &mut mirror, &mut rng, 100).await;
             let disk = noisy(&world, seed).await;
             let spare = VirtDrive::attach(world.env(), &disk, Latency::SSD);
@@ -302,9 +292,7 @@ fn pages_that_the_old_drive_lost_come_from_the_others() {
     let world = Virtual::new(6, DRIVE, 77);
     let (mut mirror, mut rng) = (Mirror::new(VOLUME), Rng::new(77));
     world.block_on(async {
-        let pool = make_pool(&world, &CreateSpec::new("tank")).await;
-        pool.volume_create("v", VOLUME, None, None).await.expect("room");
-        let volume = pool.volume("v").expect("made");
+        let (pool, volume) = with_volume(&world, &CreateSpec::new("tank")).await;
         write_some(&volume, &mut mirror, &mut rng, 150).await;
         volume.flush().await.expect("flush");
         let disk = noisy(&world, 5).await;

@@ -37,6 +37,14 @@ pub fn state(pool: &Pool<VirtEnv>, drive: usize) -> DriveState {
     pool.status().drives[drive].state
 }
 
+/// A new pool with a volume.
+pub async fn with_volume(world: &Virtual, spec: &CreateSpec) -> (Pool<VirtEnv>, Volume<VirtEnv>) {
+    let pool = make_pool(world, spec).await;
+    pool.volume_create("v", VOLUME, None, None).await.expect("room");
+    let volume = pool.volume("v").expect("made");
+    (pool, volume)
+}
+
 /// A drive full of something else.
 pub async fn noisy(world: &Virtual, seed: u64) -> Disk {
     noisy_of(world, seed, DRIVE).await
@@ -98,9 +106,7 @@ fn another_drive_takes_a_lost_ones_place() {
         let mut disks = world.disks.clone();
         world.block_on(async {
             let spec = CreateSpec { parity, conversion, ..CreateSpec::new("tank") };
-            let pool = make_pool(&world, &spec).await;
-            pool.volume_create("v", VOLUME, None, None).await.expect("room");
-            let volume = pool.volume("v").expect("made");
+            let (pool, volume) = with_volume(&world, &spec).await;
             write_some(&volume, &mut mirror, &mut rng, 150).await;
             pool.drive_fail(1, "a test", false).await.expect("it can be spared");
             write_some(&volume, &mut mirror, &mut rng, 50).await;
@@ -137,9 +143,7 @@ fn a_drive_that_comes_back_is_filled_with_what_it_missed() {
         let mut rng = Rng::new(seed);
         world.block_on(async {
             let spec = CreateSpec { parity, conversion, ..CreateSpec::new("tank") };
-            let pool = make_pool(&world, &spec).await;
-            pool.volume_create("v", VOLUME, None, None).await.expect("room");
-            let volume = pool.volume("v").expect("made");
+            let (pool, volume) = with_volume(&world, &spec).await;
             write_some(&volume, &mut mirror, &mut rng, 100).await;
             // What the drive knows of this volume's map is out of date when it comes back.
             pool.volume_create("other", VOLUME, None, None).await.expect("room");
@@ -242,9 +246,7 @@ fn power_cuts_begin_it_anew() {
         let mut disks = world.disks.clone();
         world.block_on(async {
             let spec = CreateSpec { parity, conversion, ..CreateSpec::new("tank") };
-            let pool = make_pool(&world, &spec).await;
-            pool.volume_create("v", VOLUME, None, None).await.expect("room");
-            let volume = pool.volume("v").expect("made");
+            let (pool, volume) = with_volume(&world, &spec).await;
             write_some(&volume, &mut mirror, &mut rng, 80).await;
             pool.drive_fail(3, "a test", false).await.expect("it can be spared");
             disks[3] = noisy(&world, seed).await;
@@ -333,9 +335,7 @@ fn a_drive_that_is_restored_may_die_too() {
     let mut mirror = Mirror::new(VOLUME);
     let mut rng = Rng::new(92);
     world.block_on(async {
-        let pool = make_pool(&world, &CreateSpec::new("tank")).await;
-        pool.volume_create("v", VOLUME, None, None).await.expect("room");
-        let volume = pool.volume("v").expect("made");
+        let (pool, volume) = with_volume(&world, &CreateSpec::new("tank")).await;
         write_some(&volume, &mut mirror, &mut rng, 150).await;
         pool.drive_fail(4, "a test", false).await.expect("it can be spared");
         for round in 0..6 {
@@ -378,9 +378,7 @@ fn when_one_is_whole_again_others_may_be_lost_with_the_power() {
         let mut disks = world.disks.clone();
         world.block_on(async {
             let spec = CreateSpec { parity, conversion, ..CreateSpec::new("tank") };
-            let pool = make_pool(&world, &spec).await;
-            pool.volume_create("v", VOLUME, None, None).await.expect("room");
-            let volume = pool.volume("v").expect("made");
+            let (pool, volume) = with_volume(&world, &spec).await;
             write_some(&volume, &mut mirror, &mut rng, 30).await;
             pool.drive_fail(1, "a test", false).await.expect("it can be spared");
             write_some(&volume, &mut mirror, &mut rng, 10).await;
@@ -392,11 +390,11 @@ fn when_one_is_whole_again_others_may_be_lost_with_the_power() {
         });
         world.kill();
         disks.iter().for_each(|disk| disk.power_cut(&mut rng, CutMode::Random));
-        let mut left = disks.clone();
-        for _ in 0..parity {
-            let lost = [0, 2, 3][rng.index(3)];
-            left.retain(|disk| disk.name() != disks[lost].name());
-        }
+        let mut others = [0, 2, 3];
+        rng.shuffle(&mut others);
+        let lost = &others[..usize::from(parity)];
+        let left = disks.iter().enumerate().filter(|(at, _)| !lost.contains(at));
+        let left: Vec<Disk> = left.map(|(_, disk)| disk.clone()).collect();
         world.block_on(async {
             let pool = open(&world, &left).await;
             let volume = pool.volume("v").expect("made");

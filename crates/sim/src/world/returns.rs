@@ -169,7 +169,8 @@ impl World {
     /// What is whole bears the loss of other drives than before, at once: the pool dies, and is
     /// opened without them. Then they come back.
     pub(super) fn bears_others(&mut self, pool: Pool<VirtEnv>) -> Result<Pool<VirtEnv>, Failure> {
-        // While copying or rebuilding goes on, what may be lost is not only these drives' number.
+        // Rebuilding and copying that the death cuts short go on later: what ends such runs expects
+        // that they do not.
         if !self.plan.returns || self.plan.rebuilds || self.plan.exchanges {
             return Ok(pool);
         }

@@ -9,7 +9,7 @@ use io::rng::Rng;
 use io::{Buf, DriveErrorKind, Env, Nanos, Operation, join_all};
 use schemes::Pool;
 use schemes::pool::DriveState;
-use schemes::scheme::{OpenOptions, Scheme};
+use schemes::scheme::Scheme;
 
 use super::shelf::{
     DRIVE, MIB, REDUNDANT, SMALL, SOON, Shelf, TestEnv, check, state, told, volume, write,
@@ -22,12 +22,7 @@ pub const PLACE: usize = 1;
 pub const BREATH: Nanos = Nanos::from_millis(2);
 
 pub fn shelf(scheme: Scheme, drives: u64) -> Shelf {
-    not_filled(Shelf::new(scheme, drives))
-}
-
-fn not_filled(mut shelf: Shelf) -> Shelf {
-    shelf.options = OpenOptions { rebuild_after: None, ..OpenOptions::default() };
-    shelf
+    Shelf::new(scheme, drives).filled_after(None)
 }
 
 pub fn all() -> impl Iterator<Item = (Scheme, u64)> {
@@ -226,7 +221,7 @@ impl Written {
     /// The drive for it is as large as the others, and larger.
     pub fn both(scheme: Scheme, drives: u64) -> [Written; 2] {
         [0, 1].map(|more| {
-            let mut shelf = not_filled(Shelf::small(scheme, drives));
+            let mut shelf = Shelf::small(scheme, drives).filled_after(None);
             let new = shelf.add(SMALL + MIB * more);
             let mut book = Book::new(more);
             shelf.env.block_on(async {

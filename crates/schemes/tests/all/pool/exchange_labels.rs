@@ -5,7 +5,7 @@ use format::LABEL_AREA;
 use io::faulty::{Effect, Fault};
 use io::{Env, Nanos, Operation};
 use schemes::pool::DriveState;
-use schemes::scheme::{OpenOptions, Scheme};
+use schemes::scheme::Scheme;
 
 use super::exchange::{
     BREATH, Book, Cut, PLACE, SOME, Written, all, exchange_until, is_copied, scrub_is_clean, shelf,
@@ -185,8 +185,7 @@ fn who_has_the_place_keeps_it() {
     let all = all().filter(|(scheme, _)| *scheme != Scheme::Raid0);
     for (scheme, drives) in all {
         let name = scheme.name();
-        let mut shelf = shelf(scheme, drives);
-        shelf.options = OpenOptions { rebuild_after: Some(Nanos::ZERO), ..shelf.options };
+        let mut shelf = shelf(scheme, drives).filled_after(Some(Nanos::ZERO));
         let (spare, new) = (shelf.add(DRIVE), shelf.add(DRIVE));
         shelf.env.block_on(async {
             let pool = shelf.open().await.expect("it opens");

@@ -6,18 +6,15 @@ use io::virt::CutMode;
 use io::{Env, Nanos};
 use schemes::Pool;
 use schemes::pool::{DriveInfo, DriveState};
-use schemes::scheme::{OpenOptions, Scheme};
+use schemes::scheme::Scheme;
 
 use super::exchange::{Book, SOME, all, scrub_is_clean, until_over};
 use super::shelf::{DRIVE, MIB, SMALL, SOON, Shelf, TestEnv, check, state, told, volume, write};
 
-fn with_more(scheme: Scheme, drives: u64, size: u64) -> (Shelf, Vec<usize>) {
-    with_more_on(Shelf::new(scheme, drives), drives, size)
-}
-
-fn with_more_on(mut shelf: Shelf, drives: u64, size: u64) -> (Shelf, Vec<usize>) {
-    shelf.options = OpenOptions { rebuild_after: Some(Nanos::ZERO), ..shelf.options };
-    let more = (0..drives).map(|_| shelf.add(size)).collect();
+/// As many drives again, of that size.
+fn with_more(shelf: Shelf, size: u64) -> (Shelf, Vec<usize>) {
+    let mut shelf = shelf.filled_after(Some(Nanos::ZERO));
+    let more = (0..shelf.disks.len()).map(|_| shelf.add(size)).collect();
     (shelf, more)
 }
 
@@ -41,7 +38,7 @@ async fn fill(pool: &Pool<TestEnv>, from: u64, first: u64) -> u64 {
 fn a_pool_that_has_grown_uses_and_keeps_all_of_it() {
     for (scheme, drives) in all() {
         let name = scheme.name();
-        let (mut shelf, more) = with_more(scheme, drives, DRIVE + 3 * MIB);
+        let (mut shelf, more) = with_more(Shelf::new(scheme, drives), DRIVE + 3 * MIB);
         let new = shelf.add(DRIVE + 4 * MIB);
         let second = drives as usize + 1;
         let pieces = shelf.env.block_on(async {
@@ -84,7 +81,7 @@ fn a_pool_that_has_grown_uses_and_keeps_all_of_it() {
 fn every_array_bears_its_own_losses() {
     for (scheme, drives) in all().filter(|(scheme, _)| *scheme != Scheme::Raid0) {
         let name = scheme.name();
-        let (mut shelf, more) = with_more(scheme, drives, DRIVE);
+        let (mut shelf, more) = with_more(Shelf::new(scheme, drives), DRIVE);
         let spares = [shelf.add(DRIVE), shelf.add(DRIVE)];
         let lost = [1, drives as usize + 1];
         shelf.env.block_on(async {
@@ -130,7 +127,7 @@ fn every_array_bears_its_own_losses() {
 #[test]
 fn a_crash_leaves_a_pool_that_has_grown_or_not() {
     for (scheme, drives) in SOME {
-        let (made, more) = with_more_on(Shelf::small(scheme, drives), drives, SMALL);
+        let (made, more) = with_more(Shelf::small(scheme, drives), SMALL);
         let mut book = Book::new(0);
         made.env.block_on(async {
             let pool = made.open().await.expect("it opens");
@@ -196,7 +193,7 @@ fn a_crash_leaves_a_pool_that_has_grown_or_not() {
 
 #[test]
 fn what_a_pool_can_not_grow_by_is_refused() {
-    let (mut shelf, more) = with_more(Scheme::Raid5, 4, DRIVE);
+    let (mut shelf, more) = with_more(Shelf::new(Scheme::Raid5, 4), DRIVE);
     let foreign = Shelf::seeded(Scheme::Raid5, 4, 9);
     let fifth = shelf.add(DRIVE);
     shelf.env.block_on(async {
@@ -235,7 +232,7 @@ fn what_a_pool_can_not_grow_by_is_refused() {
 fn a_refused_pool_of_two_arrays_loses_no_drive() {
     for (scheme, drives) in all().filter(|(scheme, _)| *scheme != Scheme::Raid0) {
         let name = scheme.name();
-        let (shelf, more) = with_more(scheme, drives, DRIVE);
+        let (shelf, more) = with_more(Shelf::new(scheme, drives), DRIVE);
         shelf.env.block_on(async {
             let pool = shelf.open().await.expect("it opens");
             grow(&shelf, &pool, &more).await.expect("it grows");

@@ -63,6 +63,12 @@ impl Shelf {
         shelf
     }
 
+    /// One whose lost drives are filled by spares after so long, if at all.
+    pub fn filled_after(mut self, rebuild_after: Option<Nanos>) -> Shelf {
+        self.options = OpenOptions { rebuild_after, ..self.options };
+        self
+    }
+
     /// Drives with the same bytes on a machine of their own, that has just started; this one is off
     /// from now on. Many crashes of one pool need it made and filled only once.
     pub fn fork(&self) -> Shelf {

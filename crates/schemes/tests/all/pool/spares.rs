@@ -3,7 +3,7 @@
 
 use io::{Env, Nanos};
 use schemes::pool::{DriveState, SPARES_MAX};
-use schemes::scheme::{OpenOptions, Scheme};
+use schemes::scheme::Scheme;
 use schemes::{Pool, StoreError};
 
 use super::shelf::{
@@ -15,12 +15,7 @@ const AFTER: Nanos = Nanos::from_secs(5);
 const FILLED: Nanos = Nanos::from_secs(120);
 
 fn shelf(scheme: Scheme, drives: u64) -> Shelf {
-    filled_after(Shelf::new(scheme, drives))
-}
-
-fn filled_after(mut shelf: Shelf) -> Shelf {
-    shelf.options = OpenOptions { rebuild_after: Some(AFTER), ..OpenOptions::default() };
-    shelf
+    Shelf::new(scheme, drives).filled_after(Some(AFTER))
 }
 
 fn spares(pool: &Pool<TestEnv>) -> Vec<String> {
@@ -238,7 +233,7 @@ fn a_member_is_removed() {
 
 /// A pool with something in it and a spare of that size, the last of its drives.
 fn with_spare(scheme: Scheme, drives: u64, size: u64) -> Shelf {
-    let mut shelf = filled_after(Shelf::small(scheme, drives));
+    let mut shelf = Shelf::small(scheme, drives).filled_after(Some(AFTER));
     let spare = shelf.add(size);
     shelf.env.block_on(async {
         let pool = shelf.open().await.expect("it opens");
