@@ -46,23 +46,30 @@ impl Events {
     pub fn push(
         &self,
         at: Nanos,
-        severity: Severity,
-        kind: EventKind,
-        drive: Option<u16>,
+        (severity, kind): (Severity, EventKind),
+        drive: Option<(u16, String)>,
         text: String,
     ) {
-        let event = |sequence| PoolEvent { sequence, at, severity, kind, drive, text };
+        let (drive, drive_name) = drive.unzip();
+        let event = |sequence| PoolEvent { sequence, at, severity, kind, drive, drive_name, text };
         self.state.borrow_mut().told.push(severity, event);
         self.arrived.notify_all();
     }
 
     /// A drive was unresponsive from `begin` to `end` (ns).
-    pub fn push_spike(&self, drive: u16, (begin, end): (u64, u64), text: String) {
+    pub fn push_spike(&self, (drive, name): (u16, String), (begin, end): (u64, u64), text: String) {
         let mut state = self.state.borrow_mut();
         let (at, sequence) = (Nanos(end), state.next_spike);
         state.next_spike += 1;
-        let (severity, kind, drive) = (Severity::Info, EventKind::Spike, Some(drive));
-        let event = PoolEvent { sequence, at, severity, kind, drive, text };
+        let event = PoolEvent {
+            sequence,
+            at,
+            severity: Severity::Info,
+            kind: EventKind::Spike,
+            drive: Some(drive),
+            drive_name: Some(name),
+            text,
+        };
         if state.spikes.len() == SPIKES_MAX {
             state.spikes.pop_front();
         }
@@ -71,7 +78,7 @@ impl Events {
         if untold.drives.is_empty() {
             untold.since = at;
         }
-        let (count, nanos) = untold.drives.entry(drive.unwrap_or_default()).or_default();
+        let (count, nanos) = untold.drives.entry(drive).or_default();
         (*count, *nanos) = (*count + 1, *nanos + (end - begin));
         drop(state);
         self.arrived.notify_all();
@@ -110,7 +117,7 @@ mod tests {
     use super::*;
 
     fn push(events: &Events, severity: Severity, kind: EventKind) {
-        events.push(io::Nanos(1), severity, kind, Some(0), String::new());
+        events.push(io::Nanos(1), (severity, kind), None, String::new());
     }
 
     #[test]
@@ -151,7 +158,8 @@ mod tests {
         let second = Nanos::from_secs(1);
         for at in 1..=30 {
             let end = second.0 * at;
-            events.push_spike((at % 3 == 0).into(), (end - at, end), String::new());
+            let drive = (u16::from(at % 3 == 0), String::new());
+            events.push_spike(drive, (end - at, end), String::new());
         }
         assert_eq!((events.after(0).len(), events.spikes_after(28).len()), (0, 2));
         assert_eq!(events.take_spikes(Nanos::from_secs(60)), None);

@@ -100,16 +100,12 @@ impl<E: Env> Shard<E> {
         }
         let (mib, old) = (twin.left().1 >> 20, self.drive_name(index));
         let text = format!("drive {old} is copied onto {name}, which replaces it: {mib} MiB");
-        self.tell(Severity::Info, EventKind::DriveReplacing, index, text);
+        self.tell(Some(index), (Severity::Info, EventKind::DriveReplacing), text);
         let (era, unread) = (member.era(), RefCell::default());
         let exchange = Exchange { index, drive, uuid, era, twin, unread };
         let shard = self.own();
         self.own().spawn_task(Work::Rebuild, async move { shard.run_exchange(exchange).await });
         Ok(())
-    }
-
-    fn tell(&self, severity: Severity, kind: EventKind, index: DriveIndex, text: String) {
-        self.events.push(self.env.now(), severity, kind, Some(index.0), text);
     }
 
     /// Journal, metadata, and zones of the drive that belong to a class. Labels are each drive's
@@ -152,7 +148,7 @@ impl<E: Env> Shard<E> {
         };
         // Nor is it tried again when the pool is opened, if that can be written there.
         let _ = self.wipe(&exchange.drive, true).await;
-        self.tell(Severity::Error, EventKind::ReplaceFailed, index, text);
+        self.tell(Some(index), (Severity::Error, EventKind::ReplaceFailed), text);
     }
 
     /// Goes on where the pool was closed, or died: onto drives whose labels say whom they replace,
@@ -170,14 +166,14 @@ impl<E: Env> Shard<E> {
                          not used",
                         index.0
                     );
-                    self.tell(Severity::Warning, EventKind::ReplaceFailed, index, text);
+                    self.tell(Some(index), (Severity::Warning, EventKind::ReplaceFailed), text);
                     continue;
                 }
             };
             if let Err(error) = begun {
                 let old = self.drive_name(index);
                 let text = format!("drive {name} does not go on to replace {old}: {error}");
-                self.tell(Severity::Error, EventKind::ReplaceFailed, index, text);
+                self.tell(Some(index), (Severity::Error, EventKind::ReplaceFailed), text);
             }
         }
     }
@@ -283,7 +279,7 @@ impl<E: Env> Shard<E> {
         self.array.exchange(*index, (*uuid, size, drive.clone()), left);
         self.forgive(*index);
         let text = format!("drive {} has taken the place of {name}", drive.name());
-        self.tell(Severity::Info, EventKind::DriveReplaced, *index, text);
+        self.tell(Some(*index), (Severity::Info, EventKind::DriveReplaced), text);
         Ok(())
     }
 

@@ -116,7 +116,7 @@ impl<E: Env> Shard<E> {
         for (begin, end) in self.array.monitor.watch(index).borrow_mut().take_untold() {
             let (name, took) = (self.drive_name(index), Nanos(end - begin));
             let text = format!("drive {name} was unresponsive for {took}");
-            self.events.push_spike(index.0, (begin, end), text);
+            self.events.push_spike((index.0, name), (begin, end), text);
         }
     }
 
@@ -136,7 +136,7 @@ impl<E: Env> Shard<E> {
             (loads - told.0).max(1),
             Nanos(nanos - told.1)
         );
-        self.events.push(now, Severity::Info, EventKind::Load, None, text);
+        self.tell(None, (Severity::Info, EventKind::Load), text);
     }
 
     // ---- the ladder
@@ -323,8 +323,7 @@ impl<E: Env> Shard<E> {
             "drive {}: an operator decided {decided} (was {before})",
             self.drive_name(index)
         );
-        let (severity, kind) = (Severity::Info, EventKind::DriveOverride);
-        self.events.push(self.env.now(), severity, kind, Some(index.0), text);
+        self.tell(Some(index), (Severity::Info, EventKind::DriveOverride), text);
     }
 
     /// Another drive has taken a place: what its predecessor did is forgotten.

@@ -198,7 +198,7 @@ impl<E: Env> Shard<E> {
             _ => (Severity::Warning, "free space is very short: writes may be slowed"),
         };
         let text = format!("{what} (need {pressure} of 1000)");
-        self.events.push(now, severity, EventKind::SpacePressure, None, text);
+        self.tell(None, (severity, EventKind::SpacePressure), text);
     }
 
     /// Need for space of the class that needs it most, 0 to 1000.

@@ -108,7 +108,6 @@ impl<E: Env> Shard<E> {
     fn end_rebalance(&self) {
         self.set_rebalance(false);
         let text = "all zones lie on all drives that have them".to_owned();
-        let (severity, kind) = (Severity::Info, EventKind::Rebalanced);
-        self.events.push(self.env.now(), severity, kind, None, text);
+        self.tell(None, (Severity::Info, EventKind::Rebalanced), text);
     }
 }

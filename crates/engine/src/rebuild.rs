@@ -130,8 +130,7 @@ impl<E: Env> Shard<E> {
         let waits = pass.full > 0;
         if waits && !self.rebuild.waits_for_space.get() {
             let text = format!("rebuilding waits for space: {} blocks have no room", pass.full);
-            let (severity, kind) = (Severity::Warning, EventKind::RebuildWaits);
-            self.events.push(self.env.now(), severity, kind, None, text);
+            self.tell(None, (Severity::Warning, EventKind::RebuildWaits), text);
         }
         if waits || !pass.is_over() {
             self.rebuild.waits_for_space.set(waits);
@@ -235,8 +234,7 @@ impl<E: Env> Shard<E> {
             self.labels.update(&self.array, |_| {}).await;
             self.state.borrow_mut().space.substitutes.enabled = true;
             let text = "what lost or leaving drives hold is written to the others".to_owned();
-            let (severity, kind) = (Severity::Info, EventKind::RebuildBegun);
-            self.events.push(self.env.now(), severity, kind, None, text);
+            self.tell(None, (Severity::Info, EventKind::RebuildBegun), text);
         }
     }
 

@@ -134,8 +134,7 @@ impl<E: Env> Shard<E> {
         self.record_failures().await?;
         self.check_used(index, name.clone())?;
         let text = format!("drive {name} is restored in place {index}: {blocks} blocks to write");
-        let (severity, kind) = (Severity::Info, EventKind::DriveRestoring);
-        self.events.push(self.env.now(), severity, kind, Some(index.0), text);
+        self.tell(Some(index), (Severity::Info, EventKind::DriveRestoring), text);
         self.own().start_restoring(index);
         Ok(())
     }
@@ -292,8 +291,7 @@ impl<E: Env> Shard<E> {
             "{lost} blocks of drive {drive} can't be computed: more than parity bears is lost or \
              unreadable there; they are tried again every {RESTORE_LOST_RETRY}"
         );
-        let (severity, kind) = (Severity::Error, EventKind::BlocksLost);
-        self.events.push(self.env.now(), severity, kind, Some(drive.0), text);
+        self.tell(Some(drive), (Severity::Error, EventKind::BlocksLost), text);
     }
 
     /// Everything is there: durably, before the labels say so.
@@ -307,8 +305,7 @@ impl<E: Env> Shard<E> {
         self.labels.update(&self.array, |_| {}).await;
         self.array.told_whole(drive);
         let text = format!("drive {} holds everything that it should", self.drive_name(drive));
-        let (severity, kind) = (Severity::Info, EventKind::DriveRestored);
-        self.events.push(self.env.now(), severity, kind, Some(drive.0), text);
+        self.tell(Some(drive), (Severity::Info, EventKind::DriveRestored), text);
         self.record_failures().await
     }
 

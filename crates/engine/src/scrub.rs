@@ -75,7 +75,7 @@ impl<E: Env> Shard<E> {
             ..ScrubStatus::default()
         };
         let text = "a scrub has begun".to_owned();
-        self.events.push(self.env.now(), Severity::Info, EventKind::ScrubStarted, None, text);
+        self.tell(None, (Severity::Info, EventKind::ScrubStarted), text);
         let shard = self.own();
         self.own().spawn_task(Work::Scrub, async move { shard.scrub_task(number).await });
         Ok(())
@@ -139,7 +139,7 @@ impl<E: Env> Shard<E> {
             status.repaired_parity,
             status.metadata_repaired
         );
-        self.events.push(now, severity, EventKind::ScrubEnded, None, text);
+        self.tell(None, (severity, EventKind::ScrubEnded), text);
     }
 
     /// Waits while the scrub is paused; false when it is over.

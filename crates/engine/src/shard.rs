@@ -249,7 +249,7 @@ impl<E: Env> Shard<E> {
         if failure.is_none() {
             *failure = Some(reason.to_owned());
             let text = format!("{reason}; reads go on as far as they can");
-            self.events.push(self.env.now(), Severity::Error, EventKind::PoolFailed, None, text);
+            self.tell(None, (Severity::Error, EventKind::PoolFailed), text);
         }
         drop(failure);
         self.space_freed.notify_all();
@@ -291,8 +291,19 @@ impl<E: Env> Shard<E> {
     fn tell_failed(&self, index: layout::DriveIndex) {
         let reason = self.array.member(index).failure().unwrap_or_else(|| "it failed".into());
         let text = format!("drive {} is not used any more: {reason}", self.drive_name(index));
-        let (severity, kind) = (Severity::Error, EventKind::DriveFailed);
-        self.events.push(self.env.now(), severity, kind, Some(index.0), text);
+        self.tell(Some(index), (Severity::Error, EventKind::DriveFailed), text);
+    }
+
+    /// An event of now, about a drive if there is one. It is named as it is now: another may have
+    /// its place when somebody asks.
+    pub fn tell(
+        &self,
+        drive: Option<layout::DriveIndex>,
+        what: (Severity, EventKind),
+        text: String,
+    ) {
+        let drive = drive.map(|index| (index.0, self.drive_name(index)));
+        self.events.push(self.env.now(), what, drive, text);
     }
 
     pub fn drive_name(&self, index: layout::DriveIndex) -> String {

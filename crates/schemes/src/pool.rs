@@ -80,6 +80,8 @@ pub struct Event {
     pub severity: Severity,
     pub kind: &'static str,
     pub drive: Option<u16>,
+    /// Its name then, if it was there.
+    pub drive_name: Option<String>,
     pub text: String,
 }
 
@@ -428,8 +430,10 @@ impl<E: Env> Inner<E> {
     }
 
     fn tell(&self, severity: Severity, kind: &'static str, drive: Option<usize>, text: String) {
-        let (at, drive) = (self.env.now(), drive.map(|drive| drive as u16));
-        let event = |sequence| Event { sequence, at, severity, kind, drive, text };
+        let at = self.env.now();
+        let drive_name = drive.and_then(|drive| self.known_name(drive));
+        let drive = drive.map(|drive| drive as u16);
+        let event = |sequence| Event { sequence, at, severity, kind, drive, drive_name, text };
         self.events.borrow_mut().push(severity, event);
         self.arrived.notify_all();
     }

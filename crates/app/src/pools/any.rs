@@ -142,33 +142,21 @@ impl Pool {
     }
 
     /// Events after that number. `now` is what the clock shows by which events are dated.
-    pub fn events(
-        &self,
-        after: u64,
-        now: Nanos,
-        drive_name: impl Fn(u16) -> Option<String>,
-    ) -> Vec<Event> {
+    pub fn events(&self, after: u64, now: Nanos) -> Vec<Event> {
         let name = self.name();
         match self {
-            Pool::Fusion(pool) => of_engine(&name, &pool.events(after), now, drive_name),
+            Pool::Fusion(pool) => of_engine(&name, &pool.events(after), now),
             Pool::Other(pool) => {
-                let event = |event: &schemes::pool::Event| {
-                    Event::of_scheme(&name, event, event.drive.and_then(&drive_name), now)
-                };
+                let event = |event: &schemes::pool::Event| Event::of_scheme(&name, event, now);
                 pool.events(after).iter().map(event).collect()
             }
         }
     }
 
     /// The same of single spikes, which have numbers of their own and are no events.
-    pub fn spikes(
-        &self,
-        after: u64,
-        now: Nanos,
-        drive_name: impl Fn(u16) -> Option<String>,
-    ) -> Vec<Event> {
+    pub fn spikes(&self, after: u64, now: Nanos) -> Vec<Event> {
         let Pool::Fusion(pool) = self else { return Vec::new() };
-        of_engine(&self.name(), &pool.spikes(after), now, drive_name)
+        of_engine(&self.name(), &pool.spikes(after), now)
     }
 
     /// Completes at the next event.
@@ -201,14 +189,6 @@ impl Pool {
     }
 }
 
-fn of_engine(
-    pool: &str,
-    events: &[engine::PoolEvent],
-    now: Nanos,
-    drive_name: impl Fn(u16) -> Option<String>,
-) -> Vec<Event> {
-    let event = |event: &engine::PoolEvent| {
-        Event::of_engine(pool, event, event.drive.and_then(&drive_name), now)
-    };
-    events.iter().map(event).collect()
+fn of_engine(pool: &str, events: &[engine::PoolEvent], now: Nanos) -> Vec<Event> {
+    events.iter().map(|event| Event::of_engine(pool, event, now)).collect()
 }

@@ -40,8 +40,6 @@ pub enum What {
 #[derive(Clone)]
 pub struct Followers {
     env: UringEnv,
-    /// Of each pool, by its name: those that it was opened with.
-    drive_names: Rc<RefCell<BTreeMap<String, Vec<String>>>>,
     /// What was told of pools, by name, before they were opened, if they ever were. Their own
     /// events are numbered on from these, so that nobody who follows them misses one.
     before: Rc<RefCell<BTreeMap<String, VecDeque<Event>>>>,
@@ -52,14 +50,8 @@ pub struct Followers {
 
 impl Followers {
     pub fn new(env: UringEnv, stop: Stop) -> Followers {
-        let (drive_names, waiting, before) = (Rc::default(), Rc::default(), Rc::default());
-        Followers { env, drive_names, before, told: io::sync::Event::new(), waiting, stop }
-    }
-
-    /// A pool that events are asked of from now on.
-    pub fn add(&self, pool: &Pool) {
-        let names = pool.view().drives.into_iter().map(|drive| drive.name);
-        self.drive_names.borrow_mut().insert(pool.name(), names.collect());
+        let (waiting, before) = (Rc::default(), Rc::default());
+        Followers { env, before, told: io::sync::Event::new(), waiting, stop }
     }
 
     /// The event of a pool that could not be opened.
@@ -148,10 +140,7 @@ impl Followers {
     ) -> Vec<Event> {
         let after = |name: &str| after.get(name).copied().unwrap_or(0);
         if what == What::Spikes {
-            let of_pool = |pool: &Pool| {
-                let name = pool.name();
-                pool.spikes(after(&name), self.env.now(), |drive| self.drive_name(&name, drive))
-            };
+            let of_pool = |pool: &Pool| pool.spikes(after(&pool.name()), self.env.now());
             return pools.iter().flat_map(of_pool).collect();
         }
         let of_open = pools.iter().flat_map(|pool| self.of_pool(pool, after(&pool.name())));
@@ -169,8 +158,7 @@ impl Followers {
         let name = pool.name();
         let mut events = self.of_unopened(&name, after);
         let before = self.before(&name);
-        let own = after.saturating_sub(before);
-        let own = pool.events(own, self.env.now(), |drive| self.drive_name(&name, drive));
+        let own = pool.events(after.saturating_sub(before), self.env.now());
         let on = own.into_iter();
         events.extend(on.map(|event| Event { sequence: event.sequence + before, ..event }));
         events
@@ -180,12 +168,6 @@ impl Followers {
     fn before(&self, name: &str) -> u64 {
         let before = self.before.borrow();
         before.get(name).and_then(VecDeque::back).map_or(0, |last| last.sequence)
-    }
-
-    fn drive_name(&self, pool: &str, index: u16) -> Option<String> {
-        let names = self.drive_names.borrow();
-        let name = names.get(pool)?.get(usize::from(index))?;
-        (!name.is_empty()).then(|| name.clone())
     }
 }
 

@@ -64,7 +64,6 @@ impl Reload {
 
     /// Has the events of a pool told to all who want to know.
     fn follow(&self, pool: &Pool) {
-        self.followers.add(pool);
         let (log, alerts) = (self.log.clone(), self.alerts.clone());
         self.env.spawn(events::report(self.followers.clone(), pool.clone(), log, alerts));
     }

@@ -64,6 +64,16 @@ pub fn until_whole(scratch: &Scratch) {
     scratch.run(&["wait", "tank", "restore", "online", "--timeout", "30"]).expect(0);
 }
 
+/// That the last event of a kind about a place names the drive that had it then.
+pub fn expect_named(scratch: &Scratch, kind: &str, place: &str, name: &str) {
+    let told = scratch.run(&["events", "--json"]).expect(0).out;
+    let about = format!("\"kind\":\"{kind}\",\"drive\":{place},");
+    let last = told.lines().rfind(|line| line.contains(&about));
+    let event: Value = serde_json::from_str(last.expect(&told)).expect("JSON");
+    let named = event["drive_name"].as_str();
+    assert!(named.is_some_and(|named| named.ends_with(name)), "{told}");
+}
+
 /// The everyday of an operator: a drive is lost while a pool is used, and another takes its place;
 /// one was not there for a while, and comes back. Each time the data survives the loss of others.
 #[test]
@@ -135,7 +145,7 @@ fn a_working_drive_is_replaced_and_one_is_offline_for_a_while() {
     let done = scratch.run(&["drive", "replace", "tank", "2", "new:128M"]).expect(0);
     done.says("MiB are being copied onto").says("then takes its place");
     until_whole(&scratch);
-    scratch.run(&["events", "--json"]).expect(0).says("drive-replaced");
+    expect_named(&scratch, "drive-replaced", "2", "/new");
     let now = drive(&scratch, 2);
     assert!(now["name"].as_str().is_some_and(|name| name.ends_with("/new")), "{now}");
     std::fs::remove_file(scratch.path("d2")).expect("nobody needs it");

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::drive::until_whole;
+use crate::drive::{expect_named, until_whole};
 use crate::nbd::{Client, FUA};
 use crate::support::{Scratch, check_page};
 
@@ -159,7 +159,7 @@ fn every_scheme_replaces_drives_while_it_serves() {
         let drive = |words: &[&str]| scratch.run(&[&["drive"], words].concat());
         drive(&["replace", "tank", &first, "copy:64M"]).expect(0).says("are being copied onto");
         scratch.run(&["wait", "tank", "restore", "--timeout", "60"]).expect(0);
-        scratch.run(&["events", "--json"]).expect(0).says("drive-replaced");
+        expect_named(&scratch, "drive-replaced", &first, "/copy");
         scratch.run(&["inspect", &format!("d{first}")]).says("nothing known is on this drive");
         drive(&["fail", "tank", &first, "--force"]).expect(0).says("is failed");
         client.write(1 << 20, &pattern(2, 2 << 20), FUA);
@@ -167,7 +167,9 @@ fn every_scheme_replaces_drives_while_it_serves() {
         drive(&["replace", "tank", &first, "new:64M"]).expect(0).says("has taken the place");
         client.write(2 << 20, &pattern(3, 2 << 20), FUA);
         until_whole(&scratch);
-        scratch.run(&["events", "--json"]).expect(0).says("drive-restored");
+        expect_named(&scratch, "drive-restored", &first, "/new");
+        // What was told of the one before names that.
+        expect_named(&scratch, "drive-failed", &first, "/copy");
         drive(&["fail", "tank", &second, "--force"]).expect(0);
         let check = |client: &mut Client| {
             assert!(client.read(0, 1 << 20) == pattern(1, 1 << 20), "{scheme}");

@@ -330,6 +330,8 @@ pub struct PoolEvent {
     pub kind: EventKind,
     /// The drive it is about.
     pub drive: Option<u16>,
+    /// Its name then; empty if it was not there.
+    pub drive_name: Option<String>,
     /// One sentence with the reason.
     pub text: String,
 }

@@ -24,10 +24,8 @@ impl<E: Env> Shard<E> {
         for index in changed {
             self.tell_slow(index);
         }
-        let now = self.env.now();
         if shared {
-            let text = slow::SHARED.to_owned();
-            self.events.push(now, Severity::Info, EventKind::Load, None, text);
+            self.tell(None, (Severity::Info, EventKind::Load), slow::SHARED.to_owned());
         }
         self.sum_up();
     }
@@ -71,7 +69,7 @@ impl<E: Env> Shard<E> {
         drop(watch);
         if may {
             let text = format!("drive {} {text}", self.drive_name(index));
-            self.events.push(now, severity, kind, Some(index.0), text);
+            self.tell(Some(index), (severity, kind), text);
         }
     }
 
@@ -89,7 +87,7 @@ impl<E: Env> Shard<E> {
                     Severity::Warning | Severity::Error => EventKind::DriveSlow,
                 };
                 let text = format!("drive {} {text}", self.drive_name(index));
-                self.events.push(now, severity, kind, Some(index.0), text);
+                self.tell(Some(index), (severity, kind), text);
             }
         }
     }
@@ -118,6 +116,6 @@ impl<E: Env> Shard<E> {
             Nanos(nanos),
             names.join(", ")
         );
-        self.events.push(now, Severity::Info, EventKind::Spike, one, text);
+        self.tell(one.map(DriveIndex), (Severity::Info, EventKind::Spike), text);
     }
 }

@@ -64,8 +64,7 @@ impl<E: Env> Shard<E> {
                  written again; the last at byte {byte}",
                 self.drive_name(DriveIndex(drive))
             );
-            let (severity, kind) = (Severity::Warning, EventKind::PagesHealed);
-            self.events.push(now, severity, kind, Some(drive), text);
+            self.tell(Some(DriveIndex(drive)), (Severity::Warning, EventKind::PagesHealed), text);
             *untold = Untold { told: Some(now), ..Untold::default() };
         }
     }
@@ -87,7 +86,6 @@ impl<E: Env> Shard<E> {
              is more of its stripe than parity bears; reads of it fail until it is written again",
             self.drive_name(drive)
         );
-        let (severity, kind) = (Severity::Error, EventKind::PageLost);
-        self.events.push(self.env.now(), severity, kind, Some(drive.0), text);
+        self.tell(Some(drive), (Severity::Error, EventKind::PageLost), text);
     }
 }

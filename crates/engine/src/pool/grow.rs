@@ -113,7 +113,7 @@ impl<E: Env> Pool<E> {
             }
         };
         let (shard, text) = (self.shard(), format!("{what}; requests waited for {pause}"));
-        shard.events.push(shard.env.now(), severity, kind, None, text);
+        shard.tell(None, (severity, kind), text);
     }
 
     /// Requests wait from then on, and none is under way. Tried again if some take too long.

@@ -217,8 +217,7 @@ fn tell_absent<E: Env>(shard: &Shard<E>, names: &BTreeMap<format::Uuid, String>)
             });
             let text =
                 format!("drive {drive} ({uuid}) is {state}: the pool was opened without it{stale}");
-            let (severity, kind) = (Severity::Warning, EventKind::DriveMissing);
-            shard.events.push(shard.env.now(), severity, kind, Some(drive), text);
+            shard.tell(Some(DriveIndex(drive)), (Severity::Warning, EventKind::DriveMissing), text);
         }
     }
 }

@@ -200,9 +200,8 @@ impl<E: Env> Pool<E> {
     }
 
     /// An event of what whoever opened the drives found out about them, or one of them.
-    pub fn tell(&self, drive: Option<u16>, (severity, kind): (Severity, EventKind), text: String) {
-        let shard = self.shard();
-        shard.events.push(shard.env.now(), severity, kind, drive, text);
+    pub fn tell(&self, drive: Option<u16>, what: (Severity, EventKind), text: String) {
+        self.shard().tell(drive.map(layout::DriveIndex), what, text);
     }
 
     /// Puts a drive in another one's place; what is on it is lost. In a lost one's place, which

@@ -37,8 +37,7 @@ impl<E: Env> Shard<E> {
         self.use_again(index);
         self.rebuild.stir();
         let text = format!("drive {} is used, and gets back what others hold", drive.name());
-        let (severity, kind) = (Severity::Info, EventKind::DriveRestored);
-        self.events.push(self.env.now(), severity, kind, Some(index.0), text);
+        self.tell(Some(index), (Severity::Info, EventKind::DriveRestored), text);
         Ok(true)
     }
 

@@ -50,8 +50,7 @@ impl<E: Env> Shard<E> {
                 "{} objects of the checkpoint have no room on enough of the drives left",
                 thin.len()
             );
-            let (severity, kind) = (Severity::Warning, EventKind::RebuildWaits);
-            self.events.push(self.env.now(), severity, kind, None, text);
+            self.tell(None, (Severity::Warning, EventKind::RebuildWaits), text);
         }
         thin.is_empty()
     }
@@ -86,8 +85,7 @@ impl<E: Env> Shard<E> {
             self.array.set_draining(None);
         }
         let text = format!("nothing is missing without drive {} {name}", drive.0);
-        let (severity, kind) = (Severity::Info, EventKind::DriveVacated);
-        self.events.push(self.env.now(), severity, kind, Some(drive.0), text);
+        self.tell(Some(drive), (Severity::Info, EventKind::DriveVacated), text);
         self.record_failures().await.is_ok()
     }
 }

@@ -144,7 +144,11 @@ impl<E: Env> Inner<E> {
     }
 
     pub(super) fn name_of(&self, place: usize) -> String {
-        self.drives.borrow()[place].as_ref().map_or_else(String::new, Drive::name)
+        self.known_name(place).unwrap_or_default()
+    }
+
+    pub(super) fn known_name(&self, place: usize) -> Option<String> {
+        self.drives.borrow().get(place)?.as_ref().map(Drive::name)
     }
 
     pub(super) fn let_go(&self, place: usize) {

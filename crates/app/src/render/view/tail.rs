@@ -108,12 +108,7 @@ pub struct Event {
 
 impl Event {
     /// `now` is what the clock shows by which events are dated.
-    pub fn of_engine(
-        pool: &str,
-        event: &PoolEvent,
-        drive_name: Option<String>,
-        now: Nanos,
-    ) -> Event {
+    pub fn of_engine(pool: &str, event: &PoolEvent, now: Nanos) -> Event {
         let unix_micros = wall_clock::micros_at(event.at, now);
         Event {
             pool: pool.to_owned(),
@@ -123,17 +118,12 @@ impl Event {
             severity: event.severity.to_string(),
             kind: event.kind.name().to_owned(),
             drive: event.drive,
-            drive_name,
+            drive_name: event.drive_name.clone().filter(|name| !name.is_empty()),
             text: event.text.clone(),
         }
     }
 
-    pub fn of_scheme(
-        pool: &str,
-        event: &schemes::pool::Event,
-        drive_name: Option<String>,
-        now: Nanos,
-    ) -> Event {
+    pub fn of_scheme(pool: &str, event: &schemes::pool::Event, now: Nanos) -> Event {
         let unix_micros = wall_clock::micros_at(event.at, now);
         Event {
             pool: pool.to_owned(),
@@ -143,7 +133,7 @@ impl Event {
             severity: event.severity.to_string(),
             kind: event.kind.to_owned(),
             drive: event.drive,
-            drive_name,
+            drive_name: event.drive_name.clone().filter(|name| !name.is_empty()),
             text: event.text.clone(),
         }
     }
