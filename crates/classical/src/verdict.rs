@@ -35,11 +35,9 @@ use layout::StripeShape;
 
 use crate::grid::{Grid, Piece, Redundancy};
 use crate::limits::PAGE;
-use crate::partial::{after_crash, segments};
+use crate::partial::after_crash;
 use crate::row::{ZEROES, shape_of, solve_row, without};
-use crate::sums::{
-    LOST, UNKNOWN, UNVOUCHED, VOID, is_known, is_lost, is_unsure, passes, sum_of, vouches,
-};
+use crate::sums::{LOST, UNKNOWN, UNVOUCHED, VOID, is_lost, is_unsure, passes, sum_of, vouches};
 
 /// What is known of one page.
 #[derive(Clone, Copy, Debug)]
@@ -139,7 +137,7 @@ pub fn row(
     if let Some(right) = recent(grid, row) {
         return Some(right);
     }
-    let solved = told.map_or(Vec::new(), |told| left_alone(grid, row, start, told));
+    let solved = told.map_or(Vec::new(), |told| left_alone::left_alone(grid, row, start, told));
     let mut with = row.to_vec();
     for (at, page) in &solved {
         with[*at].seen = Some(page);
@@ -264,9 +262,17 @@ fn has_parity_of_data(grid: &Grid, right: &[Right]) -> bool {
         })
         .collect();
     let Some(pages) = pages else { return true };
-    let views: Vec<Option<&[u8]>> = pages.iter().copied().map(Some).collect();
+    is_consistent(shape, &pages.into_iter().map(Some).collect::<Vec<_>>())
+}
+
+/// Parity is that of the data, all of which is there.
+fn is_consistent(shape: StripeShape, views: &[Option<&[u8]>]) -> bool {
     let parity: Vec<usize> = (shape.data()..shape.width()).collect();
-    without(shape, &views, &parity).iter().all(|(at, page)| page[..] == *pages[*at])
+    without(shape, views, &parity).iter().all(|(at, bytes)| views[*at] == Some(bytes))
+}
+
+fn missing_of(views: &[Option<&[u8]>]) -> Vec<usize> {
+    (0..views.len()).filter(|&at| views[at].is_none()).collect()
 }
 
 /// What is known of a copy of a page.
@@ -359,85 +365,6 @@ pub struct Told<'a> {
     pub last: bool,
 }
 
-/// What was not being written and is missing or wrong, as it follows from the partial parity: pages
-/// that are what their checksums say then, and what is left alone of pages that are neither old nor
-/// new.
-pub fn left_alone(
-    grid: &Grid,
-    row: &[Known<'_>],
-    start: u64,
-    told: Told<'_>,
-) -> Vec<(usize, Vec<u8>)> {
-    let Some(shape) = shape_of(grid) else { return Vec::new() };
-    let is_wanted = |known: &Known<'_>| match known.recorded {
-        true => told.last && known.seen.is_some() && known.sound().is_none(),
-        false => is_known(known.new) && !known.is(known.new),
-    };
-    let wanted: Vec<usize> = (0..shape.data()).filter(|&at| is_wanted(&row[at])).collect();
-    let page = start..start + PAGE;
-    if wanted.is_empty() || start < told.hull.0 || page.end > told.hull.1 {
-        return Vec::new();
-    }
-    // What was not being written is the newest that is known of it; unless the record is not of
-    // the last write.
-    let strict = left_alone_as(shape, row, start, told, (&wanted, true));
-    if strict.is_empty() {
-        left_alone_as(shape, row, start, told, (&wanted, false))
-    } else {
-        strict
-    }
-}
-
-/// `newest`: what is wanted counts for none of it, whatever is there.
-fn left_alone_as(
-    shape: StripeShape,
-    row: &[Known<'_>],
-    start: u64,
-    told: Told<'_>,
-    (wanted, newest): (&[usize], bool),
-) -> Vec<(usize, Vec<u8>)> {
-    let held = |at: &usize| row[*at].seen.map_or_else(|| ZEROES.to_vec(), <[u8]>::to_vec);
-    let mut pages: Vec<Vec<u8>> = wanted.iter().map(held).collect();
-    let page = start..start + PAGE;
-    for range in segments(&page, &clipped(told.pieces, &page)) {
-        let mut views = views_left_alone(shape, row, (start, &range), told);
-        let old = |at: &&usize| newest && !row[**at].recorded;
-        wanted.iter().filter(old).for_each(|&at| views[at] = None);
-        let missing: Vec<usize> = (0..views.len()).filter(|&at| views[at].is_none()).collect();
-        if missing.len() > shape.parity() {
-            return Vec::new();
-        }
-        let within = (range.start - start) as usize..(range.end - start) as usize;
-        for (at, bytes) in without(shape, &views, &missing) {
-            if let Some(own) = wanted.iter().position(|own| *own == at) {
-                pages[own][within.clone()].copy_from_slice(&bytes);
-            }
-        }
-    }
-    let solved = wanted.iter().copied().zip(pages);
-    solved.filter(|(at, page)| row[*at].recorded || passes(row[*at].new, page)).collect()
-}
-
-/// What is known of a range of a page without what was being written, and its parity.
-fn views_left_alone<'a>(
-    shape: StripeShape,
-    row: &[Known<'a>],
-    (start, range): (u64, &Range<u64>),
-    told: Told<'a>,
-) -> Vec<Option<&'a [u8]>> {
-    let within = (range.start - start) as usize..(range.end - start) as usize;
-    let is_written =
-        |at: usize| told.pieces.iter().any(|piece| piece.position == at && piece.covers(range));
-    let data = (0..shape.data()).map(|at| match is_written(at) {
-        true => Some(&ZEROES[within.clone()]),
-        false => row[at].sound().map(|page| &page[within.clone()]),
-    });
-    let from = (range.start - told.hull.0) as usize;
-    let partial = told.partial.iter();
-    let parity = partial.map(|bytes| (*bytes)?.get(from..from + within.len()));
-    data.chain(parity).collect()
-}
-
 /// The parts of pieces that lie in a range.
 fn clipped(pieces: &[Piece], range: &Range<u64>) -> Vec<Piece> {
     let clip = |piece: &Piece| Piece {
@@ -460,9 +387,6 @@ pub fn mixed(
         return Some(row.iter().map(alone).collect());
     };
     let views_of = |trusting| row.iter().map(|known| known.usable(trusting)).collect::<Vec<_>>();
-    let missing_of = |views: &[Option<&[u8]>]| {
-        (0..views.len()).filter(|&at| views[at].is_none()).collect::<Vec<_>>()
-    };
     let mut views = views_of(false);
     if missing_of(&views).len() > shape.parity() {
         views = views_of(true);
@@ -540,8 +464,7 @@ fn reconcile(
         let parities = after_crash(shape, &range, &pieces, &cut, &logged);
         let mut all = cut[..shape.data()].to_vec();
         all.extend(parities.iter().map(Option::as_deref));
-        let missing: Vec<usize> = (0..all.len()).filter(|&at| all[at].is_none()).collect();
-        for (at, bytes) in without(shape, &all, &missing) {
+        for (at, bytes) in without(shape, &all, &missing_of(&all)) {
             full[at][within.clone()].copy_from_slice(&bytes);
         }
         for (at, bytes) in all.iter().enumerate() {
@@ -585,5 +508,6 @@ pub fn is_mirror(grid: &Grid) -> bool {
     grid.redundancy == Redundancy::Mirror
 }
 
+mod left_alone;
 #[cfg(test)]
 mod tests;

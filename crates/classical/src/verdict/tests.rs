@@ -7,6 +7,7 @@ use super::*;
 use crate::row::tests::with_parity;
 
 mod any_row;
+mod left_alone;
 
 const RAID5: (Redundancy, usize) = (Redundancy::Parity(1), 4);
 const RAID6: (Redundancy, usize) = (Redundancy::Parity(2), 5);
