@@ -277,7 +277,22 @@ fn alternate_of_parity_hung() {
 
 #[test]
 fn alternate_afflicted() {
-    [SINGLE, STRIPES, PARITY, THREE].into_iter().for_each(battery_afflicted);
+    battery_afflicted(SINGLE);
+}
+
+#[test]
+fn alternate_over_stripes_afflicted() {
+    battery_afflicted(STRIPES);
+}
+
+#[test]
+fn alternate_over_parity_afflicted() {
+    battery_afflicted(PARITY);
+}
+
+#[test]
+fn alternate_of_three_afflicted() {
+    battery_afflicted(THREE);
 }
 
 /// Where a log had rotted nobody knew what a batch had changed, and replicas differed; a replica

@@ -214,13 +214,38 @@ fn in_place_rotten() {
 }
 
 #[test]
-fn in_place_afflicted() {
-    REDUNDANT[2..].iter().copied().for_each(battery_afflicted);
+fn raid1_afflicted() {
+    battery_afflicted(REDUNDANT[0]);
 }
 
 #[test]
-fn mirrors_afflicted() {
-    REDUNDANT[..2].iter().copied().for_each(battery_afflicted);
+fn raid10_afflicted() {
+    battery_afflicted(REDUNDANT[1]);
+}
+
+#[test]
+fn raid4_afflicted() {
+    battery_afflicted(REDUNDANT[2]);
+}
+
+#[test]
+fn raid5_afflicted() {
+    battery_afflicted(REDUNDANT[3]);
+}
+
+#[test]
+fn raid6_afflicted() {
+    battery_afflicted(REDUNDANT[4]);
+}
+
+#[test]
+fn raid50_afflicted() {
+    battery_afflicted(REDUNDANT[5]);
+}
+
+#[test]
+fn raid60_afflicted() {
+    battery_afflicted(REDUNDANT[6]);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use super::exchange::{
     BREATH, Book, Cut, PLACE, SOME, Written, all, exchange_until, is_copied, scrub_is_clean, shelf,
     until_over,
 };
-use super::shelf::{DRIVE, MIB, Shelf, check, state, told, write};
+use super::shelf::{DRIVE, MIB, SMALL, Shelf, check, state, told, write};
 
 /// Opens the pool, if that is possible, and writes to it.
 async fn use_it(shelf: &Shelf, book: &mut Book, name: &str) {
@@ -70,8 +70,8 @@ fn a_label_that_is_not_written_is_not_believed() {
     for (scheme, drives) in SOME {
         for (effect, nth) in cases.clone() {
             let name = format!("{}, label {nth}, {effect:?}", scheme.name());
-            let mut shelf = shelf(scheme, drives);
-            let (bad, good) = (shelf.add(DRIVE), shelf.add(DRIVE));
+            let mut shelf = Shelf::small(scheme, drives).filled_after(None);
+            let (bad, good) = (shelf.add(SMALL), shelf.add(SMALL));
             let mut book = Book::new(nth);
             shelf.env.block_on(async {
                 let pool = shelf.open().await.expect("it opens");
