@@ -12,7 +12,9 @@ use io::virt::{VirtDrive, VirtEnv};
 use schemes::scheme::alternate::{Alternate, FlushLog, Options, Spec, create};
 use schemes::{Store, StoreError};
 
-use crate::battery::afflicted::{battery_afflicted, one_afflicted, one_hurt, one_mixed_up};
+use crate::battery::afflicted::{
+    battery_afflicted, one_afflicted, one_hurt, one_losing, one_mixed_up,
+};
 use crate::battery::hung::battery_hung;
 use crate::battery::replaced::Replaced;
 use crate::battery::world::{CHUNK, Subject, battery, battery_variant, worlds};
@@ -312,5 +314,8 @@ fn afflicted_worlds_that_failed_once() {
     one_mixed_up(SINGLE, 509);
     // The right log has a write as in place, the page is of before; the other log has its bytes.
     one_mixed_up(STRIPES, 1345);
+    // The one that was right had lost the page, the other one had it in its log; both had doubts,
+    // and the page of before passed by the checksum of before, which the other one had.
+    one_losing(STRIPES, 1157);
     [22, 61].into_iter().for_each(|seed| one_afflicted(Replaced(PARITY), seed));
 }

@@ -179,8 +179,9 @@ fn told_by_others<E: Env>(told: &Told<E>, right: usize, at: u64, page: Buf) -> B
 }
 
 /// The page as another replica has it, if that one has no doubt; of several as the one that has
-/// most of what was flushed. If all have doubts, as one has it whose page is what the checksum of
-/// another says: the one was not told yet what it has, and the other's page has rotted.
+/// most of what was flushed. If all have doubts, as one has it, in its place or with what its log
+/// has not in place, that is what a checksum says: its own, of which it has lost the page, or that
+/// of another, whose page has rotted.
 async fn vouched<E: Env>(told: &Told<E>, right: usize, (base, at): (u64, u64)) -> Option<Buf> {
     // Of one log no other replica has what was flushed.
     if told.replicas[right].as_ref()?.page().one_log {
@@ -193,12 +194,17 @@ async fn vouched<E: Env>(told: &Told<E>, right: usize, (base, at): (u64, u64)) -
         match sum {
             None if own.side != right && own.log.is_some() => return Some(page),
             None => {}
-            Some(sum) => doubted.push((sum, page)),
+            Some(sum) => {
+                let told = own.log.map_or(page.clone(), |log| log.unplaced.over(at, &page));
+                doubted.push((sum, [page, told]));
+            }
         }
     }
-    // The one that is right comes first.
-    let mut pages = doubted.iter().map(|(_, page)| page);
-    pages.find(|page| doubted.iter().any(|(sum, _)| vouches(*sum, page))).cloned()
+    // What the one that is right knows comes first.
+    let vouched = |(sum, _): &(u32, _)| {
+        doubted.iter().flat_map(|(_, pages)| pages).find(|page| vouches(*sum, page))
+    };
+    doubted.iter().find_map(vouched).cloned()
 }
 
 /// Where batches changed something on a replica of which the log has rotted that told of them: its
