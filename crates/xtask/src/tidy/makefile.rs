@@ -16,7 +16,10 @@ fn scripts_in(text: &str) -> BTreeSet<String> {
     named.collect()
 }
 
-/// What each target runs.
+/// What makes the targets of a line.
+const MAKES: &str = "$(MAKE) ";
+
+/// What each target runs; what it needs as if it made that.
 fn recipes(makefile: &str) -> BTreeMap<&str, String> {
     let (mut recipes, mut target) = (BTreeMap::<&str, String>::new(), None);
     for line in makefile.lines() {
@@ -25,14 +28,31 @@ fn recipes(makefile: &str) -> BTreeMap<&str, String> {
             text.into_iter().for_each(|text| text.extend([recipe, "\n"]));
             continue;
         }
-        let name = line.split_once(':').map(|(name, _)| name.trim());
-        let is_target = |name: &&str| name.bytes().all(|byte| byte.is_ascii_lowercase());
-        target = name.filter(is_target).filter(|name| !name.is_empty());
-        if let Some(name) = target {
-            recipes.entry(name).or_default();
+        let is_part = |byte: u8| byte.is_ascii_lowercase() || byte == b'-';
+        let is_target = |name: &str| !name.is_empty() && name.bytes().all(is_part);
+        let rule = line.split_once(':').map(|(name, needs)| (name.trim(), needs));
+        let rule = rule.filter(|(name, _)| is_target(name));
+        target = rule.map(|(name, _)| name);
+        if let Some((name, needs)) = rule {
+            let text = recipes.entry(name).or_default();
+            let needs = if needs.contains('=') { "" } else { needs };
+            text.extend([MAKES, needs, "\n"]);
         }
     }
     recipes
+}
+
+/// The recipes of these targets, and of all that they make.
+fn made<'a>(recipes: &'a BTreeMap<&str, String>, targets: &[&str]) -> Vec<&'a str> {
+    let mut wanted: Vec<&str> = targets.to_vec();
+    let (mut seen, mut made) = (BTreeSet::new(), Vec::new());
+    while let Some(target) = wanted.pop() {
+        let Some(recipe) = recipes.get(target).filter(|_| seen.insert(target)) else { continue };
+        made.push(&recipe[..]);
+        let makes = recipe.lines().filter(|line| line.contains(MAKES));
+        wanted.extend(makes.flat_map(str::split_whitespace));
+    }
+    made
 }
 
 /// Targets that a page tells its readers to make.
@@ -45,8 +65,8 @@ pub fn check(files: &[File]) -> Vec<Complaint> {
     let text = |path: &str| files.iter().find(|file| file.path == path).map(|file| &file.text[..]);
     let Some(makefile) = text("Makefile") else { return Vec::new() };
     let recipes = recipes(makefile);
-    let run = RUN.iter().filter_map(|target| recipes.get(target));
-    let mut known: BTreeSet<String> = run.flat_map(|recipe| scripts_in(recipe)).collect();
+    let run = made(&recipes, RUN);
+    let mut known: BTreeSet<String> = run.into_iter().flat_map(scripts_in).collect();
     // One that is run may run others.
     let others: Vec<String> =
         known.iter().filter_map(|path| text(path)).map(str::to_owned).collect();
@@ -88,6 +108,8 @@ mod tests {
         let found = complaints(MAKEFILE, "");
         assert!(found.len() == 1 && found[0].contains("scripts/bench.sh"), "{found:?}");
         let run = MAKEFILE.replace("soak:\n", "soak:\n\tscripts/bench.sh 1\n");
+        let made = MAKEFILE.replace("soak:\n", "soak: some-more\n\t$(MAKE) bench\n");
+        assert!(complaints(&made, "").is_empty());
         assert_eq!(complaints(&run, ""), [""; 0]);
         // As `make bench` was in the book, and not in the Makefile.
         let found = complaints(&run, "Say `make bench`, `make measure 5` or `make deb`.");

@@ -71,7 +71,8 @@ proptest! {
         let rotten: Vec<usize> = hurt.iter().copied().filter(|&at| is(at) == Rotten).collect();
         let wrong = |at: usize, sector: usize| {
             let own = sector * SECTOR as usize..(sector + 1) * SECTOR as usize;
-            let is_wrong = seen[at].as_ref().is_some_and(|page| page[own.clone()] != write.old[at][own]);
+            let old = &write.old[at][own.clone()];
+            let is_wrong = seen[at].as_ref().is_some_and(|page| page[own] != *old);
             is_wrong && alone(&write, &[at], sector) == 1
         };
         let shows = |at: &usize| {
@@ -82,7 +83,8 @@ proptest! {
             return Ok(());
         }
         let partial: Vec<Option<&[u8]>> = write.partial.iter().map(|own| Some(&own[..])).collect();
-        let told = Told { pieces: &write.pieces, hull: write.hull(), partial: &partial, last: true };
+        let (pieces, hull) = (&write.pieces[..], write.hull());
+        let told = Told { pieces, hull, partial: &partial, last: true };
         let right = row(&write.grid, &write.row(&seen, &[]), START, Some(told)).expect("enough");
         for (at, right) in right.iter().enumerate().take(data) {
             let page = right.page.as_ref().expect("it is there");

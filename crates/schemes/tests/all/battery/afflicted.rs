@@ -15,8 +15,8 @@ use crate::battery::world::{
 };
 use crate::scrub::scrub;
 
-/// Worlds; others with SCHEME_FIRST and SCHEME_SEEDS.
-const SEEDS: u64 = 12;
+/// Worlds of a kind; with the other kinds 203. Others with SCHEME_FIRST and SCHEME_SEEDS.
+const SEEDS: u64 = 87;
 const PAGE: u64 = 4096;
 /// Pages of a drive that rot at a time.
 const ROTTEN: usize = 40;

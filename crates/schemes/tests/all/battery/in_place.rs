@@ -261,9 +261,9 @@ fn an_afflicted_world_that_failed_once() {
 }
 
 /// What another drive had of its log, where nothing had been yet, passed for slots of the drive of
-/// parity that were never used. In 1266 two pages of a row were being written, the one was torn, the
-/// other what another drive had: what was left alone of that stayed so, because in one range of the
-/// page both were.
+/// parity that were never used. In 1266 two pages of a row were being written, the one was torn,
+/// the other what another drive had: what was left alone of that stayed so, because in one range of
+/// the page both were.
 #[test]
 fn mixed_up_worlds_that_failed_once() {
     one_mixed_up(REDUNDANT[2], 620);
