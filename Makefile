@@ -9,7 +9,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 CARGO := cargo
 
 # `make test` runs them.
-.PHONY: in-real-time in-virtual-time crash-kill storms worlds
+.PHONY: crash-kill storms
 .PHONY: help setup build demo test lint fmt bench soak coverage fuzz clean deb static book
 
 help:
@@ -47,28 +47,6 @@ test: lint
 	$(CARGO) test --locked --release --workspace
 	$(CARGO) build --locked --release --package xtask
 	$(CARGO) test --locked --release --workspace --features sim/planted --test planted
-	$(MAKE) --no-print-directory --jobs=3 --output-sync=line in-real-time in-virtual-time
-
-# What waits for servers and clients most of the time. Storms and kills fit beside each other.
-in-real-time: crash-kill storms
-	scripts/tests/real_clients.sh
-	scripts/tests/nbd_tls.sh
-	scripts/tests/filesystem.sh
-	scripts/tests/docs.sh
-	scripts/tests/isolation.sh
-	scripts/tests/two_hosts.sh
-
-crash-kill:
-	scripts/tests/crash_kill.sh
-storms:
-	scripts/tests/storm.sh 2 1 --steps 4
-
-# What the processors can do meanwhile, without keeping a server waiting.
-in-virtual-time:
-	nice -n 19 $(MAKE) --no-print-directory worlds
-	nice -n 19 scripts/fuzz.sh 60
-
-worlds:
 	target/release/steadyraid-sim world --seeds 10000..10600 --jobs 2
 	target/release/steadyraid-sim world --seeds 30000..30200 --jobs 2
 	target/release/steadyraid-sim world --seeds 600000..600150 --jobs 2
@@ -77,6 +55,20 @@ worlds:
 	target/release/steadyraid-sim world --seeds 800000..800120 --jobs 2
 	target/release/steadyraid-sim world --seeds 850000..850200 --jobs 2
 	target/release/steadyraid-sim world --seeds 900000..900120 --jobs 2
+	scripts/tests/real_clients.sh
+	scripts/tests/nbd_tls.sh
+	scripts/tests/filesystem.sh
+	$(MAKE) --no-print-directory --jobs=2 --output-sync=target crash-kill storms
+	scripts/tests/docs.sh
+	scripts/tests/isolation.sh
+	scripts/tests/two_hosts.sh
+	scripts/fuzz.sh 60
+
+# The one waits for its server most of the time, so the others' load fits beside it.
+crash-kill:
+	scripts/tests/crash_kill.sh
+storms:
+	scripts/tests/storm.sh 2 1 --steps 4
 
 bench: build
 	scripts/bench.sh
