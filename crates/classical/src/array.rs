@@ -303,9 +303,11 @@ impl<E: Env> Array<E> {
         self.inner.too_many_lost().map_or(Ok(()), Err)
     }
 
-    /// Numbers of the drives that are lost.
+    /// Numbers of the drives that are lost, or would be after a crash now: a new one is until the
+    /// labels call it whole.
     pub fn lost(&self) -> Vec<usize> {
-        self.inner.lost()
+        let lost = |member: &Member<E::Drive>| member.is_lost() || member.is_untold();
+        (0..self.inner.members.len()).filter(|&at| lost(&self.inner.members[at])).collect()
     }
 
     /// As [`Assembly::age`]: so new are the labels of all drives that are not lost, durably.

@@ -11,6 +11,8 @@ pub struct Member<D> {
     lost: Cell<bool>,
     /// Lost, and a new drive has its place: rows of it that hold what they should.
     rebuilt: Cell<Option<u64>>,
+    /// It holds all that it should, and the labels do not say so yet: they call it restoring.
+    untold: Cell<bool>,
     /// That one holds what it should but for what was written since it was lost.
     was_here: Cell<bool>,
     dirty: Cell<bool>,
@@ -34,6 +36,7 @@ impl<D: Drive> Member<D> {
             drive: RefCell::new(drive),
             lost,
             rebuilt: Cell::new(None),
+            untold: Cell::new(false),
             was_here: Cell::new(false),
             // Whoever used it before may have left something in its cache.
             dirty: Cell::new(true),
@@ -57,6 +60,7 @@ impl<D: Drive> Member<D> {
     pub fn lose(&self) {
         self.lost.set(true);
         self.rebuilt.set(None);
+        self.untold.set(false);
     }
 
     /// A new drive takes the place of the lost one; it holds nothing yet.
@@ -95,6 +99,22 @@ impl<D: Drive> Member<D> {
     pub fn set_whole(&self) {
         self.lost.set(false);
         self.rebuilt.set(None);
+    }
+
+    /// The same, and the labels are to say so: until [`Self::told_whole`] a crash makes it lost
+    /// again.
+    pub fn set_whole_untold(&self) {
+        self.set_whole();
+        self.untold.set(true);
+    }
+
+    /// The labels say that it holds all, unless it was lost meanwhile.
+    pub fn told_whole(&self) {
+        self.untold.set(false);
+    }
+
+    pub fn is_untold(&self) -> bool {
+        self.untold.get()
     }
 
     pub fn avoid(&self, avoided: bool) {

@@ -159,9 +159,11 @@ impl<E: Env> Array<E> {
         Ok(label::for_drive(&inner.label.borrow(), place))
     }
 
-    /// Rows that a new drive holds; `None`: there is none in this place, or it is whole.
+    /// Rows that a new drive holds; `None`: there is none in this place, or it is whole and the
+    /// labels say so.
     pub fn rebuilt(&self, place: usize) -> Option<u64> {
-        self.inner.members[place].rebuilt()
+        let member = &self.inner.members[place];
+        member.rebuilt().or(member.is_untold().then_some(self.inner.grid.rows))
     }
 
     /// Rows that a new drive is still to be given, and those that it was to be given at first and
@@ -172,7 +174,7 @@ impl<E: Env> Array<E> {
         Some((inner.rows_lacking(place, rebuilt), inner.rows_lacking(place, 0)))
     }
 
-    /// Places of new drives that are being filled.
+    /// Places of new drives that are being filled, or are not called whole by the labels yet.
     pub fn restoring(&self) -> Vec<usize> {
         (0..self.inner.grid.drives).filter(|&place| self.rebuilt(place).is_some()).collect()
     }
@@ -199,6 +201,11 @@ impl<E: Env> Array<E> {
     /// other. An error: it is lost, or too many others are.
     pub async fn rebuild_some(&self, place: usize) -> Result<bool, ArrayError> {
         let inner = &self.inner;
+        if inner.members[place].is_untold() {
+            // Whoever filled it has the turn.
+            let _turn = inner.label_turn.lock().await;
+            return Ok(false);
+        }
         let Some(rebuilt) = inner.members[place].rebuilt() else {
             return Err(inner.too_many_lost().unwrap_or(inner.not_rebuilt(place)));
         };
@@ -352,10 +359,11 @@ impl<E: Env> Inner<E> {
                 place,
                 Listed { drive, state: MemberState::Active, size, round: 0, zones: 0 },
             );
-            member.set_whole();
+            member.set_whole_untold();
             self.note_losses();
             self.recorded.borrow_mut()[place] = false;
             self.write_label().await;
+            member.told_whole();
         }
         self.record_losses().await
     }
