@@ -14,7 +14,8 @@ use io::{Durability, Env};
 
 use crate::array::{Array, ArrayError, Inner};
 use crate::limits::PAGE;
-use crate::sums::{LOST, UNKNOWN, UNVOUCHED, is_known, is_unsure};
+use crate::member::Member;
+use crate::sums::{LOST, Missed, UNKNOWN, UNVOUCHED, is_known, is_unsure};
 use crate::verdict::{Known, Right};
 
 impl<E: Env> Array<E> {
@@ -44,7 +45,9 @@ impl<E: Env> Array<E> {
         let Some((own, theirs)) = pairs.filter(|_| inner.grid == other.inner.grid) else {
             return Vec::new();
         };
-        let of = |drive| own.known_only_to(theirs, drive, written);
+        let lost = inner.members.iter().any(Member::is_lost);
+        let missed = Missed { sure: !lost && inner.suspects.borrow().is_empty(), written };
+        let of = |drive| own.known_only_to(theirs, drive, missed);
         let pages = |drive| of(drive).into_iter().map(move |page| (drive, page));
         let pages = (0..inner.members.len()).flat_map(pages);
         pages.filter_map(|(drive, page)| inner.bytes_of_page(drive, page)).collect()

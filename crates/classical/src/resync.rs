@@ -455,7 +455,7 @@ impl<E: Env> Inner<E> {
             pieces: &record.pieces,
             hull: (record.start, record.end),
             partial: &partial,
-            last: from.keys().all(|drive| !suspects.contains(drive)),
+            last: from.keys().any(|drive| !suspects.contains(drive)),
         });
         let recorded = || verdict::as_recorded(&self.grid, &row, start, told?);
         let right = later.or_else(recorded);

@@ -136,6 +136,16 @@ impl Area {
     }
 }
 
+/// Which sums that only another array knows count.
+#[derive(Clone, Copy, Debug)]
+pub struct Missed {
+    /// No drive of this array is lost or was found wrong: the page of sums that was found is the
+    /// newest there was, and what it knows nothing of was never written here.
+    pub sure: bool,
+    /// Not those of pages that are blank.
+    pub written: bool,
+}
+
 /// What a page of sums says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
@@ -284,18 +294,25 @@ impl Sums {
     }
 
     /// Pages of a drive whose sums another array of the same shape knows, while here nothing
-    /// vouches for them, or the page of the sums was not found. `written`: but where all that it
-    /// would tell is that pages are blank.
-    pub fn known_only_to(&self, other: &Sums, drive: usize, written: bool) -> Vec<u64> {
+    /// vouches for them, or the page of the sums was not found. `sure`: one that was found is the
+    /// newest. `written`: but where all that it would tell is that pages are blank.
+    pub fn known_only_to(
+        &self,
+        other: &Sums,
+        drive: usize,
+        Missed { sure, written }: Missed,
+    ) -> Vec<u64> {
         let (stored, others) = (self.stored.borrow(), other.stored.borrow());
         let numbers = stored[drive].iter().zip(&others[drive]).enumerate();
-        let is_missed =
-            |(own, other): (&Stored, &Stored)| other.known && (own.unvouched || !own.loaded);
+        let is_missed = |(own, other): (&Stored, &Stored)| {
+            other.known && (own.unvouched || !sure || !own.loaded)
+        };
         let (sums, theirs) = (self.sums.borrow(), other.sums.borrow());
         let lacks = |page: &usize| {
             let number = page / PER_PAGE as usize;
             let own = sums[drive][*page];
-            let missed = own == UNVOUCHED || own == UNKNOWN && !stored[drive][number].loaded;
+            let is_newest = sure && stored[drive][number].loaded;
+            let missed = own == UNVOUCHED || own == UNKNOWN && !is_newest;
             missed && is_known(theirs[drive][*page])
         };
         let zeroes = sum_of(&[0; PAGE as usize]);

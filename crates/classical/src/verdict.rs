@@ -361,7 +361,7 @@ pub struct Told<'a> {
     /// Partial parity of each parity member over the hull; `None`: that drive is lost. Empty: none
     /// was logged, all of the hull was being written.
     pub partial: &'a [Option<&'a [u8]>],
-    /// Nothing speaks against the drives that told it: it is the last of its stripe.
+    /// Nothing speaks against one of the drives that told it: it is the last of its stripe.
     pub last: bool,
 }
 

@@ -4,9 +4,9 @@
 use classical::array::create;
 use classical::{Array, CreateSpec, OpenOptions, Redundancy};
 use format::MemberState;
-use io::Buf;
 use io::rng::Rng;
 use io::virt::{CutMode, Disk, Latency, VirtDrive, VirtEnv};
+use io::{Buf, Env, Nanos};
 
 const CHUNK: u64 = 8192;
 const SIZE: u64 = 4 << 20;
@@ -139,6 +139,33 @@ fn a_new_drive_is_filled_beside_writes_and_through_a_crash() {
         story(Redundancy::Parity(1), 4, seed);
         story(Redundancy::ParityDrive, 4, seed);
         story(Redundancy::Parity(2), 5, seed);
+    }
+}
+
+/// From the moment on at which nothing is lost any more another drive may be, with the power.
+#[test]
+fn a_new_drive_counts_as_lost_until_the_labels_call_it_whole() {
+    for (redundancy, width) in [(Redundancy::Mirror, 2), (Redundancy::Parity(1), 4)] {
+        let mut world = World::new(redundancy, width, 3);
+        world.replace(0);
+        let array = &world.array;
+        let filled = async { while array.rebuild_some(0).await.expect("rebuilds") {} };
+        let images = async {
+            while !array.lost().is_empty() {
+                assert_eq!(array.restoring(), [0]);
+                world.env.sleep_until(world.env.now() + Nanos::from_micros(1)).await;
+            }
+            world.disks.iter().map(Disk::fork).collect::<Vec<Disk>>()
+        };
+        let ((), images) = world.env.block_on(futures_util::future::join(filled, images));
+        let mut fate = Rng::new(5);
+        images.iter().for_each(|disk| disk.power_cut(&mut fate, CutMode::DropAll));
+        let env = VirtEnv::new(4);
+        let others = images.iter().enumerate().filter(|(at, _)| *at != 1);
+        let drives = others.map(|(_, disk)| attach(&env, disk)).collect();
+        let array = env.block_on(Array::open(&env, drives, OpenOptions::default()));
+        let read = env.block_on(array.expect("it bears one").read(0, SPAN)).expect("reads");
+        assert!(read[..] == world.truth[..], "not what was written");
     }
 }
 

@@ -317,5 +317,8 @@ fn afflicted_worlds_that_failed_once() {
     // The one that was right had lost the page, the other one had it in its log; both had doubts,
     // and the page of before passed by the checksum of before, which the other one had.
     one_losing(STRIPES, 1157);
+    // Of one replica a drive was lost, one noise and one rotten: of the page of checksums that it
+    // found there had been a newer one, and what that knew of counted as never written.
+    one_hurt(PARITY, 1198);
     [22, 61].into_iter().for_each(|seed| one_afflicted(Replaced(PARITY), seed));
 }

@@ -10,7 +10,7 @@ use crate::battery::afflicted::{
     one_lagging, one_losing, one_mixed_up,
 };
 use crate::battery::hung::battery_hung;
-use crate::battery::replaced::battery_replaced;
+use crate::battery::replaced::{Replaced, battery_replaced};
 use crate::battery::rotten::{self, battery_rotten, failing};
 use crate::battery::world::{CHUNK, Subject, World, battery, failures, with_discards};
 
@@ -297,6 +297,20 @@ fn a_world_with_a_torn_record_that_failed_once() {
 #[test]
 fn a_world_with_a_lost_record_that_failed_once() {
     one_losing(REDUNDANT[4], 413);
+}
+
+/// A page that was being written had rotted beside what was written, and one of two drives of
+/// parity that told of the write was suspect: the other one told it as well.
+#[test]
+fn a_world_with_a_suspect_drive_of_parity_that_failed_once() {
+    one_lagging(REDUNDANT[4], 1204);
+}
+
+/// A restored drive counted as whole before the labels said so: power failed then, another one was
+/// out of date, and the pool was refused.
+#[test]
+fn a_world_with_a_drive_not_yet_told_whole_that_failed_once() {
+    one_hurt(Replaced(REDUNDANT[5]), 1041);
 }
 
 /// Without an error for copies that differ garbage was read in these: what was written since the
