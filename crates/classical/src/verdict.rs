@@ -134,20 +134,29 @@ pub fn row(
     start: u64,
     told: Option<Told<'_>>,
 ) -> Option<Vec<Right>> {
-    if let Some(right) = recent(grid, row) {
+    // Without suspects that are out of date: that they have what was before proves nothing, as
+    // such a drive may have lost what was written since.
+    let mut sure = row.to_vec();
+    for known in sure.iter_mut().filter(|known| known.suspect && !known.is(known.new)) {
+        known.seen = None;
+    }
+    if let Some(right) = recent(grid, &sure) {
         return Some(right);
     }
     let solved = told.map_or(Vec::new(), |told| left_alone::left_alone(grid, row, start, told));
-    let mut with = row.to_vec();
-    for (at, page) in &solved {
-        with[*at].seen = Some(page);
-    }
     let again = |version: fn(&Grid, &[Known<'_>]) -> Option<Vec<Right>>| match solved.is_empty() {
         true => None,
-        false => version(grid, &with),
+        false => version(grid, &with_solved(&sure, &solved)),
     };
-    let right = again(recent).or_else(|| before(grid, row)).or_else(|| again(before));
-    right.or_else(|| mixed(grid, &with, start, told))
+    let right = again(recent).or_else(|| before(grid, &sure)).or_else(|| again(before));
+    let right = right.or_else(|| mixed(grid, &with_solved(row, &solved), start, told));
+    right.or_else(|| recent(grid, row)).or_else(|| before(grid, row))
+}
+
+fn with_solved<'a>(row: &[Known<'a>], solved: &'a [(usize, Vec<u8>)]) -> Vec<Known<'a>> {
+    let mut with = row.to_vec();
+    solved.iter().for_each(|(at, page)| with[*at].seen = Some(page));
+    with
 }
 
 /// The same, if nothing but what the record tells of was being written, and all of it is there

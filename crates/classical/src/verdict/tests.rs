@@ -8,6 +8,7 @@ use crate::row::tests::with_parity;
 
 mod any_row;
 mod left_alone;
+mod out_of_date;
 
 const RAID5: (Redundancy, usize) = (Redundancy::Parity(1), 4);
 const RAID6: (Redundancy, usize) = (Redundancy::Parity(2), 5);

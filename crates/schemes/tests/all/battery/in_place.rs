@@ -292,6 +292,13 @@ fn a_world_with_a_torn_record_that_failed_once() {
     one_lagging(REDUNDANT[2], 1106);
 }
 
+/// The drive of parity had lost all writes, a page was flushed and then written once more: parity
+/// of before both, and the other page, passed for the row as it was.
+#[test]
+fn a_drive_of_parity_that_lost_all_writes_that_failed_once() {
+    one_losing(REDUNDANT[5], 1306);
+}
+
 /// One of two drives of parity had lost the record of the last write of a stripe, and kept that of
 /// the one before: what had been flushed was mixed with the parity that this one told.
 #[test]
