@@ -47,6 +47,7 @@ test: lint
 	$(CARGO) test --locked --release --workspace
 	$(CARGO) build --locked --release --package xtask
 	$(CARGO) test --locked --release --workspace --features sim/planted --test planted
+	$(CARGO) test --locked --release --package schemes --features planted --test all planted::
 	target/release/steadyraid-sim world --seeds 10000..10600 --jobs 2
 	target/release/steadyraid-sim world --seeds 30000..30200 --jobs 2
 	target/release/steadyraid-sim world --seeds 600000..600150 --jobs 2

@@ -20,6 +20,7 @@ use crate::log::{self, Log};
 use crate::member::Member;
 use crate::mend::Mending;
 use crate::owed::Owed;
+use crate::planted::{self, Bug};
 use crate::row::shape_of;
 use crate::sums::Sums;
 use crate::{intents, label};
@@ -306,7 +307,9 @@ impl<E: Env> Array<E> {
     /// Numbers of the drives that are lost, or would be after a crash now: a new one is until the
     /// labels call it whole.
     pub fn lost(&self) -> Vec<usize> {
-        let lost = |member: &Member<E::Drive>| member.is_lost() || member.is_untold();
+        let lost = |member: &Member<E::Drive>| {
+            member.is_lost() || member.is_untold() && !planted::is(Bug::WholeBeforeLabels)
+        };
         (0..self.inner.members.len()).filter(|&at| lost(&self.inner.members[at])).collect()
     }
 

@@ -15,6 +15,7 @@ use io::{Durability, Env};
 use crate::array::{Array, ArrayError, Inner};
 use crate::limits::PAGE;
 use crate::member::Member;
+use crate::planted::{self, Bug};
 use crate::sums::{LOST, Missed, UNKNOWN, UNVOUCHED, is_known, is_unsure};
 use crate::verdict::{Known, Right};
 
@@ -46,7 +47,9 @@ impl<E: Env> Array<E> {
             return Vec::new();
         };
         let lost = inner.members.iter().any(Member::is_lost);
-        let missed = Missed { sure: !lost && inner.suspects.borrow().is_empty(), written };
+        let is_sure = !lost && inner.suspects.borrow().is_empty();
+        let sure = is_sure || planted::is(Bug::BelieveFoundChecksums);
+        let missed = Missed { sure, written };
         let of = |drive| own.known_only_to(theirs, drive, missed);
         let pages = |drive| of(drive).into_iter().map(move |page| (drive, page));
         let pages = (0..inner.members.len()).flat_map(pages);

@@ -35,6 +35,7 @@ mod mend;
 mod owed;
 pub mod partial;
 pub mod plan;
+pub mod planted;
 mod read;
 pub mod rebuild;
 mod resync;

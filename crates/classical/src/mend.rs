@@ -18,6 +18,7 @@ use io::{Buf, BufMut, Durability, Env, join_all};
 use crate::array::{Array, ArrayError, Inner};
 use crate::grid::{Grid, Piece, Redundancy};
 use crate::limits::{LOST_KNOWN_MAX, NOTES_MAX, PAGE};
+use crate::planted::{self, Bug};
 use crate::row::{shape_of, solve_row, without};
 use crate::sums::{is_lost, is_unsure};
 
@@ -226,7 +227,7 @@ impl<E: Env> Inner<E> {
         let bytes = self.read_raw(stripe, member, (from, to)).await?;
         if let Some(sums) = &self.sums {
             let (drive, first) = self.page_of(stripe, member, from);
-            if !sums.all_pass(drive, first, &bytes) {
+            if !sums.all_pass(drive, first, &bytes) && !planted::is(Bug::SolveUnchecked) {
                 return Err(Unread::Wrong);
             }
         }
@@ -333,6 +334,9 @@ impl<E: Env> Inner<E> {
             Some(shape) => {
                 let others = (0..self.grid.width).map(async |at| match at == member {
                     true => Err(Unread::Absent),
+                    false if planted::is(Bug::SolveUnchecked) => {
+                        self.read_raw(stripe, at, wide).await
+                    }
                     false => self.read_member(stripe, at, wide).await,
                 });
                 let members = join_all(others).await;

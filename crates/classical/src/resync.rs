@@ -27,7 +27,8 @@ use crate::limits::{LOG_SLOTS, PAGE, RESYNC_AT_ONCE};
 use crate::log::{self, PageSum, Record, Slot, decode, is_empty, slot_bytes};
 use crate::mend::Unread;
 use crate::owed::Owed;
-use crate::sums::vouches;
+use crate::planted::{self, Bug};
+use crate::sums::{UNKNOWN, vouches};
 use crate::verdict::{self, Copy, Known, Right, Told};
 
 /// A record, and the partial parity that each drive's copy of it holds.
@@ -215,7 +216,7 @@ impl<E: Env> Inner<E> {
             self.suspects.borrow_mut().extend(drives);
         }
         for (drive, page) in &pages {
-            if page.sequence + 1 < newest.sequence {
+            if page.sequence + 1 < newest.sequence && !planted::is(Bug::KeepStale) {
                 self.members[*drive].lose();
             }
         }
@@ -249,14 +250,17 @@ impl<E: Env> Inner<E> {
                 let read = member.read(place, slot_bytes(chunk)).await.ok();
                 let whole = read.as_ref().and_then(|bytes| decode(&pool, bytes, chunk));
                 let unused = || !blanks && read.as_ref().is_some_and(|bytes| is_empty(bytes));
-                let is_own = |slot: &Slot| !slot.is_blank_of_other(drive);
+                let is_own = |slot: &Slot| {
+                    !slot.is_blank_of_other(drive) || planted::is(Bug::BelieveOthersRecords)
+                };
                 if !whole.as_ref().map_or_else(unused, is_own) {
                     records.doubtful.insert(drive);
                     records.damaged.push((drive, number));
                 }
                 let Some(slot) = whole.filter(|slot| slot.record.epoch == epoch) else { continue };
                 let parity = self.grid.parity_on(drive, slot.record.stripe);
-                if !parity.is_some_and(|parity| slot.is_of(parity)) {
+                let is_its_own = parity.is_some_and(|parity| slot.is_of(parity));
+                if !is_its_own && !planted::is(Bug::BelieveOthersRecords) {
                     // It was written to another drive: what this one had there is gone.
                     records.doubtful.insert(drive);
                     records.damaged.push((drive, number));
@@ -474,11 +478,15 @@ impl<E: Env> Inner<E> {
     }
 
     fn is_suspect(&self, stripe: u64, member: usize) -> bool {
-        self.suspects.borrow().contains(&self.grid.place(stripe, member).0)
+        let drive = self.grid.place(stripe, member).0;
+        self.suspects.borrow().contains(&drive) && !planted::is(Bug::ForgetSuspects)
     }
 
     /// Checksums that a page may have, the newest first.
     pub fn may_be(&self, stripe: u64, member: usize, start: u64) -> Vec<u32> {
+        if planted::is(Bug::ForgetMarked) {
+            return vec![UNKNOWN];
+        }
         let key = self.page_of(stripe, member, start);
         let open = self.open_sums.borrow();
         let open = open.get(&key).into_iter().flatten().rev().copied();

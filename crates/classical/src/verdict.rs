@@ -36,6 +36,7 @@ use layout::StripeShape;
 use crate::grid::{Grid, Piece, Redundancy};
 use crate::limits::PAGE;
 use crate::partial::after_crash;
+use crate::planted::{self, Bug};
 use crate::row::{ZEROES, shape_of, solve_row, without};
 use crate::sums::{LOST, UNKNOWN, UNVOUCHED, VOID, is_lost, is_unsure, passes, sum_of, vouches};
 
@@ -137,9 +138,10 @@ pub fn row(
     // Without suspects that are out of date: that they have what was before proves nothing, as
     // such a drive may have lost what was written since.
     let mut sure = row.to_vec();
-    for known in sure.iter_mut().filter(|known| known.suspect && !known.is(known.new)) {
-        known.seen = None;
-    }
+    let is_outdated = |known: &&mut Known<'_>| {
+        known.suspect && !known.is(known.new) && !planted::is(Bug::BelieveOutdated)
+    };
+    sure.iter_mut().filter(is_outdated).for_each(|known| known.seen = None);
     if let Some(right) = recent(grid, &sure) {
         return Some(right);
     }
@@ -310,6 +312,10 @@ impl Copy<'_> {
 /// nor new.
 pub fn copies(all: &[Copy<'_>], tears: bool) -> Right {
     let there: Vec<&Copy<'_>> = all.iter().filter(|copy| copy.seen.is_some()).collect();
+    if planted::is(Bug::BelieveFirstCopy) {
+        let first = there.first().and_then(|copy| copy.seen);
+        return first.map_or(Right::lost(LOST), |page| Right::of(page.to_vec()));
+    }
     let trusted: Vec<&Copy<'_>> = there.iter().copied().filter(|copy| !copy.suspect).collect();
     let ages = all.iter().map(|copy| copy.may_be.len()).max().unwrap_or(0);
     let newest_of = |among: &[&Copy<'_>], ages: Range<usize>| {

@@ -71,36 +71,4 @@ pub const fn is(_bug: Bug) -> bool {
 }
 
 #[cfg(feature = "planted")]
-pub use switch::{Planted, is, plant};
-
-#[cfg(feature = "planted")]
-mod switch {
-    use std::cell::Cell;
-
-    use super::Bug;
-
-    thread_local! {
-        /// A world runs on one thread; worlds side by side may have different bugs.
-        static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
-    }
-
-    pub fn is(bug: Bug) -> bool {
-        PLANTED.get() == Some(bug)
-    }
-
-    /// The bug is there until this is dropped.
-    pub struct Planted(());
-
-    /// Plants a bug in every engine of this thread.
-    pub fn plant(bug: Bug) -> Planted {
-        let before = PLANTED.replace(Some(bug));
-        assert_eq!(before, None, "with two bugs nobody knows which was caught");
-        Planted(())
-    }
-
-    impl Drop for Planted {
-        fn drop(&mut self) {
-            PLANTED.set(None);
-        }
-    }
-}
+io::planted_switch!(Bug);

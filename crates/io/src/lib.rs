@@ -28,6 +28,7 @@ pub mod model;
 pub mod modelled;
 pub mod net;
 mod origin;
+mod planted;
 pub mod rate;
 pub mod rng;
 pub mod shortage;

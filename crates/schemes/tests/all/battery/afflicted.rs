@@ -29,7 +29,7 @@ const IMAGES: usize = 3;
 /// How a page of the checksum log begins.
 const LOG_MAGIC: &[u8] = b"STDYCLOG";
 /// What a world says that holds other bytes than were written.
-const WRONG: &str = "holds write";
+pub const WRONG: &str = "holds write";
 
 /// What a world leaves out, to see that it is noticed.
 #[derive(Clone, Copy, PartialEq, Eq)]

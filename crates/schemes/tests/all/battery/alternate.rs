@@ -20,7 +20,7 @@ use crate::battery::replaced::Replaced;
 use crate::battery::world::{CHUNK, Subject, battery, battery_variant, worlds};
 
 #[derive(Clone, Copy)]
-struct Replicas {
+pub struct Replicas {
     count: usize,
     drives: usize,
     parity: usize,
@@ -126,7 +126,7 @@ const SINGLE: Replicas = Replicas {
 };
 const STRIPES: Replicas =
     Replicas { drives: 2, drive: 8 << 20, t_min: Nanos::from_micros(200), ..SINGLE };
-const PARITY: Replicas =
+pub const PARITY: Replicas =
     Replicas { drives: 3, parity: 1, drive: 8 << 20, t_min: Nanos::from_millis(2), ..SINGLE };
 
 const THREE: Replicas = Replicas { count: 3, ..SINGLE };

@@ -198,7 +198,7 @@ fn raid60_replaced() {
     battery_replaced(InPlace::new("raid60", Redundancy::Parity(2), 4, 2));
 }
 
-const REDUNDANT: [InPlace; 7] = [
+pub const REDUNDANT: [InPlace; 7] = [
     InPlace::new("raid1", Redundancy::Mirror, 3, 1),
     InPlace::new("raid10", Redundancy::Mirror, 2, 3),
     InPlace::new("raid4", Redundancy::ParityDrive, 4, 1),

@@ -2,17 +2,17 @@
 //! `SCHEME_SEEDS=N`.
 
 pub mod afflicted;
-mod alternate;
+pub mod alternate;
 mod cached_raid5;
 mod client;
 mod hung;
 mod hybrid;
-mod in_place;
+pub mod in_place;
 mod log_mirror;
 mod log_raid;
 mod mirror_log;
 mod n_raid5;
-mod replaced;
+pub mod replaced;
 pub mod rotten;
 mod steering;
 mod tole_raid;

@@ -1,6 +1,5 @@
 //! Which worlds there are, by seed.
 
-use std::any::Any;
 use std::cell::OnceCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -78,12 +77,16 @@ pub fn world_of<S: Subject>(subject: S, seed: u64) -> World<S> {
 /// What each of so many worlds says that fails.
 pub fn failures<S: Subject>(subject: S, seeds: u64, world: impl Fn(World<S>)) -> Vec<String> {
     let made = Made::of(subject);
-    let run = |seed| catch_unwind(AssertUnwindSafe(|| world(made.copy(seed)))).err();
-    let said = |panic: Box<dyn Any + Send>| match panic.downcast::<String>() {
+    (0..seeds).filter_map(|seed| failure(|| world(made.copy(seed)))).collect()
+}
+
+/// What a world says that fails.
+pub fn failure(world: impl FnOnce()) -> Option<String> {
+    let panic = catch_unwind(AssertUnwindSafe(world)).err()?;
+    Some(match panic.downcast::<String>() {
         Ok(said) => *said,
         Err(other) => other.downcast_ref::<&str>().copied().unwrap_or_default().to_owned(),
-    };
-    (0..seeds).filter_map(run).map(said).collect()
+    })
 }
 
 /// A world with a pool of its own, which was just made.
