@@ -1,7 +1,7 @@
 //! Bugs planted on purpose in arrays and in the schemes on them, to see that simulated worlds catch
 //! them (`docs/testing.md`, Planted bugs).
 //!
-//! Each flips one decision at one line, and only in builds with the feature `planted`, which
+//! Each flips one decision, and only in builds with the feature `planted`, which
 //! nothing but a test of `schemes` turns on. In every other build [`is`] is `false` for the
 //! compiler, and the decision is not there.
 
@@ -10,7 +10,7 @@
 pub enum Bug {
     /// Checksums of what is in marked regions count for nothing after a crash.
     ForgetMarked,
-    /// A drive whose intents are of long ago counts as any other.
+    /// A drive whose label or intents are of long ago counts as any other.
     KeepStale,
     /// Nothing speaks against a drive that rotted, or that is out of date.
     ForgetSuspects,
@@ -18,7 +18,7 @@ pub enum Bug {
     BelieveFirstCopy,
     /// What a suspect drive has of before is proof of what was there (raid50, world 1306).
     BelieveOutdated,
-    /// A record counts on a drive that it was not written to (raid5, world 620).
+    /// A record counts on a drive that it was not written to (raid4, world 620).
     BelieveOthersRecords,
     /// What a write was to leave alone does not follow from its partial parity (raid5, world 1266).
     ForgetLeftAlone,

@@ -19,7 +19,7 @@ use crate::battery::world::failure;
 /// Worlds in which a bug must be caught.
 const WORLDS_MAX: u64 = 300;
 
-fn is_about_data(said: &String) -> bool {
+fn is_about_data(said: &str) -> bool {
     said.contains(WRONG) || said.starts_with("open: ") || said.starts_with("read: ")
 }
 
@@ -27,7 +27,7 @@ fn is_about_data(said: &String) -> bool {
 fn is_caught(bug: Bug, first: u64, world: impl Fn(u64)) {
     let noticed = |seed| {
         let planted = plant(bug);
-        let said = failure(|| world(seed)).filter(is_about_data);
+        let said = failure(|| world(seed)).filter(|said| is_about_data(said));
         drop(planted);
         Some((seed, said?))
     };

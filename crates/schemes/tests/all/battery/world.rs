@@ -23,9 +23,10 @@ mod lost;
 mod seeds;
 
 pub use self::discards::with_discards;
+#[cfg(feature = "planted")]
+pub use self::seeds::failure;
 pub use self::seeds::{
-    battery, battery_variant, every_seed, failure, failures, one, one_made, world_of, worlds,
-    worlds_called,
+    battery, battery_variant, every_seed, failures, one, one_made, world_of, worlds, worlds_called,
 };
 
 const PAGE: u64 = 4096;
