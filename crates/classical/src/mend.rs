@@ -227,7 +227,7 @@ impl<E: Env> Inner<E> {
         let bytes = self.read_raw(stripe, member, (from, to)).await?;
         if let Some(sums) = &self.sums {
             let (drive, first) = self.page_of(stripe, member, from);
-            if !sums.all_pass(drive, first, &bytes) && !planted::is(Bug::SolveUnchecked) {
+            if !sums.all_pass(drive, first, &bytes) && !planted::is(Bug::ReadUnchecked) {
                 return Err(Unread::Wrong);
             }
         }
@@ -334,9 +334,6 @@ impl<E: Env> Inner<E> {
             Some(shape) => {
                 let others = (0..self.grid.width).map(async |at| match at == member {
                     true => Err(Unread::Absent),
-                    false if planted::is(Bug::SolveUnchecked) => {
-                        self.read_raw(stripe, at, wide).await
-                    }
                     false => self.read_member(stripe, at, wide).await,
                 });
                 let members = join_all(others).await;

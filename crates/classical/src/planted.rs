@@ -1,9 +1,9 @@
 //! Bugs planted on purpose in arrays and in the schemes on them, to see that simulated worlds catch
 //! them (`docs/testing.md`, Planted bugs).
 //!
-//! Each flips one decision, and only in builds with the feature `planted`, which
-//! nothing but a test of `schemes` turns on. In every other build [`is`] is `false` for the
-//! compiler, and the decision is not there.
+//! Each flips one decision, and only in builds with the feature `planted`, which nothing but a test
+//! of `schemes` turns on. In every other build [`is`] is `false` for the compiler, and the decision
+//! is not there.
 
 /// What can be wrong, one at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,8 +22,8 @@ pub enum Bug {
     BelieveOthersRecords,
     /// What a write was to leave alone does not follow from its partial parity (raid5, world 1266).
     ForgetLeftAlone,
-    /// What is missing of a row follows from what others hold, whatever their checksums.
-    SolveUnchecked,
+    /// What a drive gives is taken for what was written, whatever its checksum.
+    ReadUnchecked,
     /// A new drive counts as whole before the labels call it that (raid50, world 1041).
     WholeBeforeLabels,
     /// A page of checksums that was found is the newest (`alternate`, world 1198).

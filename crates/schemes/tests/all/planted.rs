@@ -78,8 +78,8 @@ fn what_was_left_alone_forgotten() {
 }
 
 #[test]
-fn what_is_solved_from_rot() {
-    is_caught(Bug::SolveUnchecked, 0, |seed| one_hurt(Replaced(REDUNDANT[3]), seed));
+fn rot_that_is_read() {
+    is_caught(Bug::ReadUnchecked, 0, |seed| one_hurt(Replaced(REDUNDANT[3]), seed));
 }
 
 #[test]
