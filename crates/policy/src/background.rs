@@ -51,12 +51,27 @@ pub fn slow_from(facts: &Facts) -> u64 {
     (low(facts) / 2).max(facts.reserve + 1)
 }
 
+fn is_short(facts: &Facts) -> bool {
+    facts.starved || facts.free < low(facts)
+}
+
+/// What the replicated area keeps of its size while stripes are short: its hottest quarter. What
+/// is overwritten there was never worth its parity; all else is given up before data is moved, as
+/// a tuple converted gains whole stripes for the parity of one, and compaction writes all that is
+/// live in what it gains.
+const AREA_WHEN_SHORT: u64 = 4;
+
+/// Stripes the replicated area may have.
+pub fn area_max(facts: &Facts) -> u64 {
+    let most = facts.total * u64::from(facts.replicated_percent) / 100;
+    if is_short(facts) { most / AREA_WHEN_SHORT } else { most }
+}
+
 /// The next piece of work. `convertible`: there is a tuple to convert. `compactible`: there are
 /// stripes with holes.
 pub fn next_work(facts: &Facts, convertible: bool, compactible: bool) -> Work {
-    let area_max = facts.total * u64::from(facts.replicated_percent) / 100;
-    let over = facts.replicated > area_max;
-    let short = facts.starved || facts.free < low(facts);
+    let over = facts.replicated > area_max(facts);
+    let short = is_short(facts);
     if short && facts.limbo > 0 && facts.free + facts.limbo >= low(facts) {
         return Work::Flush;
     }
@@ -133,15 +148,25 @@ mod tests {
     fn when_short_dead_stripes_are_flushed_before_anything_is_moved() {
         let short = Facts { free: 20, limbo: 100, ..PLENTY };
         assert_eq!(next_work(&short, true, true), Work::Flush);
-        let nothing_dead = Facts { limbo: 0, ..short };
+        let nothing_dead = Facts { limbo: 0, replicated: 25, ..short };
         assert_eq!(next_work(&nothing_dead, true, true), Work::Compact);
         assert_eq!(next_work(&nothing_dead, true, false), Work::Convert);
         assert_eq!(next_work(&nothing_dead, false, false), Work::Rest);
     }
 
     #[test]
+    fn when_short_replicas_are_given_up_before_data_is_moved_but_for_the_hottest() {
+        let short = Facts { free: 20, replicated: 26, ..PLENTY };
+        assert_eq!(next_work(&short, true, true), Work::Convert);
+        assert_eq!(next_work(&short, false, true), Work::Compact);
+        assert_eq!(next_work(&Facts { replicated: 25, ..short }, true, true), Work::Compact);
+        let with_room = Facts { free: PLENTY.free, replicated: 100, ..PLENTY };
+        assert_eq!(next_work(&with_room, true, true), Work::Rest);
+    }
+
+    #[test]
     fn who_waits_is_helped_however_much_is_free() {
-        let starved = Facts { starved: true, limbo: 3, ..PLENTY };
+        let starved = Facts { starved: true, limbo: 3, replicated: 25, ..PLENTY };
         assert_eq!(next_work(&starved, true, true), Work::Flush);
         assert_eq!(next_work(&Facts { limbo: 0, ..starved }, true, true), Work::Compact);
         assert_eq!(next_work(&Facts { limbo: 0, ..starved }, true, false), Work::Convert);

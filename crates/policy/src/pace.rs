@@ -11,7 +11,7 @@
 //! the share a little for a little. There is no input for which it is zero, so nothing is stuck.
 //! FusionRAID §5.4 only suspended conversion above 40 MB/s a drive: a step, and blind to harm.
 
-use crate::background::{Facts, low, slow_from};
+use crate::background::{Facts, area_max, low, slow_from};
 
 /// All of the time, in the unit of shares and pressures.
 pub const FULL: u16 = 1000;
@@ -95,8 +95,7 @@ pub fn tuples_due(facts: &Facts, copies: u64, tuples: u64) -> u64 {
     if facts.eager {
         return tuples;
     }
-    let most = facts.total * u64::from(facts.replicated_percent) / 100;
-    facts.replicated.saturating_sub(most).div_ceil(copies).min(tuples)
+    facts.replicated.saturating_sub(area_max(facts)).div_ceil(copies).min(tuples)
 }
 
 /// Marks of space pressure that are told of: (when it rises to, when it falls below). Far apart,
