@@ -53,6 +53,7 @@ test: lint
 	target/release/steadyraid-sim world --seeds 600000..600150 --jobs 2
 	target/release/steadyraid-sim world --seeds 650000..650080 --jobs 2
 	target/release/steadyraid-sim world --seeds 700000..700150 --jobs 2
+	target/release/steadyraid-sim world --seeds 780000..780150 --jobs 2
 	target/release/steadyraid-sim world --seeds 800000..800120 --jobs 2
 	target/release/steadyraid-sim world --seeds 850000..850200 --jobs 2
 	target/release/steadyraid-sim world --seeds 900000..900120 --jobs 2

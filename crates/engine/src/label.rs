@@ -4,7 +4,7 @@
 //! Four copies on each drive. An update writes copies 0 and 2 of every drive, then 1 and 3, so
 //! that at every moment one generation is whole on each drive.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use format::{
     Extent, Foreign, FormatError, INCOMPAT_LEAVING, INCOMPAT_REPLACES, INCOMPAT_RESTORING,
@@ -27,6 +27,29 @@ pub enum Label {
     Unreadable(String),
     /// It is ours, written by a later version: nothing may be done without knowing its label.
     TooNew(String),
+}
+
+/// Generations of one round: the first update of a round begins when every drive in use is known
+/// to have what was written last, others go on in the round that a crash cut short. So a drive
+/// that missed more than updates which a crash cut short is known by its round.
+///
+/// ```text
+///  all have 0x101 ──> 0x201 written everywhere ──> 0x301 ──X crash: some have it, some 0x201
+///                                                   0x302 ──> everywhere ──> 0x401
+/// ```
+/// More than 255 crashes in a row among the labels would be needed to leave it.
+const ROUND: u64 = 256;
+
+/// The generation after `current`. It is never the first number of a round: what is a little older
+/// ([`Labels::name_early`]) has its round.
+fn next_generation(current: u64, everywhere: bool) -> u64 {
+    if everywhere { (current / ROUND + 1) * ROUND + 1 } else { current + 1 }
+}
+
+/// True of a label so old that all drives in use had a newer one before `newest` was written: its
+/// drive took no part in what was written since, unless others say that it was not used.
+pub fn is_out_of_date(label: &Superblock, newest: &Superblock) -> bool {
+    label.generation / ROUND + 1 < newest.generation / ROUND
 }
 
 /// How much of each end is searched for signatures of others.
@@ -83,12 +106,21 @@ async fn strangers<D: Drive>(drive: &D) -> Result<Label, DriveError> {
 /// The pool's superblock as it is on the drives now.
 pub struct Labels {
     current: RefCell<Superblock>,
+    /// Every drive in use has it.
+    everywhere: Cell<bool>,
     turn: Turn,
 }
 
 impl Labels {
-    pub fn new(current: Superblock) -> Labels {
-        Labels { current: RefCell::new(current), turn: Turn::new() }
+    /// `everywhere`: all drives in use have this one.
+    pub fn new(current: Superblock, everywhere: bool) -> Labels {
+        let everywhere = Cell::new(everywhere);
+        Labels { current: RefCell::new(current), everywhere, turn: Turn::new() }
+    }
+
+    /// Do all drives in use have the newest? Not after a crash among them.
+    pub fn are_everywhere(&self) -> bool {
+        self.everywhere.get()
     }
 
     pub fn get(&self) -> Superblock {
@@ -160,7 +192,7 @@ impl Labels {
         let _turn = self.turn.lock().await;
         let next = {
             let mut next = self.current.borrow().clone();
-            next.generation += 1;
+            next.generation = next_generation(next.generation, self.everywhere.replace(false));
             for (member, index) in next.members.iter_mut().zip(array.indexes()) {
                 member.state = match array.member(index).state() {
                     DriveState::Active if array.is_draining(index) => MemberState::Leaving,
@@ -187,6 +219,7 @@ impl Labels {
             join_all(writes).await;
         }
         *self.current.borrow_mut() = next;
+        self.everywhere.set(true);
     }
 }
 

@@ -36,6 +36,8 @@ pub enum Bug {
     KeepTornCopy,
     /// What completed during a flush counts as flushed.
     SettleLate,
+    /// An image of before counts as what the drive held last.
+    TrustStale,
     /// A drive in a lost one's place is read before it holds anything.
     TrustUnrestored,
     /// Such a drive keeps what a conversion left out that began without it (world 900146).

@@ -25,6 +25,7 @@ mod rebuilds;
 mod returns;
 mod rot;
 mod session;
+mod stale;
 mod troubles;
 mod verify;
 
@@ -92,6 +93,8 @@ pub struct World {
     replaced: Rc<RefCell<Vec<(usize, Disk)>>>,
     /// What was set of volumes' limits, and answered.
     limits: BTreeMap<String, VolumeLimits>,
+    /// Of the drive that is put back ([`Plan::stale`]).
+    images: stale::Images,
 }
 
 /// Runs one seed.
@@ -143,6 +146,7 @@ impl World {
             told_injections: Nanos::ZERO,
             replaced: Rc::default(),
             limits: BTreeMap::new(),
+            images: Default::default(),
         }
     }
 
@@ -194,6 +198,7 @@ impl World {
         if self.plan.generation >= Generation::Swarm {
             self.rng = Rng::new(mix(self.plan.seed) ^ mix(session ^ 0x5e55));
         }
+        self.put_back();
     }
 
     /// Runs `future` with no deaths planned; a hang is a failure.
@@ -220,6 +225,7 @@ impl World {
         self.plug_drives();
         let pool = self.open()?;
         self.scrub_rot(&pool)?;
+        self.scrub_restored(&pool)?;
         self.audit(&pool)?;
         self.close_and_open_again(pool)
     }

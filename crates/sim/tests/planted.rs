@@ -21,6 +21,8 @@ const FIRST_RETURN: u64 = 950_000;
 const FIRST_HEDGED: u64 = 20_200;
 /// Of worlds in which a drive rots.
 const FIRST_ROT: u64 = 750_000;
+/// Of worlds in which a drive is put back.
+const FIRST_STALE: u64 = 785_000;
 /// Of worlds in which the others take over what lost drives held.
 const FIRST_REBUILD: u64 = 870_000;
 /// Of worlds in which drives that work are exchanged.
@@ -78,6 +80,7 @@ fn first_seed(bug: Bug) -> u64 {
         Bug::TrustUnrestored | Bug::RestorePastConversions => FIRST_RETURN,
         Bug::RestorePastJournal => FIRST_RETURN,
         Bug::SkipSums => FIRST_ROT,
+        Bug::TrustStale => FIRST_STALE,
         Bug::KeepBudget => FIRST_HEDGED,
         Bug::SubstituteBeforeDurable | Bug::KeepSubstitutes => FIRST_REBUILD,
         Bug::ForgetTwinWrites | Bug::TakeOverUnflushed | Bug::PromiseBeforeLabels => FIRST_EXCHANGE,
@@ -161,6 +164,7 @@ bugs! {
     a_torn_copy_left_torn: KeepTornCopy,
     a_flush_that_covers_too_much: SettleLate,
     rot_that_is_read: SkipSums,
+    an_image_of_before_that_is_read: TrustStale,
     an_empty_drive_that_is_read: TrustUnrestored,
     parity_that_a_conversion_left_out: RestorePastConversions,
     a_journal_with_single_copies: RestorePastJournal,

@@ -24,7 +24,7 @@ use crate::checkpoint::slots::MetaSlots;
 use crate::geometry::Class;
 use crate::label::{Label, for_drive, read_label};
 use crate::pool::create::{format_drive, nth_largest, zones_in};
-use crate::pool::open::{Labelled, geometry_of, newest_label, read_labels};
+use crate::pool::open::{Labelled, geometry_of, read_labels, trusted_label};
 use crate::pool::{Pool, usable_bytes};
 use crate::shard::Shard;
 use crate::sums::parts_max;
@@ -120,7 +120,7 @@ async fn decide<E: Env>(
     new: &[E::Drive],
 ) -> Result<(Known, Superblock), AddError> {
     let labelled = read_labels(drives.to_vec()).await?;
-    let label = newest_label(&labelled)?;
+    let (label, _) = trusted_label(&labelled)?;
     let pool = || label.pool_name.clone();
     if !label.clean {
         return Err(AddError::NotClean { pool: pool() });

@@ -23,10 +23,11 @@ use crate::discard::Discards;
 use crate::exchange::Replacement;
 use crate::geometry::{Class, PoolGeometry};
 use crate::journal::{Journal, JournalIdentity};
-use crate::label::{Label, Labels, read_label};
+use crate::label::{Label, Labels, is_out_of_date, read_label};
 use crate::lists::{DriveLists, Reach};
 use crate::locks::RangeLocks;
 use crate::monitor::Clock;
+use crate::planted::{self, Bug};
 use crate::pool::{Inner, Pool};
 use crate::reads::ReadGenerations;
 use crate::rebuild::Rebuild;
@@ -141,8 +142,9 @@ pub(super) async fn open_shard<E: Env>(
     before: Option<&Shard<E>>,
 ) -> Result<(Rc<Shard<E>>, RecoveryReport), OpenError> {
     let mut labelled = read_labels(drives).await?;
-    let label = newest_label(&labelled)?;
+    let (label, stale) = trusted_label(&labelled)?;
     let replacements = take_replacements(&label, &mut labelled);
+    let everywhere = is_everywhere(&label, &labelled);
     let names: BTreeMap<_, _> =
         labelled.iter().map(|own| (own.label.drive, own.drive.name())).collect();
     let own = env.clone();
@@ -180,28 +182,39 @@ pub(super) async fn open_shard<E: Env>(
     recovered.report.load_nanos = loaded.saturating_sub(begin).0;
     recovered.report.replay_nanos = env.now().saturating_sub(loaded).0;
     let report = recovered.report;
-    let shard = build_shard(env, label, geometry, array, recovered, options, before);
+    let labels = Labels::new(label, everywhere);
+    let shard = build_shard(env, labels, geometry, array, recovered, options, before);
     match before {
         Some(before) => shard.inherit(before),
         None => tell_absent(&shard, &names),
     }
+    stale.iter().for_each(|&index| tell_stale(&shard, index));
     if !options.read_only {
-        begin_epoch(&shard).await.map_err(|error| OpenError::Damaged {
-            pool: shard.labels.get().pool_name,
-            what: format!("it can't be written: {error}"),
-        })?;
-        shard.start_background();
-        shard.array.restoring().for_each(|index| shard.start_restoring(index));
-        shard.start_rebuild();
-        if !replacements.is_empty() {
-            let own = shard.clone();
-            let resume = async move { own.resume_replacing(replacements).await };
-            shard.spawn_task(Work::Rebuild, resume);
-        }
+        begin_writing(&shard, replacements).await?;
     }
     shard.array.monitor.forget_reads();
     shard.start_ladder();
     Ok((shard, report))
+}
+
+/// From now on the drives are written to, also by what works in the background.
+async fn begin_writing<E: Env>(
+    shard: &Rc<Shard<E>>,
+    replacements: Vec<Replacement<E::Drive>>,
+) -> Result<(), OpenError> {
+    begin_epoch(shard).await.map_err(|error| OpenError::Damaged {
+        pool: shard.labels.get().pool_name,
+        what: format!("it can't be written: {error}"),
+    })?;
+    shard.start_background();
+    shard.array.restoring().for_each(|index| shard.start_restoring(index));
+    shard.start_rebuild();
+    if !replacements.is_empty() {
+        let own = shard.clone();
+        let resume = async move { own.resume_replacing(replacements).await };
+        shard.spawn_task(Work::Rebuild, resume);
+    }
+    Ok(())
 }
 
 /// Of drives without which the pool is opened, also where they are here: what they hold is of
@@ -220,6 +233,17 @@ fn tell_absent<E: Env>(shard: &Shard<E>, names: &BTreeMap<format::Uuid, String>)
             shard.tell(Some(DriveIndex(drive)), (Severity::Warning, EventKind::DriveMissing), text);
         }
     }
+}
+
+fn tell_stale<E: Env>(shard: &Shard<E>, index: DriveIndex) {
+    let member = shard.array.member(index);
+    let text = format!(
+        "drive {} ({}) is out of date: its label is of an earlier time than the others', and so is \
+         what it holds; nothing of it is used, and it is given everything anew",
+        index.0,
+        member.name()
+    );
+    shard.tell(Some(index), (Severity::Warning, EventKind::DriveMissing), text);
 }
 
 pub(super) struct Labelled<D> {
@@ -303,6 +327,34 @@ fn take_replacements<D: Drive>(
     taken.filter_map(replacement).collect()
 }
 
+/// Do all drives that the newest label calls whole have it? Those that are not here don't count:
+/// they are written off.
+fn is_everywhere<D: Drive>(newest: &Superblock, found: &[Labelled<D>]) -> bool {
+    let whole = |drive| newest.members.iter().any(|m| m.drive == drive && m.state.is_whole());
+    let mut used = found.iter().filter(|labelled| whole(labelled.label.drive));
+    used.all(|labelled| labelled.label.generation == newest.generation)
+}
+
+/// The newest label, in which drives don't count as whole that took no part in what was written
+/// since theirs: images of before, or drives whose labels lost what they were given. What they hold
+/// is restored from the others.
+pub(super) fn trusted_label<D: Drive>(
+    found: &[Labelled<D>],
+) -> Result<(Superblock, Vec<DriveIndex>), OpenError> {
+    let mut newest = newest_label(found)?;
+    let mut stale = Vec::new();
+    for Labelled { label, .. } in found {
+        let index = newest.members.iter().position(|member| member.drive == label.drive);
+        let old = is_out_of_date(label, &newest) && !planted::is(Bug::TrustStale);
+        let Some(index) = index.filter(|_| old) else { continue };
+        if newest.members[index].state.is_whole() {
+            newest.members[index].state = MemberState::Restoring;
+            stale.push(DriveIndex(index as u16));
+        }
+    }
+    Ok((newest, stale))
+}
+
 /// Puts every drive in its place. A drive that the newest label calls missing or failed is
 /// stale: it is not used, whatever it says itself.
 pub(super) fn assemble<D: Drive>(
@@ -325,7 +377,7 @@ pub(super) fn assemble<D: Drive>(
             _ => DriveState::Missing,
         };
         if !matches!(state, DriveState::Active | DriveState::Vacated) {
-            missing.push(format!("{index} ({})", member.drive));
+            missing.push(in_a_list(index, member.drive, state));
         }
         let usable = drive.filter(|_| matches!(state, DriveState::Active | DriveState::Restoring));
         members.push((member.drive, member.size, state, usable));
@@ -355,6 +407,14 @@ pub(super) fn assemble<D: Drive>(
     Ok(array)
 }
 
+/// A drive that a pool lacks, in a list of such.
+fn in_a_list(index: usize, uuid: format::Uuid, state: DriveState) -> String {
+    match state {
+        DriveState::Restoring => format!("{index} ({uuid}: here, but out of date)"),
+        _ => format!("{index} ({uuid})"),
+    }
+}
+
 /// A pool is not opened for writing when a volume of it can't be whole: the missing drives
 /// would be written off, and with them what they may still hold. Reading is possible.
 fn check_redundancy<D: Drive>(
@@ -369,7 +429,8 @@ fn check_redundancy<D: Drive>(
     let gone: Vec<String> = array
         .indexes()
         .filter(|&index| array.is_missed(index))
-        .map(|index| format!("{index} ({})", array.member(index).uuid()))
+        .map(|index| (index, array.member(index)))
+        .map(|(index, member)| in_a_list(index.0.into(), member.uuid(), member.state()))
         .collect();
     if gone.len() <= tolerated {
         return Ok(());
@@ -416,15 +477,15 @@ pub(super) async fn rebuild_space(recovered: &mut Recovered) {
 
 fn build_shard<E: Env>(
     env: &E,
-    label: Superblock,
+    labels: Labels,
     geometry: PoolGeometry,
     array: Rc<Array<E::Drive>>,
     recovered: Recovered,
     options: OpenOptions,
     before: Option<&Shard<E>>,
 ) -> Rc<Shard<E>> {
-    let identity =
-        JournalIdentity { pool: label.pool, shard: 0, epoch: label.epoch + 1, ring: label.journal };
+    let Superblock { pool, epoch, journal: ring, .. } = labels.get();
+    let identity = JournalIdentity { pool, shard: 0, epoch: epoch + 1, ring };
     let copies = recovered.space.classes().map(|class| class.copies()).max().unwrap_or(2);
     let next = recovered.next_sequence;
     let journal = Journal::new(env.clone(), array.clone(), identity, next, copies);
@@ -454,7 +515,7 @@ fn build_shard<E: Env>(
         geometry,
         array,
         journal,
-        labels: Labels::new(label),
+        labels,
         locks: RangeLocks::default(),
         reads: ReadGenerations::default(),
         state: RefCell::new(state),
@@ -502,6 +563,10 @@ async fn write_off_absent<E: Env>(shard: &Shard<E>) {
 async fn begin_epoch<E: Env>(shard: &Shard<E>) -> Result<(), RequestError> {
     shard.array.flush_dirty().await;
     write_off_absent(shard).await;
+    if !shard.labels.are_everywhere() {
+        // Two rounds are to follow, so that an image of before this opening is known by its label.
+        shard.labels.update(&shard.array, |_| {}).await;
+    }
     shard.erase_cut_short().await;
     shard.checkpoint(false).await?;
     shard

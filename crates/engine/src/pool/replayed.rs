@@ -3,7 +3,7 @@
 use io::{Drive, Nanos};
 
 use crate::api::{OpenError, SpikeHandling};
-use crate::pool::open::{assemble, geometry_of, newest_label, read_labels, rebuild_space};
+use crate::pool::open::{assemble, geometry_of, read_labels, rebuild_space, trusted_label};
 use crate::recover::{Recovered, Recovery};
 use crate::shard::Settings;
 
@@ -11,7 +11,7 @@ use crate::shard::Settings;
 /// journal's blocks once more, for each of `again`.
 pub async fn replayed<D: Drive>(drives: Vec<D>, again: &[u8]) -> Result<Recovered, OpenError> {
     let labelled = read_labels(drives).await?;
-    let label = newest_label(&labelled)?;
+    let (label, _) = trusted_label(&labelled)?;
     // Nobody waits for this one: there is no need to watch drives, nor a clock to do it by.
     let clock = Box::new(|| Nanos::ZERO);
     let array = std::rc::Rc::new(assemble(&label, labelled, SpikeHandling::OFF, clock)?);

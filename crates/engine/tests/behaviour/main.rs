@@ -29,5 +29,6 @@ mod slow;
 mod space_use;
 mod spare;
 mod spikes;
+mod stale;
 mod volumes;
 mod volumes_admin;

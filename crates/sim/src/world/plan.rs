@@ -34,15 +34,18 @@ pub enum Generation {
     /// liveness as separate runs, all randomness by session.
     Swarm,
     /// Below 900,000: as before, with drives that hang for long or are slow throughout, and all
-    /// that is there for them; but from 700,000 to 800,000 one drive rots (`Plan::rots`), in worlds
-    /// of the kind before. From there on these two take turns, and below a million lost drives
-    /// come back or are replaced (`Plan::returns`); as they do from 600,000 to 650,000, where
-    /// drives that work are exchanged, too (`Plan::exchanges`).
+    /// that is there for them; but from 700,000 to 780,000 one drive rots (`Plan::rots`), and from
+    /// there to 800,000 one is put back (`Plan::stale`), in worlds of the kind before. From there
+    /// on these two take turns, and below a million lost drives come back or are replaced
+    /// (`Plan::returns`); as they do from 600,000 to 650,000, where drives that work are
+    /// exchanged, too (`Plan::exchanges`).
     Tails,
 }
 
 /// Seeds of worlds in which a drive does not keep what it was given.
-const ROTS: std::ops::Range<u64> = 700_000..800_000;
+const ROTS: std::ops::Range<u64> = 700_000..780_000;
+/// Seeds of worlds in which an image of before takes a drive's place, again and again.
+const STALE: std::ops::Range<u64> = 780_000..800_000;
 /// Seeds of worlds in which lost drives come back or are replaced, and how far apart the seeds are
 /// from which such a world is drawn: an even number, beyond all others.
 const RETURNS: std::ops::Range<u64> = 900_000..1_000_000;
@@ -177,6 +180,8 @@ pub struct Plan {
     pub returns: bool,
     /// A drive that does not keep what it was given.
     pub rots: Option<usize>,
+    /// A drive that has what it held before when the machine starts again, at times.
+    pub stale: Option<usize>,
     /// Drives that are larger than others, and by how much.
     pub larger: Vec<usize>,
     pub larger_by: u64,
@@ -279,6 +284,10 @@ impl Plan {
     pub fn from_seed(seed: u64) -> Plan {
         if ROTS.contains(&seed) {
             return Plan::draw_rot(seed);
+        }
+        if STALE.contains(&seed) {
+            let plan = Plan::draw_rot(seed);
+            return Plan { stale: plan.rots, rots: None, run: Run::Safety, ..plan };
         }
         let joins_in_use = JOINS_IN_USE.contains(&seed);
         if JOINS.contains(&seed) || joins_in_use {

@@ -4,7 +4,7 @@
 //! What that drive holds counts as lost, so no other may be. What is asked: every read right,
 //! always; and once the drive is sound again, a scrub that leaves nothing wrong.
 
-use engine::{Pool, ScrubState, plan_create};
+use engine::{Pool, ScrubState, ScrubStatus, plan_create};
 use io::faulty::{Effect, Fault};
 use io::rng::{Rng, mix};
 use io::virt::VirtEnv;
@@ -74,31 +74,39 @@ impl World {
     pub(super) fn scrub_rot(&mut self, pool: &Pool<VirtEnv>) -> Result<(), Failure> {
         let Some(drive) = self.plan.rots else { return Ok(()) };
         self.machine.faults[drive].release_all();
-        let wrong = |what: String| Failure::new(Check::Liveness, what);
         for pass in 0..2 {
-            let begun = pool.scrub_start();
-            begun.map_err(|error| wrong(format!("a scrub does not begin: {error}")))?;
-            let env = self.machine.env.clone();
-            let done = async {
-                for _ in 0..SCRUB_MAX {
-                    if pool.scrub_status().state != ScrubState::Running {
-                        break;
-                    }
-                    env.sleep_until(env.now() + Nanos::from_millis(100)).await;
-                }
-            };
-            self.complete("scrub", done)?;
-            let status = pool.scrub_status();
-            self.context.tell(|| format!("scrubbed: {status:?}"));
+            let status = self.scrub(pool)?;
             let repairs = status.bad_pages + status.repaired_parity + status.metadata_repaired;
             self.context.count(|tally| tally.mended += repairs);
             let lost = status.lost_pages + pool.counters().lost_pages;
             let again = pass == 1 && status.bad_pages + status.repaired_parity > 0;
             if status.state != ScrubState::Done || lost > 0 || again {
-                return Err(wrong(format!("scrub {pass} ended so: {status:?}, {lost} pages lost")));
+                let what = format!("scrub {pass} ended so: {status:?}, {lost} pages lost");
+                return Err(Failure::new(Check::Liveness, what));
             }
         }
         Ok(())
+    }
+
+    /// One pass over all that is stored.
+    pub(super) fn scrub(&mut self, pool: &Pool<VirtEnv>) -> Result<ScrubStatus, Failure> {
+        let begun = pool.scrub_start();
+        begun.map_err(|error| {
+            Failure::new(Check::Liveness, format!("a scrub does not begin: {error}"))
+        })?;
+        let env = self.machine.env.clone();
+        let done = async {
+            for _ in 0..SCRUB_MAX {
+                if pool.scrub_status().state != ScrubState::Running {
+                    break;
+                }
+                env.sleep_until(env.now() + Nanos::from_millis(100)).await;
+            }
+        };
+        self.complete("scrub", done)?;
+        let status = pool.scrub_status();
+        self.context.tell(|| format!("scrubbed: {status:?}"));
+        Ok(status)
     }
 }
 

@@ -93,6 +93,7 @@ impl World {
         let found = self.replay_sometimes()?;
         let opened = self.complete("opening", self.machine.open())?;
         let pool = opened.map_err(|error| Failure::new(Check::Open, format!("open: {error}")))?;
+        self.images.opened();
         self.same_as_found(&pool, found)?;
         self.check_limits(&pool)?;
         let recovery = pool.status().recovery;

@@ -52,6 +52,7 @@ impl Plan {
             victims: Vec::new(),
             returns: true,
             rots: None,
+            stale: None,
             larger: Vec::new(),
             larger_by: 0,
             joins: true,

@@ -41,6 +41,7 @@ pub(super) fn draw(seed: u64, generation: Generation) -> Plan {
         victims: Vec::new(),
         returns: false,
         rots: None,
+        stale: None,
         larger: Vec::new(),
         larger_by: 0,
         joins: false,

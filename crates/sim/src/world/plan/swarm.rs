@@ -62,6 +62,7 @@ pub(super) fn draw_base(rng: &mut Rng, seed: u64, generation: Generation, large:
         victims: Vec::new(),
         returns: false,
         rots: None,
+        stale: None,
         larger: Vec::new(),
         larger_by: 0,
         joins: false,
