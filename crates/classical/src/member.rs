@@ -201,7 +201,18 @@ impl<D: Drive> Member<D> {
         if !self.dirty.replace(false) {
             return if self.there().is_none() { Err(Lost) } else { Ok(()) };
         }
+        let flushing = Flushing(&self.dirty);
         let done = self.counted(drive.flush()).await;
+        std::mem::forget(flushing);
         done.map_err(|_| self.lose()).map_err(|()| Lost)
+    }
+}
+
+/// A flush under way. Who lets go of it leaves all of it to the next.
+struct Flushing<'a>(&'a Cell<bool>);
+
+impl Drop for Flushing<'_> {
+    fn drop(&mut self) {
+        self.0.set(true);
     }
 }

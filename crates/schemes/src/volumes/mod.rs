@@ -317,6 +317,20 @@ async fn read_map<S: Store>(
     Ok((owners, sequences))
 }
 
+/// A commit under way. It ends however its request does: whose host was taken over lets go of it in
+/// the middle.
+struct Commit<'a, E: Env, S: Store> {
+    inner: &'a Inner<E, S>,
+    durable: bool,
+}
+
+impl<E: Env, S: Store> Drop for Commit<'_, E, S> {
+    fn drop(&mut self) {
+        self.inner.grains.borrow_mut().end_commit(self.durable);
+        self.inner.freed.notify_all();
+    }
+}
+
 impl<E: Env, S: Store> Inner<E, S> {
     fn grain(&self) -> u64 {
         self.table.borrow().grain
@@ -334,10 +348,10 @@ impl<E: Env, S: Store> Inner<E, S> {
         self.last_write.set(None);
         // The pages as they are before the flush: all they point to was answered by the store.
         let pages = self.grains.borrow_mut().begin_commit();
-        let written = self.write_map(pages).await;
-        self.grains.borrow_mut().end_commit(written.is_ok());
-        self.freed.notify_all();
-        written?;
+        let mut commit = Commit { inner: self, durable: false };
+        self.write_map(pages).await?;
+        commit.durable = true;
+        drop(commit);
         self.done.set(self.begun.get());
         Ok(())
     }

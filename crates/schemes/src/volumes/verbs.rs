@@ -1,6 +1,6 @@
 //! Making, resizing and deleting volumes. Each is one durable writing of the table.
 
-use format::{Uuid, valid_new_name};
+use format::{SECTOR, Uuid, valid_new_name};
 use io::tally::Tally;
 use io::{Buf, Env};
 
@@ -77,16 +77,11 @@ impl<E: Env, S: Store> Volumes<E, S> {
         self.check_size(size)?;
         let _turn = self.inner.table_turn.lock().await;
         let entry = self.find(name)?;
-        let grain = self.inner.grain();
-        let last = self.inner.grains.borrow().of_volume(entry.number).next_back();
-        if let Some((Owner { at, .. }, _)) = last {
-            let used = (u64::from(at) * grain + grain).min(entry.size);
-            if size < entry.size && used > size.next_multiple_of(grain) {
-                return Err(VolumeError::ShrinkBelowData { used });
-            }
+        if let Some(used) = self.used_beyond(&entry, size).await? {
+            return Err(VolumeError::ShrinkBelowData { used });
         }
-        // What is cut off must not come back when it grows again.
-        let end = entry.size.min(size.next_multiple_of(grain));
+        // What is written meanwhile beyond the new end must not come back when it grows again.
+        let end = entry.size.min(size.next_multiple_of(self.inner.grain()));
         if let Some(volume) = self.volume(name).filter(|_| size < end) {
             volume.write_zeroes(size, end - size, true, true).await?;
         }
@@ -94,6 +89,22 @@ impl<E: Env, S: Store> Volumes<E, S> {
         let own = next.volumes.iter_mut().find(|volume| volume.number == entry.number);
         own.expect("it was found").size = size;
         Ok(self.write_table(next).await?)
+    }
+
+    /// Where what a volume holds beyond `size` ends; `None` if there is nothing but zeroes. A grain
+    /// has all of its bytes once any is written, so of the one that is cut through they are read.
+    async fn used_beyond(&self, entry: &Entry, size: u64) -> Result<Option<u64>, VolumeError> {
+        let grain = self.inner.grain();
+        let last = self.inner.grains.borrow().of_volume(entry.number).next_back();
+        let Some((Owner { at, .. }, _)) = last else { return Ok(None) };
+        let used = (u64::from(at) * grain + grain).min(entry.size);
+        if used <= size || used > size.next_multiple_of(grain) {
+            return Ok(Some(used).filter(|&used| used > size));
+        }
+        let volume = self.volume(&entry.name).ok_or(VolumeError::NotFound(entry.name.clone()))?;
+        let bytes = volume.read(size, used - size).await?.concat();
+        let last = bytes.iter().rposition(|&byte| byte != 0);
+        Ok(last.map(|last| size + (last as u64 + 1).next_multiple_of(SECTOR as u64)))
     }
 
     /// Somebody has it open.

@@ -94,6 +94,8 @@ fn content(sector: u64, write: u64) -> Vec<u8> {
 
 struct World {
     shelf: Shelf,
+    /// Bytes of a grain, which is whole stripes.
+    grain: u64,
     rng: Rng,
     next: u64,
     volumes: BTreeMap<&'static str, Expected>,
@@ -107,7 +109,9 @@ impl World {
         // A dozen grains.
         let shelf = Shelf::new(seed, 4 << 20);
         let rng = Rng::new(mix(seed));
-        World { shelf, rng, next: 0, volumes: BTreeMap::new(), in_doubt: None, refused: 0 }
+        let (volumes, in_doubt) = Default::default();
+        let grain = GRAIN.next_multiple_of(8192 * (3 - seed % 2));
+        World { shelf, grain, rng, next: 0, volumes, in_doubt, refused: 0 }
     }
 
     fn draw(&mut self, size: u64) -> (u64, u64) {
@@ -188,11 +192,17 @@ impl World {
         self.in_doubt = Some((name, Some(after.clone())));
         match pool.resize(name, size).await {
             Ok(()) => {
+                let mut cut_off = old.sectors.range(size / SECTOR..);
+                let data = cut_off.find(|(_, may_be)| may_be.last() != Some(&0));
+                assert_eq!(data, None, "cut off at sector {}", size / SECTOR);
                 after.settle_from(size / SECTOR);
                 self.volumes.insert(name, after);
             }
             Err(VolumeError::ShrinkBelowData { used }) => {
                 assert!(used > size && used <= old.size, "{used} is beyond {size}");
+                let last = old.sectors.get(&(used / SECTOR - 1)).and_then(|may_be| may_be.last());
+                let cut_through = used <= size.next_multiple_of(self.grain);
+                assert!(!cut_through || last.is_some_and(|&last| last > 0), "zeroes are no data");
                 self.volumes.insert(name, old);
             }
             Err(error) => panic!("resize: {error}"),
@@ -413,12 +423,46 @@ fn verbs_that_make_no_sense_are_refused() {
         [(2 * GRAIN, false), (GRAIN, true)]
     );
     assert_eq!(refused(env.block_on(pool.resize("v", GRAIN))), "holds data up to byte 786432");
+    let end = 3 * GRAIN - 512;
+    env.block_on(volume.write(end - 512, Buf::from_slice(&[7; 512]), false)).unwrap();
+    assert_eq!(
+        refused(env.block_on(pool.resize("v", end - 512))),
+        "holds data up to byte 785920",
+        "however little of its last grain"
+    );
     drop(volume);
-    env.block_on(pool.resize("v", 3 * GRAIN - 512)).unwrap();
+    env.block_on(pool.resize("v", end)).unwrap();
     env.block_on(pool.delete("v")).unwrap();
     env.block_on(pool.flush()).unwrap();
     assert_eq!(pool.space().free, pool.space().total);
     let tiny = Shelf::new(1, 7 << 20);
     let array = tiny.env.block_on(tiny.array());
     assert!(Store::size(&array) > 0);
+}
+
+/// As the requests of a host are that was taken over: a flush may be let go of anywhere.
+#[test]
+fn a_flush_that_is_let_go_of_leaves_the_next_one_its_work() {
+    let shelf = Shelf::new(2, 7 << 20);
+    for steps in 0..60 {
+        let (at, fill) = (steps % 8 * GRAIN + steps * 512, [steps as u8 + 1; 512]);
+        let env = shelf.env.clone();
+        let pool = shelf.open();
+        if steps == 0 {
+            env.block_on(pool.create("v", 8 * GRAIN)).unwrap();
+        }
+        let volume = pool.volume("v").unwrap();
+        env.block_on(volume.write(at, Buf::from_slice(&fill), false)).unwrap();
+        let left = Cell::new(steps);
+        let stop = || left.replace(left.get().saturating_sub(1)) == 0;
+        let _ = env.run_until(volume.flush(), stop);
+        env.block_on(volume.flush()).unwrap();
+        drop((volume, pool));
+        shelf.cut(&mut Rng::new(steps));
+        let volume = shelf.open().volume("v").unwrap();
+        let read = shelf.env.block_on(volume.read(at, 512)).unwrap().concat();
+        assert!(read == fill, "let go of after {steps} steps");
+        drop(volume);
+        shelf.env.crash();
+    }
 }
