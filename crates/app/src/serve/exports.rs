@@ -180,8 +180,10 @@ impl Exported {
         let request = async {
             let done = request.await;
             // No drive may have been needed for it.
-            hold.pass().await;
-            done
+            match hold.pass().await {
+                true => done,
+                false => Err(VolumeError::Io("nobody knows whose the drives are".to_owned())),
+            }
         };
         match select(pin!(request), pin!(hold.until_lost())).await {
             Either::Left((done, _)) => done,

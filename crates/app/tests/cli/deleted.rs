@@ -167,6 +167,38 @@ fn a_drive_that_is_overwritten_under_an_array() {
     overwritten_under("raid5");
 }
 
+/// It was needed, and so was the claim that says whose it is: requests get an answer, the server
+/// ends when it is told to, and the next one has what the drive still holds.
+#[test]
+fn a_drive_of_an_array_that_is_overwritten_and_needed() {
+    let scratch = Scratch::with_drives(2);
+    scratch.run(&["create", "--scheme", "raid1", "tank", "d0", "d1"]).expect(0);
+    scratch.run(&["volume", "create", "tank/vm", "16M", "--drives", "."]).expect(0);
+    let server = scratch.serve(&["."]);
+    let mut client = Client::open(&scratch.path("run/nbd.sock"), "tank/vm");
+    client.write(1 << 20, &data(1), FUA);
+    scratch.run(&["drive", "fail", "tank", "0", "--force"]).expect(0);
+    check(&mut client, 1);
+
+    // Two of four labels, and the claim; no data.
+    scratch.poke("d1", 16 << 10, &data(0)[..900 << 10]);
+    let begun = std::time::Instant::now();
+    while client.try_read(1 << 20, 4096).is_ok() {
+        assert!(begun.elapsed().as_secs() < 90, "nobody notices");
+        pause();
+    }
+    client.disconnect();
+    let (status, said) = server.end_badly();
+    assert_eq!(status.code(), Some(3), "{said}");
+    assert!(said.contains("drive 1 (./d1)"), "{said}");
+
+    let server = scratch.serve(&["."]);
+    let mut client = Client::open(&scratch.path("run/nbd.sock"), "tank/vm");
+    check(&mut client, 1);
+    client.disconnect();
+    server.stop();
+}
+
 /// The drive is there, and nobody will find it by its name.
 #[test]
 fn a_drive_whose_name_another_has_is_used_on() {

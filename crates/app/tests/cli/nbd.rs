@@ -149,6 +149,14 @@ impl Client {
         self.take(len as usize)
     }
 
+    /// What a read gives, or the error that it ends with.
+    pub fn try_read(&mut self, offset: u64, len: u32) -> Result<Vec<u8>, u32> {
+        match self.request(0, 0, offset, len, &[]) {
+            0 => Ok(self.take(len as usize)),
+            error => Err(error),
+        }
+    }
+
     /// Of a read that is refused.
     pub fn read_error(&mut self, offset: u64, len: u32) -> u32 {
         self.request(0, 0, offset, len, &[])

@@ -10,10 +10,10 @@ use format::{BEAT_AT, CLAIM_AT, CLAIM_LEN, Claim, ClaimState, Uuid};
 use futures_util::future::select;
 use io::fence::WeakFenced;
 use io::sync::Event;
-use io::{Drive, Env, Fence, Fenced, Shortage, join_all};
+use io::{Drive, Env, Fence, Fenced, Nanos, Shortage, join_all};
 
 use super::judge::Claimant;
-use super::limits::{BEAT, PATIENCE, VALID};
+use super::limits::{BEAT, GONE, PATIENCE, VALID};
 use super::take::{Refusal, Taker, in_time, look, put};
 
 /// Pages of claims. A new pool would begin by wiping them.
@@ -34,6 +34,8 @@ struct Inner<E, D> {
     /// A beat is under way.
     beating: Cell<bool>,
     ending: Cell<bool>,
+    /// Drives fail on which no claim of anybody is found any more.
+    fails_unclaimed: Cell<bool>,
     /// A beat is over.
     beaten: Event,
     /// Passable while at least one drive is known to have this opening's claim.
@@ -49,6 +51,8 @@ struct Slot<E, D> {
     session: Option<Uuid>,
     /// Something was asked of the drive that it has not answered.
     asked: Rc<Cell<bool>>,
+    /// Since when no claim of anybody has been found there.
+    unclaimed: Rc<Cell<Option<Nanos>>>,
 }
 
 impl<E, D> Clone for Hold<E, D> {
@@ -59,7 +63,9 @@ impl<E, D> Clone for Hold<E, D> {
 
 impl<E, D> Clone for Slot<E, D> {
     fn clone(&self) -> Self {
-        Slot { drive: self.drive.clone(), session: self.session, asked: self.asked.clone() }
+        let Slot { drive, session, asked, unclaimed } = self;
+        let (drive, asked, unclaimed) = (drive.clone(), asked.clone(), unclaimed.clone());
+        Slot { drive, session: *session, asked, unclaimed }
     }
 }
 
@@ -79,6 +85,7 @@ impl<E: Env, D: Drive> Hold<E, D> {
             beat: Cell::new(0),
             beating: Cell::new(false),
             ending: Cell::new(false),
+            fails_unclaimed: Cell::new(false),
             beaten: Event::new(),
             whole: Fence::default(),
             lost: RefCell::new(None),
@@ -111,14 +118,22 @@ impl<E: Env, D: Drive> Hold<E, D> {
         for (drive, has) in fenced.iter().zip(has) {
             drive.fence().vouch(looked + VALID);
             let (drive, session) = (drive.downgrade(), has.then_some(session));
-            slots.borrow_mut().push(Slot { drive, session, asked: Rc::default() });
+            let (asked, unclaimed) = Default::default();
+            slots.borrow_mut().push(Slot { drive, session, asked, unclaimed });
         }
         Ok(fenced)
     }
 
     /// Waits until it is known that nobody else has the drives: for answers that need no drive.
-    pub async fn pass(&self) {
-        let _open = self.inner.whole.pass(&self.inner.env).await;
+    /// False: there is none left that could tell.
+    pub async fn pass(&self) -> bool {
+        self.inner.whole.pass(&self.inner.env).await
+    }
+
+    /// From now on a drive fails on which no claim of anybody has been found for [`GONE`]; until
+    /// then what is asked of it waits.
+    pub fn fail_unclaimed(&self) {
+        self.inner.fails_unclaimed.set(true);
     }
 
     /// What the drives need of this machine and it does not have.
@@ -236,6 +251,7 @@ impl<E: Env, D: Drive> Hold<E, D> {
         let looked = self.inner.env.now();
         match look(drive.bare()).await {
             Ok(Some(seen)) if Some(seen.claim.session) == slot.session => {
+                slot.unclaimed.set(None);
                 drive.fence().vouch(looked + VALID);
                 self.inner.whole.vouch(looked + VALID);
                 true
@@ -244,8 +260,32 @@ impl<E: Env, D: Drive> Hold<E, D> {
                 self.lose(seen.claim);
                 false
             }
+            // Its machine lacks something, and waits for that.
+            Err(error) if self.inner.shortage.waited_for(&error).is_some() => false,
             // Wiped, or unreadable: nothing is known.
-            Ok(None) | Err(_) => false,
+            Ok(None) | Err(_) => {
+                self.miss(&slot, &drive, looked);
+                false
+            }
+        }
+    }
+
+    /// Without a claim nothing passes, and nobody has the drive who would ever say so. What waits
+    /// for it fails in the end: clients of a pool that can do without it never notice, and those of
+    /// one that can't are not left without an answer.
+    fn miss(&self, slot: &Slot<E, D>, drive: &Fenced<E, D>, looked: Nanos) {
+        let since = slot.unclaimed.get().unwrap_or(looked);
+        slot.unclaimed.set(Some(since));
+        let is_gone = |since: Option<Nanos>| since.is_some_and(|since| looked >= since + GONE);
+        if !self.inner.fails_unclaimed.get() || !is_gone(Some(since)) {
+            return;
+        }
+        drive.fence().close();
+        let slots = self.inner.slots.borrow();
+        let used = || slots.iter().filter_map(|slot| Some((slot, slot.drive.upgrade()?)));
+        if used().all(|(slot, _)| slot.session.is_none() || is_gone(slot.unclaimed.get())) {
+            used().for_each(|(_, drive)| drive.fence().close());
+            self.inner.whole.close();
         }
     }
 
