@@ -37,11 +37,16 @@ pub enum Label {
 ///  all have 0x101 ──> 0x201 written everywhere ──> 0x301 ──X crash: some have it, some 0x201
 ///                                                   0x302 ──> everywhere ──> 0x401
 /// ```
-/// More than 255 crashes in a row among the labels would be needed to leave it.
+/// More than 255 crashes in a row among the labels would be needed to leave it. Number 0 of a round
+/// is of labels that drives get before others name them ([`early_generation`]).
 const ROUND: u64 = 256;
 
-/// The generation after `current`. It is never the first number of a round: what is a little older
-/// ([`Labels::name_early`]) has its round.
+/// Of a label by which a drive is passed over until others name it, however many rounds later.
+pub fn early_generation(current: u64) -> u64 {
+    (current / ROUND * ROUND).min(current.saturating_sub(1))
+}
+
+/// The generation after `current`.
 fn next_generation(current: u64, everywhere: bool) -> u64 {
     if everywhere { (current / ROUND + 1) * ROUND + 1 } else { current + 1 }
 }
@@ -49,7 +54,8 @@ fn next_generation(current: u64, everywhere: bool) -> u64 {
 /// True of a label so old that all drives in use had a newer one before `newest` was written: its
 /// drive took no part in what was written since, unless others say that it was not used.
 pub fn is_out_of_date(label: &Superblock, newest: &Superblock) -> bool {
-    label.generation / ROUND + 1 < newest.generation / ROUND
+    let is_early = label.generation.is_multiple_of(ROUND);
+    !is_early && label.generation / ROUND + 1 < newest.generation / ROUND
 }
 
 /// How much of each end is searched for signatures of others.
@@ -176,7 +182,7 @@ impl Labels {
             label.features.incompat |= INCOMPAT_REPLACES;
             label.replaces = replaces;
         }
-        label.generation = label.generation.saturating_sub(1);
+        label.generation = early_generation(label.generation);
         (label.members[at].drive, label.members[at].size) = (uuid, size);
         let own = for_drive(&label, at);
         for (copy, offset) in label_offsets(size).into_iter().enumerate() {
@@ -219,7 +225,8 @@ impl Labels {
             join_all(writes).await;
         }
         *self.current.borrow_mut() = next;
-        self.everywhere.set(true);
+        // One that is about to be vacated gets none, and is called whole until that is done.
+        self.everywhere.set(array.vacating().is_none());
     }
 }
 

@@ -104,7 +104,7 @@ impl Shortage {
 
     /// What this error says is lacking, if operations wait for it. A filesystem that has become
     /// read-only is no such thing: that does not pass by itself.
-    pub fn waited_for(&self, error: &DriveError) -> Option<i32> {
+    pub(crate) fn waited_for(&self, error: &DriveError) -> Option<i32> {
         match error.kind {
             DriveErrorKind::NoRoom(errno) if self.waits.get() => Some(errno),
             _ => None,

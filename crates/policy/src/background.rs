@@ -61,16 +61,20 @@ fn is_short(facts: &Facts) -> bool {
 /// live in what it gains.
 const AREA_WHEN_SHORT: u64 = 4;
 
-/// Stripes the replicated area may have.
+/// Stripes the replicated area may have while there is room.
 pub fn area_max(facts: &Facts) -> u64 {
-    let most = facts.total * u64::from(facts.replicated_percent) / 100;
-    if is_short(facts) { most / AREA_WHEN_SHORT } else { most }
+    facts.total * u64::from(facts.replicated_percent) / 100
+}
+
+/// Stripes it may have now.
+fn area_now(facts: &Facts) -> u64 {
+    if is_short(facts) { area_max(facts) / AREA_WHEN_SHORT } else { area_max(facts) }
 }
 
 /// The next piece of work. `convertible`: there is a tuple to convert. `compactible`: there are
 /// stripes with holes.
 pub fn next_work(facts: &Facts, convertible: bool, compactible: bool) -> Work {
-    let over = facts.replicated > area_max(facts);
+    let over = facts.replicated > area_now(facts);
     let short = is_short(facts);
     if short && facts.limbo > 0 && facts.free + facts.limbo >= low(facts) {
         return Work::Flush;

@@ -22,7 +22,7 @@ use layout::{DRIVES_MAX, DRIVES_MIN, StripeShape};
 use crate::api::{AddError, AddPlan, OpenOptions};
 use crate::checkpoint::slots::MetaSlots;
 use crate::geometry::Class;
-use crate::label::{Label, for_drive, read_label};
+use crate::label::{Label, early_generation, for_drive, read_label};
 use crate::pool::create::{format_drive, nth_largest, zones_in};
 use crate::pool::open::{Labelled, geometry_of, read_labels, trusted_label};
 use crate::pool::{Pool, usable_bytes};
@@ -77,7 +77,7 @@ pub(super) async fn erase<D: Drive>(
     known: &Known,
     next: &Superblock,
 ) -> Result<(), AddError> {
-    let generation = known.label.generation.saturating_sub(1);
+    let generation = early_generation(known.label.generation);
     let (early, before) = (Superblock { generation, ..next.clone() }, known.label.members.len());
     let writes = new.iter().enumerate().map(|(at, drive)| format_drive(drive, &early, before + at));
     for (drive, done) in new.iter().zip(join_all(writes).await) {

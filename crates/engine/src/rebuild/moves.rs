@@ -6,6 +6,7 @@ use std::rc::Rc;
 use format::{Flbn, StripeId};
 use io::{Buf, Durability, Env, PAGE};
 use layout::DriveIndex;
+use policy::background::area_max;
 use policy::rebuild::{Remedy, Wounded, remedy};
 use smallvec::SmallVec;
 
@@ -260,7 +261,7 @@ impl<E: Env> Shard<E> {
     fn remedy_of(&self, key: TupleKey, moves: &[(usize, usize, Option<usize>)]) -> Remedy {
         let class = self.class_of(key);
         let facts = self.facts(class.id);
-        let area = facts.total * u64::from(facts.replicated_percent) / 100;
+        let area = area_max(&facts);
         let lost = |head: bool| {
             moves.iter().filter(|(copy, _, slot)| slot.is_some() && (*copy == 0) == head).count()
         };

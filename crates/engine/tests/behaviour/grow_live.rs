@@ -5,8 +5,8 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use engine::{
-    AddError, Added, CreateSpec, DriveOverride, EventKind, OpenError, OpenOptions, Pool, Volume,
-    VolumeLimits,
+    AddError, Added, CreateSpec, DriveOverride, DriveState, EventKind, OpenError, OpenOptions,
+    Pool, Volume, VolumeLimits,
 };
 use futures_util::future::{join, join_all};
 use io::rng::Rng;
@@ -231,6 +231,38 @@ fn power_cuts_while_drives_join_a_pool_in_use() {
         env.crash();
     }
     assert!(joined.iter().all(|&count| count > 2), "cuts on both sides: {joined:?}");
+}
+
+/// At each write of an addition that nobody is beside. The new drives' first labels are some
+/// checkpoints older than those that name them, and no drive is called out of date for it.
+#[test]
+fn a_power_cut_at_each_write_of_an_addition() {
+    let run = |limit: u64| {
+        let env = VirtEnv::new(78);
+        let all = disks(&[64; 6], 780);
+        let pool = env.block_on(used(&env, &all[..4], 1));
+        let begin = env.writes_issued();
+        env.set_write_limit(begin + limit);
+        let new = attach(&env, &all[4..]);
+        let over = env.run_until(pool.drives_add(&new), || env.write_limit_reached()).is_some();
+        let writes = env.writes_issued() - begin;
+        env.crash();
+        drop(pool);
+        let mut fate = Rng::new(limit);
+        all.iter().for_each(|disk| disk.power_cut(&mut fate, CutMode::Random));
+        env.set_write_limit(u64::MAX);
+        let when = format!("at write {limit}");
+        if !over {
+            let pool = env.block_on(open_either(&env, &all, 4, &when));
+            let drives = pool.status().drives;
+            let whole = drives.iter().filter(|drive| drive.state == DriveState::Active).count();
+            assert!([4, 6].contains(&whole) && whole == drives.len(), "{when}: {drives:?}");
+        }
+        env.crash();
+        writes
+    };
+    let writes = run(u64::MAX / 2);
+    (1..=writes).for_each(|limit| assert!(run(limit) > 0));
 }
 
 /// All are plugged in, or those that have labels.

@@ -10,10 +10,10 @@ use format::{BEAT_AT, CLAIM_AT, CLAIM_LEN, Claim, ClaimState, Uuid};
 use futures_util::future::select;
 use io::fence::WeakFenced;
 use io::sync::Event;
-use io::{Drive, Env, Fence, Fenced, Nanos, Shortage, join_all};
+use io::{Drive, Env, Fence, Fenced, Shortage, join_all};
 
 use super::judge::Claimant;
-use super::limits::{BEAT, GONE, PATIENCE, VALID};
+use super::limits::{BEAT, PATIENCE, UNCLAIMED_LOOKS, VALID};
 use super::take::{Refusal, Taker, in_time, look, put};
 
 /// Pages of claims. A new pool would begin by wiping them.
@@ -51,8 +51,8 @@ struct Slot<E, D> {
     session: Option<Uuid>,
     /// Something was asked of the drive that it has not answered.
     asked: Rc<Cell<bool>>,
-    /// Since when no claim of anybody has been found there.
-    unclaimed: Rc<Cell<Option<Nanos>>>,
+    /// Looks in a row that found no claim of anybody there.
+    unclaimed: Rc<Cell<u32>>,
 }
 
 impl<E, D> Clone for Hold<E, D> {
@@ -130,7 +130,7 @@ impl<E: Env, D: Drive> Hold<E, D> {
         self.inner.whole.pass(&self.inner.env).await
     }
 
-    /// From now on a drive fails on which no claim of anybody has been found for [`GONE`]; until
+    /// From now on a drive fails on which [`UNCLAIMED_LOOKS`] in a row find no claim of anybody; until
     /// then what is asked of it waits.
     pub fn fail_unclaimed(&self) {
         self.inner.fails_unclaimed.set(true);
@@ -251,7 +251,7 @@ impl<E: Env, D: Drive> Hold<E, D> {
         let looked = self.inner.env.now();
         match look(drive.bare()).await {
             Ok(Some(seen)) if Some(seen.claim.session) == slot.session => {
-                slot.unclaimed.set(None);
+                slot.unclaimed.set(0);
                 drive.fence().vouch(looked + VALID);
                 self.inner.whole.vouch(looked + VALID);
                 true
@@ -260,30 +260,28 @@ impl<E: Env, D: Drive> Hold<E, D> {
                 self.lose(seen.claim);
                 false
             }
-            // Its machine lacks something, and waits for that.
-            Err(error) if self.inner.shortage.waited_for(&error).is_some() => false,
-            // Wiped, or unreadable: nothing is known.
-            Ok(None) | Err(_) => {
-                self.miss(&slot, &drive, looked);
+            Ok(None) => {
+                self.miss(&slot, &drive);
                 false
             }
+            // It may answer the next time.
+            Err(_) => false,
         }
     }
 
     /// Without a claim nothing passes, and nobody has the drive who would ever say so. What waits
     /// for it fails in the end: clients of a pool that can do without it never notice, and those of
     /// one that can't are not left without an answer.
-    fn miss(&self, slot: &Slot<E, D>, drive: &Fenced<E, D>, looked: Nanos) {
-        let since = slot.unclaimed.get().unwrap_or(looked);
-        slot.unclaimed.set(Some(since));
-        let is_gone = |since: Option<Nanos>| since.is_some_and(|since| looked >= since + GONE);
-        if !self.inner.fails_unclaimed.get() || !is_gone(Some(since)) {
+    fn miss(&self, slot: &Slot<E, D>, drive: &Fenced<E, D>) {
+        slot.unclaimed.set(slot.unclaimed.get().saturating_add(1));
+        let is_gone = |slot: &Slot<E, D>| slot.unclaimed.get() >= UNCLAIMED_LOOKS;
+        if !self.inner.fails_unclaimed.get() || !is_gone(slot) {
             return;
         }
         drive.fence().close();
         let slots = self.inner.slots.borrow();
         let used = || slots.iter().filter_map(|slot| Some((slot, slot.drive.upgrade()?)));
-        if used().all(|(slot, _)| slot.session.is_none() || is_gone(slot.unclaimed.get())) {
+        if used().all(|(slot, _)| slot.session.is_none() || is_gone(slot)) {
             used().for_each(|(_, drive)| drive.fence().close());
             self.inner.whole.close();
         }

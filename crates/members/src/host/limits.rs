@@ -6,9 +6,10 @@ use io::Nanos;
 pub const BEAT: Nanos = Nanos::from_secs(1);
 /// How long a look at one's claims holds good, from its beginning. Three beats may come late.
 pub const VALID: Nanos = Nanos::from_secs(4);
-/// A drive on which no claim of anybody has been found for so long is not used any more: somebody
-/// who does not know claims has written over it. Longer than it takes to miss its labels.
-pub const GONE: Nanos = Nanos::from_secs(20);
+/// A drive on which so many looks in a row found no claim of anybody is not used any more: somebody
+/// who does not know claims has written over it. With one a second this takes longer than it takes
+/// to miss its labels.
+pub const UNCLAIMED_LOOKS: u32 = 20;
 /// Who is watched for so long without a sign of life has let its claim lapse: more than
 /// [`VALID`] by what clocks may differ in speed, and by a beat that was on its way.
 pub const SILENT: Nanos = Nanos::from_secs(5);
@@ -31,5 +32,5 @@ pub const TRIES: usize = 3;
 
 const _: () = assert!(SETTLE_BOUND.0 < SETTLE.0);
 const _: () = assert!(BEAT.0 + PATIENCE.0 < VALID.0);
-const _: () = assert!(VALID.0 < GONE.0);
+const _: () = assert!(VALID.0 < BEAT.0 * UNCLAIMED_LOOKS as u64);
 const _: () = assert!(VALID.0 < SILENT.0 && VALID.0 < LAPSE.0);
