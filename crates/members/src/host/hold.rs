@@ -130,8 +130,8 @@ impl<E: Env, D: Drive> Hold<E, D> {
         self.inner.whole.pass(&self.inner.env).await
     }
 
-    /// From now on a drive fails on which [`UNCLAIMED_LOOKS`] in a row find no claim of anybody; until
-    /// then what is asked of it waits.
+    /// From now on a drive fails on which [`UNCLAIMED_LOOKS`] in a row find no claim of anybody;
+    /// until then what is asked of it waits.
     pub fn fail_unclaimed(&self) {
         self.inner.fails_unclaimed.set(true);
     }
