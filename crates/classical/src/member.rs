@@ -208,7 +208,7 @@ impl<D: Drive> Member<D> {
     }
 }
 
-/// A flush under way. Who lets go of it leaves all of it to the next.
+/// A flush under way. One that is cancelled leaves all of it to the next.
 struct Flushing<'a>(&'a Cell<bool>);
 
 impl Drop for Flushing<'_> {

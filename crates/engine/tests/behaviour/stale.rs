@@ -4,7 +4,8 @@ use engine::{CreateSpec, DriveState, OpenOptions, Pool, Volume};
 use io::rng::Rng;
 use io::virt::{CutMode, Disk, VirtEnv};
 
-use crate::common::{MIB, Mirror, Virtual, World, check_all, make_pool, open_pool, sleep};
+use crate::common::{MIB, Mirror, Virtual, World, check_all, make_pool, open_pool};
+use crate::restore::{state, until_whole};
 
 const DRIVES: usize = 5;
 const VOLUME: u64 = 6 * MIB;
@@ -38,16 +39,6 @@ fn states(pool: &Pool<VirtEnv>) -> Vec<DriveState> {
     pool.status().drives.iter().map(|drive| drive.state).collect()
 }
 
-async fn until_whole(world: &Virtual, pool: &Pool<VirtEnv>) {
-    for _ in 0..600 {
-        if states(pool) == [DriveState::Active; DRIVES] {
-            return;
-        }
-        sleep(world.env(), 100).await;
-    }
-    panic!("it is not restored: {:?}", states(pool));
-}
-
 /// `close`: the session between the image and its coming back ends in order. Without checksums
 /// nothing but the label can tell.
 fn comes_back(checksums: bool, close: bool) {
@@ -65,13 +56,13 @@ fn comes_back(checksums: bool, close: bool) {
     world.disks[OLD] = image;
     world.block_on(async {
         let pool = open_pool(&world).await;
-        assert_eq!(states(&pool)[OLD], DriveState::Restoring);
+        assert_eq!(state(&pool, OLD), DriveState::Restoring);
         let told = pool.events(0);
         let about = |text: &str| text.contains("out of date") && text.contains("disk2");
         assert!(told.iter().any(|event| about(&event.text)), "{told:?}");
         let volume = pool.volume("v").expect("made");
         check_all(&volume, &mirror, "beside the image").await;
-        until_whole(&world, &pool).await;
+        until_whole(&world, &pool, OLD).await;
         world.disks[0].set_failed(true);
         check_all(&volume, &mirror, "without another drive").await;
     });

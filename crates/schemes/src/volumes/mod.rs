@@ -317,8 +317,8 @@ async fn read_map<S: Store>(
     Ok((owners, sequences))
 }
 
-/// A commit under way. It ends however its request does: whose host was taken over lets go of it in
-/// the middle.
+/// A commit under way. It ends however its request does: those of a host that was taken over are
+/// cancelled in the middle.
 struct Commit<'a, E: Env, S: Store> {
     inner: &'a Inner<E, S>,
     durable: bool,

@@ -98,8 +98,11 @@ impl<E: Env, S: Store> Volumes<E, S> {
         let last = self.inner.grains.borrow().of_volume(entry.number).next_back();
         let Some((Owner { at, .. }, _)) = last else { return Ok(None) };
         let used = (u64::from(at) * grain + grain).min(entry.size);
-        if used <= size || used > size.next_multiple_of(grain) {
-            return Ok(Some(used).filter(|&used| used > size));
+        if used <= size {
+            return Ok(None);
+        }
+        if used > size.next_multiple_of(grain) {
+            return Ok(Some(used));
         }
         let volume = self.volume(&entry.name).ok_or(VolumeError::NotFound(entry.name.clone()))?;
         let bytes = volume.read(size, used - size).await?.concat();

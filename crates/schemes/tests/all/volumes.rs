@@ -440,9 +440,9 @@ fn verbs_that_make_no_sense_are_refused() {
     assert!(Store::size(&array) > 0);
 }
 
-/// As the requests of a host are that was taken over: a flush may be let go of anywhere.
+/// As the requests of a host are that was taken over: a flush may be cancelled anywhere.
 #[test]
-fn a_flush_that_is_let_go_of_leaves_the_next_one_its_work() {
+fn a_flush_that_is_cancelled_leaves_the_next_one_its_work() {
     let shelf = Shelf::new(2, 7 << 20);
     for steps in 0..60 {
         let (at, fill) = (steps % 8 * GRAIN + steps * 512, [steps as u8 + 1; 512]);
@@ -461,7 +461,7 @@ fn a_flush_that_is_let_go_of_leaves_the_next_one_its_work() {
         shelf.cut(&mut Rng::new(steps));
         let volume = shelf.open().volume("v").unwrap();
         let read = shelf.env.block_on(volume.read(at, 512)).unwrap().concat();
-        assert!(read == fill, "let go of after {steps} steps");
+        assert!(read == fill, "cancelled after {steps} steps");
         drop(volume);
         shelf.env.crash();
     }

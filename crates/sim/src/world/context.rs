@@ -38,8 +38,6 @@ pub struct Tally {
     pub audits: u64,
     /// Pages and pieces of metadata that scrubs put right.
     pub mended: u64,
-    /// Images of before that took a drive's place.
-    pub put_back: u64,
     pub replays: u64,
     pub slowest: u64,
 }

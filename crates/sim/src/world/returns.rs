@@ -194,7 +194,7 @@ impl World {
         Ok(pool)
     }
 
-    fn until_whole(&mut self, pool: &Pool<VirtEnv>) -> Result<(), Failure> {
+    pub(super) fn until_whole(&mut self, pool: &Pool<VirtEnv>) -> Result<(), Failure> {
         let env = self.machine.env.clone();
         let begin = env.now();
         loop {

@@ -4,18 +4,15 @@
 //! What it holds then counts as lost until it is restored, so no other drive may be. Its labels
 //! tell: between the image and its coming back the pool was opened at least once.
 
-use engine::{DriveState, Pool, ScrubState};
+use engine::{Pool, ScrubState};
 use io::rng::{Rng, mix};
 use io::virt::{Disk, VirtEnv};
-use io::{Env, Nanos};
 
 use super::World;
 use crate::failure::{Check, Failure};
 
 /// So many are kept.
 const IMAGES_MAX: usize = 6;
-/// Tenths of a second of virtual time in which a drive is restored; there is little in it.
-const RESTORED_MAX: u64 = 3_000;
 
 /// What a drive held whenever the machine was off, with how often the pool had been opened by then.
 #[derive(Default)]
@@ -45,7 +42,6 @@ impl World {
             self.machine.disks[drive] = image.fork();
             let ago = *opened - when;
             self.context.tell(|| format!("drive {drive} is as it was {ago} openings ago"));
-            self.context.count(|tally| tally.put_back += 1);
         }
         kept.drain(..kept.len().saturating_sub(IMAGES_MAX));
     }
@@ -55,26 +51,12 @@ impl World {
         if self.plan.stale.is_none() {
             return Ok(());
         }
-        let wrong = |what: String| Err(Failure::new(Check::Audit, what));
-        let states = || pool.status().drives.into_iter().map(|drive| drive.state);
-        let env = self.machine.env.clone();
-        let restored = async {
-            for _ in 0..RESTORED_MAX {
-                if states().all(|state| state == DriveState::Active) {
-                    return true;
-                }
-                env.sleep_until(env.now() + Nanos::from_millis(100)).await;
-            }
-            false
-        };
-        if !self.complete("restoring", restored)? {
-            return wrong(format!("not restored: {:?}", states().collect::<Vec<_>>()));
-        }
+        self.until_whole(pool)?;
         let status = self.scrub(pool)?;
         let bad = status.bad_pages + status.repaired_parity + status.lost_pages;
-        match status.state == ScrubState::Done && bad == 0 {
-            true => Ok(()),
-            false => wrong(format!("not as it was written: {status:?}")),
+        if status.state != ScrubState::Done || bad > 0 {
+            return Err(Failure::new(Check::Audit, format!("not as it was written: {status:?}")));
         }
+        Ok(())
     }
 }
