@@ -55,6 +55,8 @@ pub struct Recovery<'a, D: Drive> {
     pub label: &'a Superblock,
     pub geometry: &'a PoolGeometry,
     pub array: &'a Rc<Array<D>>,
+    /// Drives with an image of before: their slots are of another time.
+    pub stale: &'a [DriveIndex],
     pub read_only: bool,
 }
 

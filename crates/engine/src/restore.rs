@@ -218,15 +218,32 @@ impl<E: Env> Shard<E> {
     /// of checkpoints that this drive has not seen. Labels of somebody else, `strange` ones, would
     /// disagree with ours if these are written by halves (world 900116).
     pub async fn wipe(&self, drive: &E::Drive, strange: bool) -> Result<(), io::DriveError> {
-        let area = self.labels.meta();
-        let slots = (0..area.len / SLOT_LEN as u64).map(|row| area.offset + row * SLOT_LEN as u64);
         let labels = label_offsets(drive.geometry().size).into_iter().filter(|_| strange);
-        let heads: Vec<u64> = labels.chain(slots).collect();
+        let heads: Vec<u64> = labels.chain(self.slot_heads()).collect();
         for some in heads.chunks(RESTORE_OBJECTS_AT_ONCE) {
             let wipe = |&at| drive.write(at, Buf::zeroed(PAGE), Durability::Cached);
             join_all(some.iter().map(wipe)).await.into_iter().collect::<Result<(), _>>()?;
         }
         drive.flush().await
+    }
+
+    /// Of drives with an image of before, that are in use: what their slots say is of before, too,
+    /// and is to be gone when their labels are of today. They are flushed with the others.
+    pub async fn wipe_stale(&self, stale: &[DriveIndex]) {
+        for &index in stale {
+            let heads: Vec<u64> = self.slot_heads().collect();
+            for some in heads.chunks(RESTORE_OBJECTS_AT_ONCE) {
+                let wipe = |&at| self.array.write(index, at, Buf::zeroed(PAGE), Durability::Cached);
+                // A drive that does not take it fails.
+                join_all(some.iter().map(wipe)).await;
+            }
+        }
+    }
+
+    /// Where the slots of a drive begin.
+    fn slot_heads(&self) -> impl Iterator<Item = u64> {
+        let area = self.labels.meta();
+        (0..area.len / SLOT_LEN as u64).map(move |row| area.offset + row * SLOT_LEN as u64)
     }
 
     /// A stripe is in use from now on, and whatever will be read there is written first: a drive

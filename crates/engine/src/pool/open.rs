@@ -155,6 +155,7 @@ pub(super) async fn open_shard<E: Env>(
         label: &label,
         geometry: &geometry,
         array: &array,
+        stale: &stale,
         read_only: options.read_only,
     };
     let begin = env.now();
@@ -190,6 +191,7 @@ pub(super) async fn open_shard<E: Env>(
     }
     stale.iter().for_each(|&index| tell_stale(&shard, index));
     if !options.read_only {
+        shard.wipe_stale(&stale).await;
         begin_writing(&shard, replacements).await?;
     }
     shard.array.monitor.forget_reads();

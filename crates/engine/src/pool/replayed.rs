@@ -11,12 +11,18 @@ use crate::shard::Settings;
 /// journal's blocks once more, for each of `again`.
 pub async fn replayed<D: Drive>(drives: Vec<D>, again: &[u8]) -> Result<Recovered, OpenError> {
     let labelled = read_labels(drives).await?;
-    let (label, _) = trusted_label(&labelled)?;
+    let (label, stale) = trusted_label(&labelled)?;
     // Nobody waits for this one: there is no need to watch drives, nor a clock to do it by.
     let clock = Box::new(|| Nanos::ZERO);
     let array = std::rc::Rc::new(assemble(&label, labelled, SpikeHandling::OFF, clock)?);
     let geometry = geometry_of(&label);
-    let recovery = Recovery { label: &label, geometry: &geometry, array: &array, read_only: true };
+    let recovery = Recovery {
+        label: &label,
+        geometry: &geometry,
+        array: &array,
+        stale: &stale,
+        read_only: true,
+    };
     let mut recovered = recovery.load(Settings::default()).await?;
     if !label.clean {
         recovery.replay(&mut recovered).await?;

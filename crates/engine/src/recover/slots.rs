@@ -62,7 +62,8 @@ impl Part {
 }
 
 impl<D: Drive> Recovery<'_, D> {
-    /// Reads the metadata area of every drive.
+    /// Reads the metadata area of every drive that took part in the last checkpoint: on an image of
+    /// before there may be slots that were erased since, of checkpoints that were cut short.
     pub async fn read_slots(&self, meta: &MetaSlots) -> Slots {
         let found = RefCell::new(Slots::default());
         let scan = |index: DriveIndex| {
@@ -83,8 +84,9 @@ impl<D: Drive> Recovery<'_, D> {
             }
         };
         let founders = self.geometry.lists.founders();
-        let founders = self.array.active().into_iter().filter(|index| index.index() < founders);
-        join_all(founders.map(scan)).await;
+        let has_slots =
+            |index: &DriveIndex| index.index() < founders && !self.stale.contains(index);
+        join_all(self.array.active().into_iter().filter(has_slots).map(scan)).await;
         found.into_inner()
     }
 

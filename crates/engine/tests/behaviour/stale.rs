@@ -5,7 +5,7 @@ use io::rng::Rng;
 use io::virt::{CutMode, Disk, VirtEnv};
 
 use crate::common::{MIB, Mirror, Virtual, World, check_all, make_pool, open_pool};
-use crate::restore::{state, until_whole};
+use crate::restore::{prove, state, until_whole};
 
 const DRIVES: usize = 5;
 const VOLUME: u64 = 6 * MIB;
@@ -124,4 +124,90 @@ fn crashes_among_the_labels_make_no_drive_out_of_date() {
         });
     }
     assert!(cut_short > 300, "most openings are cut short: {cut_short}");
+}
+
+/// In a session that ends in order, too, what an image of its middle lacks is known by the labels.
+#[test]
+fn an_image_of_the_last_session_is_restored() {
+    for checksums in [true, false] {
+        let (mut mirror, mut rng) = (Mirror::new(VOLUME), Rng::new(74));
+        let mut world = closed(checksums, &mut mirror, &mut rng);
+        let image = world.block_on(async {
+            let pool = open_pool(&world).await;
+            let volume = pool.volume("v").expect("made");
+            write_some(&volume, &mut mirror, &mut rng).await;
+            let image = world.disks[OLD].fork();
+            write_some(&volume, &mut mirror, &mut rng).await;
+            pool.close().await.expect("closes");
+            image
+        });
+        world.kill();
+        world.disks[OLD] = image;
+        world.block_on(async {
+            let pool = open_pool(&world).await;
+            assert_eq!(state(&pool, OLD), DriveState::Restoring);
+            until_whole(&world, &pool, OLD).await;
+            prove(&pool, &mirror, &[0], "restored").await;
+        });
+    }
+}
+
+async fn all(volume: &Volume<VirtEnv>) -> Vec<u8> {
+    volume.read(0, VOLUME as u32).await.expect("read").iter().flat_map(|buf| buf.to_vec()).collect()
+}
+
+/// An image may have slots of a checkpoint that was cut short; on the others they were erased since.
+#[test]
+fn slots_of_an_image_are_not_taken_for_the_checkpoints() {
+    let (mut mirror, mut rng) = (Mirror::new(VOLUME), Rng::new(75));
+    let made = closed(true, &mut mirror, &mut rng);
+    let mut cut_short = 0;
+    for round in 0..100 {
+        let mut world = Virtual::new(DRIVES, 64 * MIB, 7100);
+        world.disks = made.disks.iter().map(Disk::fork).collect();
+        let env = world.env().clone();
+        let session = async {
+            let pool = open_pool(&world).await;
+            let volume = pool.volume("v").expect("made");
+            let mut unflushed = Mirror::new(VOLUME);
+            for _ in 0..1 + rng.below(20) {
+                let offset = rng.below(VOLUME / 65536) * 65536;
+                let data = unflushed.fill(&mut rng, offset, 65536);
+                volume.write(offset, data, false).await.expect("writes go on");
+            }
+            env.set_write_limit(env.writes_issued() + 1 + rng.below(60));
+            pool.checkpoint().await
+        };
+        let over = env.run_until(session, || env.write_limit_reached());
+        cut_short += u64::from(over.is_none());
+        drop(over);
+        world.kill();
+        let mut fate = Rng::new(round);
+        world.disks.iter().for_each(|disk| disk.power_cut(&mut fate, CutMode::Random));
+        env.set_write_limit(u64::MAX);
+        let image = world.disks[OLD].fork();
+        let was = world.block_on(async {
+            let pool = open_pool(&world).await;
+            let was = all(&pool.volume("v").expect("made")).await;
+            pool.close().await.expect("closes");
+            was
+        });
+        world.kill();
+        world.disks[OLD] = image;
+        // Every other time once more, when its labels are as new as the others'.
+        if round % 2 == 0 {
+            world.block_on(open_pool(&world));
+            world.kill();
+        }
+        world.block_on(async {
+            let pool = open_pool(&world).await;
+            assert_eq!(state(&pool, OLD), DriveState::Restoring, "round {round}");
+            until_whole(&world, &pool, OLD).await;
+            let now = all(&pool.volume("v").expect("made")).await;
+            assert!(now == was, "round {round}");
+            let report = pool.audit().await.expect("audit");
+            assert!(report.is_complete(), "round {round}: {report:?}");
+        });
+    }
+    assert!(cut_short > 50, "most closings are cut short: {cut_short}");
 }
