@@ -50,6 +50,7 @@ test: lint
 	$(CARGO) test --locked --release --package schemes --features planted --test all planted::
 	target/release/steadyraid-sim world --seeds 10000..10600 --jobs 2
 	target/release/steadyraid-sim world --seeds 30000..30200 --jobs 2
+	target/release/steadyraid-sim world --seeds 500000..500150 --jobs 2
 	target/release/steadyraid-sim world --seeds 600000..600150 --jobs 2
 	target/release/steadyraid-sim world --seeds 650000..650080 --jobs 2
 	target/release/steadyraid-sim world --seeds 700000..700150 --jobs 2

@@ -490,6 +490,10 @@ impl<E: Env> Inner<E> {
     pub async fn write_label_but(&self, but: Option<usize>) {
         // A drive that is called lost has its last page of intents noted: it may come back.
         self.tell_losses().await;
+        // Some may have been lost by that: what is not recorded stays so (`record_losses`).
+        if self.too_many_lost().is_some() {
+            return;
+        }
         let lost: Vec<bool> = self.members.iter().map(Member::is_lost).collect();
         let next = {
             let mut label = self.label.borrow_mut();

@@ -76,13 +76,12 @@ impl<E: Env> Shard<E> {
             }
             state.meta.root()
         };
-        self.labels
-            .update(&self.array, |label| {
-                let root = &mut label.checkpoint[0];
-                *root = format::CheckpointRoot { seq, journal_start: start, objects, fingerprint };
-                label.clean = clean;
-            })
-            .await;
+        self.write_labels(|label| {
+            let root = &mut label.checkpoint[0];
+            *root = format::CheckpointRoot { seq, journal_start: start, objects, fingerprint };
+            label.clean = clean;
+        })
+        .await?;
         self.state.borrow_mut().meta.give_back(obsolete);
         self.journal.forget_before(start);
         self.count(|counters| counters.checkpoints += 1);

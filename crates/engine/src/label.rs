@@ -8,8 +8,8 @@ use std::cell::{Cell, RefCell};
 
 use format::{
     Extent, Foreign, FormatError, INCOMPAT_LEAVING, INCOMPAT_REPLACES, INCOMPAT_RESTORING,
-    INCOMPAT_SUBSTITUTES, LABEL_LEN, MemberState, Superblock, Uuid, label_at, label_offsets,
-    newest, probe,
+    INCOMPAT_SUBSTITUTES, LABEL_LEN, Member, MemberState, Superblock, Uuid, label_at,
+    label_offsets, newest, probe,
 };
 use io::sync::{Permit, Turn};
 use io::{Buf, Drive, DriveError, Durability, join_all};
@@ -17,6 +17,7 @@ use layout::DriveIndex;
 
 use crate::api::DriveState;
 use crate::array::Array;
+use crate::planted::{self, Bug};
 
 /// What is on a drive.
 pub enum Label {
@@ -193,12 +194,19 @@ impl Labels {
     }
 
     /// Changes the superblock and writes it to all active drives, durably. Drive states come
-    /// from the array. A drive that can't take its label fails.
-    pub async fn update<D: Drive>(&self, array: &Array<D>, change: impl FnOnce(&mut Superblock)) {
+    /// from the array. A drive that can't take its label fails. False: nothing was written, because
+    /// it would have written off more drives than `bears`.
+    #[must_use]
+    pub async fn update<D: Drive>(
+        &self,
+        array: &Array<D>,
+        bears: usize,
+        change: impl FnOnce(&mut Superblock),
+    ) -> bool {
         let _turn = self.turn.lock().await;
         let next = {
             let mut next = self.current.borrow().clone();
-            next.generation = next_generation(next.generation, self.everywhere.replace(false));
+            next.generation = next_generation(next.generation, self.everywhere.get());
             for (member, index) in next.members.iter_mut().zip(array.indexes()) {
                 member.state = match array.member(index).state() {
                     DriveState::Active if array.is_draining(index) => MemberState::Leaving,
@@ -216,6 +224,11 @@ impl Labels {
             flag_states(&mut next, array.substituted.get());
             next
         };
+        let too_many = writes_off(&self.current.borrow(), &next) && lost(&next) > bears;
+        if too_many && !planted::is(Bug::WriteOffAll) {
+            return false;
+        }
+        self.everywhere.set(false);
         for copies in [[0, 2], [1, 3]] {
             let active = array.active();
             let writes = active.iter().flat_map(|&index| {
@@ -227,7 +240,24 @@ impl Labels {
         *self.current.borrow_mut() = next;
         // One that is about to be vacated gets none, and is called whole until that is done.
         self.everywhere.set(array.vacating().is_none());
+        true
     }
+}
+
+/// Is a drive that was whole lost by this?
+fn writes_off(current: &Superblock, next: &Superblock) -> bool {
+    let is_lost =
+        |member: &Member| matches!(member.state, MemberState::Missing | MemberState::Failed);
+    let mut both = current.members.iter().zip(&next.members);
+    both.any(|(was, is)| was.state.is_whole() && is_lost(is))
+}
+
+/// Drives that a label counts as lost, those that are not whole again included.
+fn lost(label: &Superblock) -> usize {
+    let is_lost = |state| {
+        matches!(state, MemberState::Missing | MemberState::Failed | MemberState::Restoring)
+    };
+    label.members.iter().filter(|member| is_lost(member.state)).count()
 }
 
 /// The features that follow from what members are.

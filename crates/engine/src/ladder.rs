@@ -334,10 +334,18 @@ impl<E: Env> Shard<E> {
         watch.ladder.relapses = 0;
     }
 
-    /// Fails a drive because an operator says so.
-    pub async fn fail_drive(&self, index: DriveIndex, reason: &str) -> Result<(), RequestError> {
+    /// Fails a drive because an operator says so, `forced` also where the pool needs it.
+    pub async fn fail_drive(
+        &self,
+        index: DriveIndex,
+        reason: &str,
+        forced: bool,
+    ) -> Result<(), RequestError> {
         if self.array.is_active(index) {
             self.array.fail(index, reason);
+        }
+        if forced {
+            self.given_up.set(self.given_up.get().max(self.array.lost()));
         }
         self.record_failures().await
     }

@@ -38,6 +38,8 @@ pub enum Bug {
     SettleLate,
     /// An image of before counts as what the drive held last.
     TrustStale,
+    /// Labels write off more drives than the volumes bear.
+    WriteOffAll,
     /// A drive in a lost one's place is read before it holds anything.
     TrustUnrestored,
     /// Such a drive keeps what a conversion left out that began without it (world 900146).

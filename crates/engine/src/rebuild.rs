@@ -27,7 +27,7 @@ use io::slice::Work;
 use io::{Env, Nanos, PAGE, join_all};
 use layout::DriveIndex;
 
-use crate::api::{DriveState, DriveVerbError, EventKind, Severity};
+use crate::api::{DriveState, DriveVerbError, EventKind, RequestError, Severity};
 use crate::geometry::{BlockAddress, Class};
 use crate::limits::{REBUILD_BATCH, REBUILD_SPACE_RETRY, RESTORE_RETRY, STRIPES_AT_ONCE};
 use crate::shard::Shard;
@@ -228,18 +228,21 @@ impl<E: Env> Shard<E> {
     }
 
     /// The labels speak of substitutes before there is one.
-    async fn enable_substitutes(&self) {
+    async fn enable_substitutes(&self) -> Result<(), RequestError> {
         if !self.state.borrow().space.substitutes.enabled {
             self.array.substituted.set(true);
-            self.labels.update(&self.array, |_| {}).await;
+            self.write_labels(|_| {}).await?;
             self.state.borrow_mut().space.substitutes.enabled = true;
             let text = "what lost or leaving drives hold is written to the others".to_owned();
             self.tell(None, (Severity::Info, EventKind::RebuildBegun), text);
         }
+        Ok(())
     }
 
     async fn rebuild_pass(&self) -> Pass {
-        self.enable_substitutes().await;
+        if self.enable_substitutes().await.is_err() {
+            return Pass { later: 1, ..Pass::default() };
+        }
         let seen = self.array.exposures();
         self.rebuild.progress.borrow_mut().seen = (seen, self.journal.latest());
         let classes: Vec<Rc<Class>> = self.state.borrow().space.classes().cloned().collect();
@@ -376,12 +379,11 @@ impl<E: Env> Shard<E> {
         let left = self.array.indexes().filter(|&at| self.array.is_whole(at)).count() - 1;
         self.check_room_without(index, left)?;
         self.array.set_draining(Some(index));
-        self.note_leaving(index, true).await;
-        Ok(())
+        Ok(self.note_leaving(index, true).await?)
     }
 
     /// Nothing new goes to a drive that leaves, or it does again; and the labels say so.
-    async fn note_leaving(&self, index: DriveIndex, avoided: bool) {
+    async fn note_leaving(&self, index: DriveIndex, avoided: bool) -> Result<(), RequestError> {
         {
             let space = &mut self.state.borrow_mut().space;
             space.set_avoided(index, avoided);
@@ -389,7 +391,7 @@ impl<E: Env> Shard<E> {
         }
         self.rebuild.stir();
         self.work.notify_all();
-        self.labels.update(&self.array, |_| {}).await;
+        self.write_labels(|_| {}).await
     }
 
     /// Whether what is left has place for what the drive holds.
@@ -419,8 +421,7 @@ impl<E: Env> Shard<E> {
             return Err(DriveVerbError::NotRemoving { index: index.0 });
         }
         self.array.set_draining(None);
-        self.note_leaving(index, !self.array.is_active(index)).await;
-        Ok(())
+        Ok(self.note_leaving(index, !self.array.is_active(index)).await?)
     }
 
     pub fn rebuild_hold(&self, paused: bool) {

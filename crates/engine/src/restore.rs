@@ -118,7 +118,7 @@ impl<E: Env> Shard<E> {
             None => (Uuid::from_random(self.env.unique_id()), None),
         };
         if self.array.member(index).state() == DriveState::Vacated
-            && self.come_home(index, uuid, &drive).await.map_err(failed)?
+            && self.come_home(index, uuid, &drive).await?
         {
             return self.check_used(index, name);
         }
@@ -130,7 +130,7 @@ impl<E: Env> Shard<E> {
         self.array.adopt(index, (uuid, size, drive), awaited);
         self.use_again(index);
         self.forgive(index);
-        self.labels.update(&self.array, |_| {}).await;
+        self.write_labels(|_| {}).await?;
         self.record_failures().await?;
         self.check_used(index, name.clone())?;
         let text = format!("drive {name} is restored in place {index}: {blocks} blocks to write");
@@ -319,7 +319,7 @@ impl<E: Env> Shard<E> {
         }
         self.array.restored(drive);
         self.rebuild.stir();
-        self.labels.update(&self.array, |_| {}).await;
+        self.write_labels(|_| {}).await?;
         self.array.told_whole(drive);
         let text = format!("drive {} holds everything that it should", self.drive_name(drive));
         self.tell(Some(drive), (Severity::Info, EventKind::DriveRestored), text);

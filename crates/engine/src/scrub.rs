@@ -329,8 +329,9 @@ impl<E: Env> Shard<E> {
             }
         }
         if bad > 0 {
-            self.labels.update(&self.array, |_| {}).await;
-            self.scrub.change(|status| status.metadata_repaired += bad);
+            let written = self.write_labels(|_| {}).await.is_ok();
+            let repaired = if written { bad } else { 0 };
+            self.scrub.change(|status| status.metadata_repaired += repaired);
         }
     }
 }

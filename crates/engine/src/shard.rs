@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::{Rc, Weak};
 
-use format::{ClassId, StripeId, VolumeId};
+use format::{ClassId, StripeId, Superblock, VolumeId};
 use io::sync::{Event, Turn};
 use io::wait::{Wait, told};
 use io::{Env, Nanos};
@@ -136,6 +136,8 @@ pub struct Shard<E: Env> {
     /// Background tasks that are running.
     pub tasks: Cell<u32>,
     pub failure: RefCell<Option<String>>,
+    /// So many lost drives an operator goes on without, whatever the volumes bear.
+    pub given_up: Cell<usize>,
     pub events: Rc<Events>,
     /// The pool is closed, or dropped: drives need no more watching.
     pub released: Cell<bool>,
@@ -157,6 +159,13 @@ pub struct Spot {
     pub sector: u16,
     pub flbn: format::Flbn,
     pub targets: SmallVec<[BlockAddress; 3]>,
+}
+
+/// Lost drives with which no volume lacks anything; without volumes, those of the pool's own class.
+pub fn tolerated(space: &Space, volumes: &BTreeMap<VolumeId, VolumeRecord>) -> usize {
+    let parity = |volume: &VolumeRecord| space.class(volume.class).parity();
+    let pool = space.classes().map(|class| class.parity()).min();
+    volumes.values().map(parity).min().or(pool).unwrap_or(1)
 }
 
 impl<E: Env> Shard<E> {
@@ -257,6 +266,34 @@ impl<E: Env> Shard<E> {
         RequestError::Io(reason.to_owned())
     }
 
+    /// Changes what the labels say. They never write off more drives than the volumes bear, unless
+    /// an operator says so: what is on these would be lost for good, also where they are only out
+    /// of reach. Where that would have to be, the pool fails instead, and opened again it has all
+    /// drives that are back.
+    pub async fn write_labels(
+        &self,
+        change: impl FnOnce(&mut Superblock),
+    ) -> Result<(), RequestError> {
+        let bears = self.tolerated();
+        if self.labels.update(&self.array, bears.max(self.given_up.get()), change).await {
+            return Ok(());
+        }
+        let lost = self.array.indexes().filter(|&index| self.array.is_missed(index));
+        let lost: Vec<String> =
+            lost.map(|index| format!("{} ({})", index.0, self.drive_name(index))).collect();
+        Err(self.fail(&format!(
+            "drives {} are lost, and the pool bears {bears}: nothing is written any more, so that \
+             it has everything when it is opened again with them",
+            lost.join(", ")
+        )))
+    }
+
+    /// Lost drives with which the pool can be opened.
+    pub fn tolerated(&self) -> usize {
+        let state = self.state.borrow();
+        tolerated(&state.space, &state.volumes)
+    }
+
     /// After a drive failed: nothing that it missed is acknowledged before the other drives
     /// say that it must not be trusted any more.
     pub async fn record_failures(&self) -> Result<(), RequestError> {
@@ -282,7 +319,7 @@ impl<E: Env> Shard<E> {
             if self.array.active().is_empty() {
                 return Err(self.fail("no drive is left"));
             }
-            self.labels.update(&self.array, |_| {}).await;
+            self.write_labels(|_| {}).await?;
             self.array.note_recorded(known);
         }
         Ok(())

@@ -25,6 +25,7 @@ mod rebuilds;
 mod returns;
 mod rot;
 mod session;
+mod shelf;
 mod stale;
 mod troubles;
 mod verify;
@@ -198,6 +199,7 @@ impl World {
         if self.plan.generation >= Generation::Swarm {
             self.rng = Rng::new(mix(self.plan.seed) ^ mix(session ^ 0x5e55));
         }
+        self.shelf_is_back();
         self.put_back();
     }
 
@@ -224,6 +226,7 @@ impl World {
     fn all_is_there(&mut self) -> Result<(), Failure> {
         self.plug_drives();
         let pool = self.open()?;
+        self.take_back(&pool, true)?;
         self.scrub_rot(&pool)?;
         self.scrub_restored(&pool)?;
         self.audit(&pool)?;

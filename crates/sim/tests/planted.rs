@@ -23,6 +23,8 @@ const FIRST_HEDGED: u64 = 20_200;
 const FIRST_ROT: u64 = 750_000;
 /// Of worlds in which a drive is put back.
 const FIRST_STALE: u64 = 785_000;
+/// Of worlds in which too many drives are gone for a while.
+const FIRST_SHELF: u64 = 510_000;
 /// Of worlds in which the others take over what lost drives held.
 const FIRST_REBUILD: u64 = 870_000;
 /// Of worlds in which drives that work are exchanged.
@@ -81,6 +83,7 @@ fn first_seed(bug: Bug) -> u64 {
         Bug::RestorePastJournal => FIRST_RETURN,
         Bug::SkipSums => FIRST_ROT,
         Bug::TrustStale => FIRST_STALE,
+        Bug::WriteOffAll => FIRST_SHELF,
         Bug::KeepBudget => FIRST_HEDGED,
         Bug::SubstituteBeforeDurable | Bug::KeepSubstitutes => FIRST_REBUILD,
         Bug::ForgetTwinWrites | Bug::TakeOverUnflushed | Bug::PromiseBeforeLabels => FIRST_EXCHANGE,
@@ -165,6 +168,7 @@ bugs! {
     a_flush_that_covers_too_much: SettleLate,
     rot_that_is_read: SkipSums,
     an_image_of_before_that_is_read: TrustStale,
+    drives_of_a_lost_shelf_written_off: WriteOffAll,
     an_empty_drive_that_is_read: TrustUnrestored,
     parity_that_a_conversion_left_out: RestorePastConversions,
     a_journal_with_single_copies: RestorePastJournal,

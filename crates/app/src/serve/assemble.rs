@@ -137,11 +137,8 @@ async fn open(
         }
     };
     let pool = hold.release_unless(held::while_held(Some(&hold), &object, open)).await?;
-    if let pools::any::Pool::Other(_) = &pool {
-        // Opened again, an array takes a drive that it could not do without as it is; FusionRAID
-        // has written it off by then.
-        hold.fail_unclaimed();
-    }
+    // Opened again, a pool takes a drive that it could not do without as it is.
+    hold.fail_unclaimed();
     Ok(Held { pool, hold: Some(hold), room: Some(room), waits: ClientWaits::new(env) })
 }
 

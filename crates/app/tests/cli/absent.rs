@@ -9,10 +9,11 @@ use crate::drive::until_whole;
 use crate::events::pause;
 use crate::http::Control;
 use crate::nbd::{Client, FUA, data};
+use crate::schemes::{SCHEMES, make};
 use crate::support::{Scratch, Server};
 
 const MIB: u32 = 1 << 20;
-const SCHEMES: [&str; 3] = ["fusion", "raid5", "mirror-log"];
+const SOME: [&str; 3] = ["fusion", "raid5", "mirror-log"];
 
 fn write(client: &mut Client, at: u8) {
     client.write(u64::from(at) << 20, &data(at), FUA);
@@ -61,9 +62,9 @@ fn check_without(scratch: &Scratch, client: &mut Client, drive: &str, last: u8) 
 }
 
 /// They mostly wait.
-fn of_all_schemes(check: fn(&str)) {
+fn of_some_schemes(check: fn(&str)) {
     thread::scope(|scope| {
-        for scheme in SCHEMES {
+        for scheme in SOME {
             scope.spawn(move || check(scheme));
         }
     });
@@ -97,7 +98,7 @@ fn back_before_the_start() {
 
 #[test]
 fn late_for_the_start() {
-    of_all_schemes(|scheme| {
+    of_some_schemes(|scheme| {
         let scratch = pool(scheme);
         let (server, mut client) = serve(&scratch);
         write(&mut client, 1);
@@ -116,9 +117,47 @@ fn late_for_the_start() {
     });
 }
 
+/// A shelf goes, and with it more drives than the pool can do without: it fails, writes nothing more,
+/// and has everything when it is served again with these drives.
+fn too_many(scheme: &str, drives: usize, gone: usize) {
+    let scratch = if scheme == "fusion" { pool(scheme) } else { make(scheme, drives) };
+    let (server, mut client) = serve(&scratch);
+    (1..=4).for_each(|at| write(&mut client, at));
+    (0..gone).for_each(|drive| lose_path(&scratch, &drive.to_string()));
+    let mut is_refused = || client.try_write(5 << 20, &data(5), FUA) != 0;
+    assert!((0..100).any(|_| is_refused()), "{scheme}: nobody notices");
+    if scheme == "fusion" {
+        let told = scratch.run(&["status"]).expect(1).says("state: FAILED");
+        let told = told.says("are lost, and the pool bears 1: nothing is written any more");
+        told.says("stop and start the server");
+    }
+    client.disconnect();
+    server.end_badly();
+
+    let (server, mut client) = serve(&scratch);
+    let mut is_there = |at: u8| client.read(u64::from(at) << 20, MIB) == data(at);
+    assert!((1..=4).all(&mut is_there), "{scheme}");
+    if scheme == "fusion" {
+        check_without(&scratch, &mut client, "3", 4);
+    }
+    client.disconnect();
+    server.end();
+}
+
+#[test]
+fn too_many_while_it_is_served() {
+    thread::scope(|scope| {
+        for (scheme, drives, _) in SCHEMES.into_iter().chain([("fusion", 4, &[][..])]) {
+            // Mirrors can do without all but one.
+            let gone = if scheme == "raid1" { drives } else { drives - 1 };
+            scope.spawn(move || too_many(scheme, drives, gone));
+        }
+    });
+}
+
 #[test]
 fn too_many_for_the_pool_to_be_opened() {
-    of_all_schemes(|scheme| {
+    of_some_schemes(|scheme| {
         let scratch = pool(scheme);
         let other = Scratch::with_drives(4);
         for drive in ["d0", "d1", "d2", "d3"] {
@@ -140,7 +179,7 @@ fn too_many_for_the_pool_to_be_opened() {
 /// Operations fail as on a path that is lost, and the drive is found by another name later.
 #[test]
 fn lost_while_it_is_used() {
-    of_all_schemes(|scheme| {
+    of_some_schemes(|scheme| {
         let scratch = pool(scheme);
         let (server, mut client) = serve(&scratch);
         write(&mut client, 1);

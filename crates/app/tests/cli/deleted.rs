@@ -169,12 +169,11 @@ fn a_drive_that_is_overwritten_under_an_array() {
 
 /// It was needed, and so was the claim that says whose it is: requests get an answer, the server
 /// ends when it is told to, and the next one has what the drive still holds.
-#[test]
-fn a_drive_of_an_array_that_is_overwritten_and_needed() {
-    let scratch = Scratch::with_drives(2);
-    scratch.run(&["create", "--scheme", "raid1", "tank", "d0", "d1"]).expect(0);
+fn overwritten_and_needed(scheme: &str, drives: &[&str]) {
+    let scratch = Scratch::with_drives(drives.len());
+    scratch.run(&[&["create", "--scheme", scheme, "tank"], drives].concat()).expect(0);
     scratch.run(&["volume", "create", "tank/vm", "16M", "--drives", "."]).expect(0);
-    let server = scratch.serve(&["."]);
+    let server = scratch.serve(&["--rebuild-after", "never", "."]);
     let mut client = Client::open(&scratch.path("run/nbd.sock"), "tank/vm");
     client.write(1 << 20, &data(1), FUA);
     scratch.run(&["drive", "fail", "tank", "0", "--force"]).expect(0);
@@ -184,7 +183,7 @@ fn a_drive_of_an_array_that_is_overwritten_and_needed() {
     scratch.poke("d1", 16 << 10, &data(0)[..900 << 10]);
     let mut is_refused = || {
         pause();
-        client.try_read(1 << 20, 4096).is_err()
+        client.try_write(2 << 20, &data(2), FUA) != 0
     };
     assert!((0..1800).any(|_| is_refused()), "nobody notices");
     client.disconnect();
@@ -197,6 +196,16 @@ fn a_drive_of_an_array_that_is_overwritten_and_needed() {
     check(&mut client, 1);
     client.disconnect();
     server.stop();
+}
+
+#[test]
+fn a_drive_of_an_array_that_is_overwritten_and_needed() {
+    overwritten_and_needed("raid1", &["d0", "d1"]);
+}
+
+#[test]
+fn a_drive_of_fusion_that_is_overwritten_and_needed() {
+    overwritten_and_needed("fusion", &["d0", "d1", "d2", "d3"]);
 }
 
 /// The drive is there, and nobody will find it by its name.

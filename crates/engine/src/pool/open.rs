@@ -33,7 +33,7 @@ use crate::reads::ReadGenerations;
 use crate::rebuild::Rebuild;
 use crate::recover::{Recovered, Recovery};
 use crate::restore;
-use crate::shard::{Settings, Shard, State, VolumeRecord};
+use crate::shard::{Settings, Shard, State, tolerated};
 
 impl<E: Env> Pool<E> {
     /// Assembles a pool from its drives, in any order, some of them possibly missing; recovers
@@ -424,10 +424,7 @@ fn check_redundancy<D: Drive>(
     array: &Array<D>,
     recovered: &Recovered,
 ) -> Result<(), OpenError> {
-    let parity = |volume: &VolumeRecord| recovered.space.class(volume.class).parity();
-    let volumes = recovered.volumes.values().map(parity).min();
-    let pool = recovered.space.classes().map(|class| class.parity()).min();
-    let tolerated = volumes.or(pool).unwrap_or(1);
+    let tolerated = tolerated(&recovered.space, &recovered.volumes);
     let gone: Vec<String> = array
         .indexes()
         .filter(|&index| array.is_missed(index))
@@ -535,6 +532,7 @@ fn build_shard<E: Env>(
         closed: Event::new(),
         tasks: Cell::new(0),
         failure: RefCell::new(None),
+        given_up: Cell::new(before.map_or(0, |before| before.given_up.get())),
         events: before.map_or_else(Rc::default, |before| before.events.clone()),
         pacer: Default::default(),
         compaction: RefCell::default(),
@@ -549,34 +547,33 @@ fn build_shard<E: Env>(
 /// Says of drives that are not here that they are missing, before anything is changed that their
 /// label may rely on: it is newer than any other if they alone took part in an update that a crash
 /// cut short. Newer by one; so this one is newer by two.
-async fn write_off_absent<E: Env>(shard: &Shard<E>) {
+async fn write_off_absent<E: Env>(shard: &Shard<E>) -> Result<(), RequestError> {
     let label = shard.labels.get();
     let absent = |(member, index): (&Member, _)| {
         let was = member.state.is_whole() || member.state == MemberState::Restoring;
         was && !shard.array.is_active(index)
     };
     if label.members.iter().zip(shard.array.indexes()).any(absent) {
-        shard.labels.update(&shard.array, |label| label.generation += 1).await;
+        shard.write_labels(|label| label.generation += 1).await?;
     }
+    Ok(())
 }
 
 /// Makes what was recovered durable as a checkpoint, then raises the epoch. From then on the
 /// old journal is void and new blocks may be written.
 async fn begin_epoch<E: Env>(shard: &Shard<E>) -> Result<(), RequestError> {
     shard.array.flush_dirty().await;
-    write_off_absent(shard).await;
+    write_off_absent(shard).await?;
     if !shard.labels.are_everywhere() {
         // Two rounds are to follow, so that an image of before this opening is known by its label.
-        shard.labels.update(&shard.array, |_| {}).await;
+        shard.write_labels(|_| {}).await?;
     }
     shard.erase_cut_short().await;
     shard.checkpoint(false).await?;
-    shard
-        .labels
-        .update(&shard.array, |label| {
-            label.epoch += 1;
-            label.clean = false;
-        })
-        .await;
+    let begin = |label: &mut Superblock| {
+        label.epoch += 1;
+        label.clean = false;
+    };
+    shard.write_labels(begin).await?;
     shard.record_failures().await
 }

@@ -196,7 +196,7 @@ impl<E: Env> Pool<E> {
         if gone > parity && !force {
             return Err(DriveVerbError::Needed { index, gone, parity });
         }
-        Ok(shard.fail_drive(drive, reason).await?)
+        Ok(shard.fail_drive(drive, reason, force).await?)
     }
 
     /// An event of what whoever opened the drives found out about them, or one of them.

@@ -213,7 +213,7 @@ impl<E: Env> Pool<E> {
         // Before the first record that software without limits would stumble over.
         if shard.labels.get().features.incompat & INCOMPAT_LIMITS == 0 {
             let learn = |label: &mut Superblock| label.features.incompat |= INCOMPAT_LIMITS;
-            shard.labels.update(&shard.array, learn).await;
+            shard.write_labels(learn).await?;
             shard.record_failures().await?;
         }
         {

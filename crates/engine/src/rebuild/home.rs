@@ -4,7 +4,7 @@ use format::{ObjectKey, Uuid};
 use io::{Drive, Durability, Env, join_all};
 use layout::DriveIndex;
 
-use crate::api::{DriveState, EventKind, Severity};
+use crate::api::{DriveState, DriveVerbError, EventKind, Severity};
 use crate::limits::RESTORE_OBJECTS_AT_ONCE;
 use crate::restore::awaited;
 use crate::shard::Shard;
@@ -17,11 +17,13 @@ impl<E: Env> Shard<E> {
         index: DriveIndex,
         uuid: Uuid,
         drive: &E::Drive,
-    ) -> Result<bool, io::DriveError> {
+    ) -> Result<bool, DriveVerbError> {
+        let name = drive.name();
+        let failed = |error| DriveVerbError::Drive { name: name.clone(), error };
         // No checkpoint passes the drive over while it gets its copies of this one.
         let _turn = self.checkpoint_turn.lock().await;
-        self.copy_objects(index, drive).await?;
-        self.labels.name_early(index, uuid, drive).await?;
+        self.copy_objects(index, drive).await.map_err(failed)?;
+        self.labels.name_early(index, uuid, drive).await.map_err(failed)?;
         let awaited = awaited(&self.state.borrow().space, index, |_| true);
         let vacated = self.array.member(index).state() == DriveState::Vacated;
         if !vacated || self.array.is_exposed() || awaited.total() > 0 {
@@ -32,7 +34,7 @@ impl<E: Env> Shard<E> {
         let size = drive.geometry().size;
         self.array.adopt_vacant(index, (uuid, size, drive.clone()), awaited);
         self.forgive(index);
-        self.labels.update(&self.array, |_| {}).await;
+        self.write_labels(|_| {}).await?;
         self.array.told_whole(index);
         self.use_again(index);
         self.rebuild.stir();

@@ -68,18 +68,18 @@ impl<E: Env> Shard<E> {
         let drained = self.array.is_draining(drive);
         self.array.vacate(drive);
         // No block of the journal goes there any more; those that did are forgotten first.
-        if drained && !self.forget_journal(self.journal.latest()).await {
+        let forgotten = !drained || self.forget_journal(self.journal.latest()).await;
+        let name = self.drive_name(drive);
+        let announce = |label: &mut Superblock| {
+            label.members[usize::from(drive.0)].state = MemberState::Vacated;
+        };
+        if !forgotten || self.write_labels(announce).await.is_err() {
             // It is emptied, and used no more: as good as lost until that can be recorded.
             self.array.set_draining(None);
             self.array.vacated(drive);
             self.array.fail(drive, "it was emptied, and that could not be recorded");
             return false;
         }
-        let name = self.drive_name(drive);
-        let announce = |label: &mut Superblock| {
-            label.members[usize::from(drive.0)].state = MemberState::Vacated;
-        };
-        self.labels.update(&self.array, announce).await;
         self.array.vacated(drive);
         if drained {
             self.array.set_draining(None);

@@ -9,6 +9,7 @@ use io::virt::{CutMode, VirtEnv};
 use io::{AnyDrive, Buf, DriveErrorKind, Env, Operation};
 
 use crate::common::{MIB, Mirror, Virtual, World, check_all, make_pool, open_pool, sleep};
+use crate::restore::{prove, until_whole};
 
 async fn write_some(volume: &Volume<VirtEnv>, mirror: &mut Mirror, rng: &mut Rng, count: u64) {
     let size = mirror.bytes.len() as u64;
@@ -165,6 +166,86 @@ fn too_many_failures_are_errors() {
             });
         }
     }
+}
+
+/// More drives than parity stands for go at once, and are all there again later (a cable, a shelf): no
+/// label wrote off the last of them, so the pool has what was flushed. `closes`: somebody stops the
+/// server in between.
+fn lost_and_there_again((drives, parity, lost): (usize, u8, usize), seed: u64, closes: bool) {
+    let world = Virtual::new(drives, 64 * MIB, seed);
+    let (mut mirror, mut rng) = (Mirror::new(6 * MIB), Rng::new(seed));
+    world.block_on(async {
+        let (pool, volume) = pool_of(&world, parity).await;
+        mirror.bytes.truncate(3 * MIB as usize);
+        write_some(&volume, &mut mirror, &mut rng, 120).await;
+        volume.flush().await.expect("flushed");
+        for disk in &world.disks[drives - lost..] {
+            disk.set_failed(true);
+        }
+        // The rest of the volume was never written, and is not looked at afterwards.
+        let (mut errors, half) = (0, 3 * MIB);
+        for at in 0..60 {
+            errors += u64::from(
+                volume.write(half + at % 40 * 65536, Buf::zeroed(65536), true).await.is_err(),
+            );
+        }
+        assert!(errors > 50 && volume.flush().await.is_err(), "{errors} errors");
+        let failed = pool.status().failed.expect("it says so");
+        let why = format!("are lost, and the pool bears {parity}");
+        assert!(lost == drives || failed.contains(&why), "{failed}");
+        if closes {
+            assert!(pool.close().await.is_err());
+        }
+    });
+    world.kill();
+    world.disks.iter().for_each(|disk| disk.set_failed(false));
+    world.block_on(async {
+        let pool = open_pool(&world).await;
+        let (without, volume) =
+            (states(&pool, DriveState::Failed), pool.volume("v").expect("made"));
+        assert!(without <= usize::from(parity), "{without} of {lost} are written off");
+        check_all(&volume, &mirror, "they are back").await;
+        for at in drives - lost..drives {
+            if pool.status().drives[at].state == DriveState::Failed {
+                pool.drive_replace(at as u16, world.drives().swap_remove(at))
+                    .await
+                    .expect("it is back");
+                until_whole(&world, &pool, at).await;
+            }
+        }
+        prove(&pool, &mirror, &[0], "whole again").await;
+    });
+}
+
+#[test]
+fn drives_that_no_parity_stands_for_are_not_written_off() {
+    for shape in [(5, 1, 2), (5, 1, 5), (6, 2, 3), (10, 2, 5), (4, 1, 3)] {
+        for seed in 0..12 {
+            lost_and_there_again(shape, seed, seed % 2 == 0);
+        }
+    }
+}
+
+/// An operator may go on without them.
+#[test]
+fn drives_that_an_operator_gives_up_are_written_off() {
+    let world = Virtual::new(7, 64 * MIB, 46);
+    world.block_on(async {
+        let (pool, volume) = pool_of(&world, 1).await;
+        for drive in [1, 3] {
+            let force = drive == 3;
+            pool.drive_fail(drive, "a test", force).await.expect("forced where it must be");
+        }
+        volume.write(0, Buf::zeroed(65536), true).await.expect("five are left");
+        volume.flush().await.expect("five are left");
+        // Of those that are left it still bears none.
+        world.disks[5].set_failed(true);
+        let mut done = Ok(());
+        for at in 0..20 {
+            done = done.and(volume.write(at * 65536, Buf::zeroed(65536), true).await);
+        }
+        assert!(done.is_err() && pool.status().failed.is_some());
+    });
 }
 
 /// Unreadable places of drives that otherwise work: other copies and parity serve.

@@ -20,6 +20,7 @@ use crate::world::patience::Patience;
 pub struct Tally {
     pub requests: u64,
     pub no_space: u64,
+    pub refused: u64,
     pub deaths: u64,
     pub deaths_in_recovery: u64,
     pub clean_closes: u64,
@@ -90,6 +91,8 @@ pub struct Context {
     pub patience: Cell<Patience>,
     /// Whether the pool may be full.
     pub may_be_full: bool,
+    /// Whether it may refuse everything, since it has lost too many drives.
+    pub is_refused: Cell<bool>,
 }
 
 impl Context {
@@ -104,6 +107,7 @@ impl Context {
             tally: Cell::default(),
             patience: Cell::default(),
             may_be_full,
+            is_refused: Cell::default(),
         })
     }
 
@@ -146,7 +150,8 @@ impl Context {
         Failure { check, what, spot: (asked.len > 0).then_some(spot) }
     }
 
-    /// Runs one request under the clock. `None`: refused, for lack of space or by mistake.
+    /// Runs one request under the clock. `None`: refused, for lack of space or of drives, or by
+    /// mistake.
     pub async fn request<T>(
         &self,
         asked: Asked,
@@ -176,6 +181,10 @@ impl Context {
             Err(RequestError::NoSpace) if self.may_be_full => {
                 self.tell_request(id, ": no space", &asked);
                 self.count(|tally| tally.no_space += 1);
+            }
+            Err(error @ RequestError::Io(_)) if self.is_refused.get() => {
+                self.tell_request(id, &format!(": {error}"), &asked);
+                self.count(|tally| tally.refused += 1);
             }
             Err(error) => {
                 self.tell_request(id, &format!(": {error}"), &asked);

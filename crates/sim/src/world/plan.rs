@@ -34,7 +34,8 @@ pub enum Generation {
     /// liveness as separate runs, all randomness by session.
     Swarm,
     /// Below 900,000: as before, with drives that hang for long or are slow throughout, and all
-    /// that is there for them; but from 700,000 to 780,000 one drive rots (`Plan::rots`), and from
+    /// that is there for them; but from 500,000 to 520,000 too many drives are gone at times
+    /// (`Plan::shelf`), in worlds of the kind before, from 700,000 to 780,000 one drive rots (`Plan::rots`), and from
     /// there to 800,000 one is put back (`Plan::stale`), in worlds of the kind before. From there
     /// on these two take turns, and below a million lost drives come back or are replaced
     /// (`Plan::returns`); as they do from 600,000 to 650,000, where drives that work are
@@ -46,6 +47,8 @@ pub enum Generation {
 const ROTS: std::ops::Range<u64> = 700_000..780_000;
 /// Seeds of worlds in which an image of before takes a drive's place, again and again.
 const STALE: std::ops::Range<u64> = 780_000..800_000;
+/// Seeds of worlds in which too many drives are gone at once, for a while.
+const SHELF: std::ops::Range<u64> = 500_000..520_000;
 /// Seeds of worlds in which lost drives come back or are replaced, and how far apart the seeds are
 /// from which such a world is drawn: an even number, beyond all others.
 const RETURNS: std::ops::Range<u64> = 900_000..1_000_000;
@@ -68,7 +71,7 @@ impl Generation {
             0..1_000 => Generation::First,
             1_000..10_000 => Generation::FullPools,
             10_000..30_000 => Generation::Swarm,
-            _ if ROTS.contains(&seed) => Generation::Swarm,
+            _ if ROTS.contains(&seed) || SHELF.contains(&seed) => Generation::Swarm,
             // These two take turns.
             600_000..650_000 if seed.is_multiple_of(2) => Generation::Swarm,
             30_000..850_000 => Generation::Tails,
@@ -180,6 +183,8 @@ pub struct Plan {
     pub returns: bool,
     /// A drive that does not keep what it was given.
     pub rots: Option<usize>,
+    /// More drives than parity stands for are gone at times, and there when the machine starts.
+    pub shelf: bool,
     /// A drive that has what it held before when the machine starts again, at times.
     pub stale: Option<usize>,
     /// Drives that are larger than others, and by how much.
@@ -284,6 +289,9 @@ impl Plan {
     pub fn from_seed(seed: u64) -> Plan {
         if ROTS.contains(&seed) {
             return Plan::draw_rot(seed);
+        }
+        if SHELF.contains(&seed) {
+            return Plan { shelf: true, rots: None, run: Run::Safety, ..Plan::draw_rot(seed) };
         }
         if STALE.contains(&seed) {
             let plan = Plan::draw_rot(seed);

@@ -37,6 +37,7 @@ impl World {
         self.make_volumes(&pool)?;
         self.limit_volumes(&pool)?;
         self.replace_lost(&pool)?;
+        self.take_back(&pool, false)?;
         self.exchange_sometimes(&pool)?;
         self.rebalance_sometimes(&pool)?;
         self.lose_more(&pool)?;
@@ -225,9 +226,10 @@ impl World {
         let addition =
             self.draw_addition().map(|later| later.happen(context.clone(), pool.clone()));
         let rots = self.rot_beside();
+        let shelf = self.draw_shelf().map(|shelf| shelf.happen(&context));
         let drives = join(join_all(returns), join(join_all(exchange), join_all(addition)));
         let changes = join(join_all(growth), drives);
-        let all = join(all, join(rots, changes));
+        let all = join(all, join(rots, join(join_all(shelf), changes)));
         let done = env.run_until(all, || context.is_failed() || over() || hung());
         self.plug_replaced();
         if let Some(failure) = context.take_failure() {
@@ -237,12 +239,13 @@ impl World {
             let what = context.stalled().unwrap_or_default();
             return Err(Failure::new(Check::Hang, format!("{what}; {}", facts_of(pool))));
         }
-        if done.is_some() {
+        let refused = context.is_refused.get();
+        if done.is_some() && !refused {
             // Whoever looks at the pool now is not to be cut short.
             env.set_write_limit(u64::MAX);
             self.audit_sometimes(pool)?;
         }
-        if done.is_some() && !dies && self.rng.chance(1, 2) {
+        if done.is_some() && !dies && !refused && self.rng.chance(1, 2) {
             return self.close(pool.clone());
         }
         self.note_counters(pool);

@@ -204,8 +204,9 @@ impl<D: Drive> Mirrors<D> {
     }
 
     /// Nothing that a lost drive missed is answered before the others say that it must not be
-    /// trusted any more.
+    /// trusted any more. With too many lost nothing is answered nor recorded: the drives may be back.
     pub async fn record_losses(&self) -> Result<(), StoreError> {
+        self.check()?;
         self.losses.tell(&self.lost_places()).await;
         self.check()
     }

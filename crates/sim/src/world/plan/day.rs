@@ -53,6 +53,7 @@ impl Plan {
             returns: true,
             rots: None,
             stale: None,
+            shelf: false,
             larger: Vec::new(),
             larger_by: 0,
             joins: true,

@@ -42,6 +42,7 @@ pub(super) fn draw(seed: u64, generation: Generation) -> Plan {
         returns: false,
         rots: None,
         stale: None,
+        shelf: false,
         larger: Vec::new(),
         larger_by: 0,
         joins: false,

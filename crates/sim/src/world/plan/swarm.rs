@@ -63,6 +63,7 @@ pub(super) fn draw_base(rng: &mut Rng, seed: u64, generation: Generation, large:
         returns: false,
         rots: None,
         stale: None,
+        shelf: false,
         larger: Vec::new(),
         larger_by: 0,
         joins: false,
