@@ -117,8 +117,8 @@ fn late_for_the_start() {
     });
 }
 
-/// A shelf goes, and with it more drives than the pool can do without: it fails, writes nothing more,
-/// and has everything when it is served again with these drives.
+/// A shelf goes, and with it more drives than the pool can do without: it fails, writes nothing
+/// more, and has everything when it is served again with these drives.
 fn too_many(scheme: &str, drives: usize, gone: usize) {
     let scratch = if scheme == "fusion" { pool(scheme) } else { make(scheme, drives) };
     let (server, mut client) = serve(&scratch);

@@ -168,9 +168,9 @@ fn too_many_failures_are_errors() {
     }
 }
 
-/// More drives than parity stands for go at once, and are all there again later (a cable, a shelf): no
-/// label wrote off the last of them, so the pool has what was flushed. `closes`: somebody stops the
-/// server in between.
+/// More drives than parity stands for go at once, and are all there again later (a cable, a shelf):
+/// no label wrote off the last of them, so the pool has what was flushed. `closes`: somebody stops
+/// the server in between.
 fn lost_and_there_again((drives, parity, lost): (usize, u8, usize), seed: u64, closes: bool) {
     let world = Virtual::new(drives, 64 * MIB, seed);
     let (mut mirror, mut rng) = (Mirror::new(6 * MIB), Rng::new(seed));

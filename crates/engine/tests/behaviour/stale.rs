@@ -156,7 +156,8 @@ async fn all(volume: &Volume<VirtEnv>) -> Vec<u8> {
     volume.read(0, VOLUME as u32).await.expect("read").iter().flat_map(|buf| buf.to_vec()).collect()
 }
 
-/// An image may have slots of a checkpoint that was cut short; on the others they were erased since.
+/// An image may have slots of a checkpoint that was cut short; on the other drives they were erased
+/// since.
 #[test]
 fn slots_of_an_image_are_not_taken_for_the_checkpoints() {
     let (mut mirror, mut rng) = (Mirror::new(VOLUME), Rng::new(75));

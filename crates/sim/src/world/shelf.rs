@@ -1,5 +1,5 @@
-//! Worlds in which more drives than parity stands for are gone at once, and all there again when the
-//! machine starts: a shelf lost its power, a cable came loose.
+//! Worlds in which more drives than parity stands for are gone at once, and all there again when
+//! the machine starts: a shelf lost its power, a cable came loose.
 //!
 //! From that moment requests may be refused; what was flushed before must be there again.
 

@@ -204,7 +204,8 @@ impl<D: Drive> Mirrors<D> {
     }
 
     /// Nothing that a lost drive missed is answered before the others say that it must not be
-    /// trusted any more. With too many lost nothing is answered nor recorded: the drives may be back.
+    /// trusted any more. With too many lost nothing is answered nor recorded: the drives may come
+    /// back.
     pub async fn record_losses(&self) -> Result<(), StoreError> {
         self.check()?;
         self.losses.tell(&self.lost_places()).await;
