@@ -363,7 +363,9 @@ impl<E: Env> Inner<E> {
             self.note_losses();
             self.recorded.borrow_mut()[place] = false;
             self.write_label().await;
-            member.told_whole();
+            if self.too_many_lost().is_none() {
+                member.told_whole();
+            }
         }
         self.record_losses().await
     }

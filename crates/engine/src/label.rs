@@ -195,12 +195,12 @@ impl Labels {
 
     /// Changes the superblock and writes it to all active drives, durably. Drive states come
     /// from the array. A drive that can't take its label fails. False: nothing was written, because
-    /// it would have written off more drives than `bears`.
+    /// it would have written off more drives than `bears` says then.
     #[must_use]
     pub async fn update<D: Drive>(
         &self,
         array: &Array<D>,
-        bears: usize,
+        bears: impl FnOnce() -> usize,
         change: impl FnOnce(&mut Superblock),
     ) -> bool {
         let _turn = self.turn.lock().await;
@@ -224,7 +224,7 @@ impl Labels {
             flag_states(&mut next, array.substituted.get());
             next
         };
-        let too_many = writes_off(&self.current.borrow(), &next) && lost(&next) > bears;
+        let too_many = writes_off(&self.current.borrow(), &next) && lost(&next) > bears();
         if too_many && !planted::is(Bug::WriteOffAll) {
             return false;
         }

@@ -334,13 +334,15 @@ impl<E: Env> Shard<E> {
         watch.ladder.relapses = 0;
     }
 
-    /// Fails a drive because an operator says so, `forced` also where the pool needs it.
+    /// Fails a drive because somebody says so, `forced` also where the pool needs it. Not of a pool
+    /// that has failed: labels that speak of all its drives are what brings it back.
     pub async fn fail_drive(
         &self,
         index: DriveIndex,
         reason: &str,
         forced: bool,
     ) -> Result<(), RequestError> {
+        self.check_usable()?;
         if self.array.is_active(index) {
             self.array.fail(index, reason);
         }

@@ -161,7 +161,7 @@ pub struct Spot {
     pub targets: SmallVec<[BlockAddress; 3]>,
 }
 
-/// Lost drives with which no volume lacks anything; without volumes, those of the pool's own class.
+/// Lost drives with which no volume lacks anything; without volumes, no class.
 pub fn tolerated(space: &Space, volumes: &BTreeMap<VolumeId, VolumeRecord>) -> usize {
     let parity = |volume: &VolumeRecord| space.class(volume.class).parity();
     let pool = space.classes().map(|class| class.parity()).min();
@@ -262,7 +262,7 @@ impl<E: Env> Shard<E> {
         }
         drop(failure);
         self.space_freed.notify_all();
-        self.journal.wake_waiters();
+        self.journal.give_up();
         RequestError::Io(reason.to_owned())
     }
 
@@ -274,10 +274,12 @@ impl<E: Env> Shard<E> {
         &self,
         change: impl FnOnce(&mut Superblock),
     ) -> Result<(), RequestError> {
-        let bears = self.tolerated();
-        if self.labels.update(&self.array, bears.max(self.given_up.get()), change).await {
+        let bears = || self.tolerated().max(self.given_up.get());
+        if self.labels.update(&self.array, bears, change).await {
+            self.given_up.set(self.given_up.get().min(self.array.lost()));
             return Ok(());
         }
+        let bears = self.tolerated();
         let lost = self.array.indexes().filter(|&index| self.array.is_missed(index));
         let lost: Vec<String> =
             lost.map(|index| format!("{} ({})", index.0, self.drive_name(index))).collect();

@@ -84,6 +84,8 @@ pub struct Journal<E: Env> {
     progress: Event,
     room: Event,
     failed: Cell<bool>,
+    /// No checkpoint makes room any more.
+    given_up: Cell<bool>,
     /// Blocks that were sent to further drives because one was late.
     hedged: Cell<u64>,
 }
@@ -158,6 +160,7 @@ impl<E: Env> Journal<E> {
             progress: Event::new(),
             room: Event::new(),
             failed: Cell::new(false),
+            given_up: Cell::new(false),
             hedged: Cell::new(0),
         })
     }
@@ -178,9 +181,9 @@ impl<E: Env> Journal<E> {
 
     // ---- appending
 
-    /// Waits until the rings have room for what a request may append.
+    /// Waits until the rings have room for what a request may append, or nobody makes any.
     pub async fn reserve(self: &Rc<Self>) {
-        while !self.has_room() && !self.is_failed() {
+        while !self.has_room() && !self.is_failed() && !self.given_up.get() {
             self.room.wait().await;
         }
     }
@@ -484,7 +487,10 @@ impl<E: Env> Journal<E> {
         self.room.notify_all();
     }
 
-    pub fn wake_waiters(&self) {
+    /// The pool takes no more writes: nothing that is appended will be promised to anybody, and
+    /// nobody waits for room. What may be needed is still not overwritten.
+    pub fn give_up(&self) {
+        self.given_up.set(true);
         self.room.notify_all();
         self.progress.notify_all();
     }

@@ -204,6 +204,35 @@ fn with_no_drive_left_commits_fail_and_nobody_waits() {
     });
 }
 
+/// The pool fails while everybody waits for a checkpoint that will not be.
+#[test]
+fn nobody_waits_for_room_in_a_journal_that_is_given_up() {
+    let world = Rc::new(world(3, 2, 7));
+    world.env.block_on(async {
+        let through = Rc::new(Cell::new(0));
+        for task in 0..4 {
+            let (world, through) = (world.clone(), through.clone());
+            world.env.clone().spawn(async move {
+                for at in 0..2000 {
+                    world.journal.reserve().await;
+                    if through.get() > 0 {
+                        break;
+                    }
+                    let sequence = world.journal.append(&large(task * 10_000 + at));
+                    assert!(world.journal.commit(sequence).await, "it waits instead of failing");
+                }
+                through.set(through.get() + 1);
+            });
+        }
+        world.env.sleep_until(world.env.now() + Nanos::from_secs(5)).await;
+        assert_eq!(through.get(), 0, "the ring is full");
+        through.set(1);
+        world.journal.give_up();
+        world.env.sleep_until(world.env.now() + Nanos::from_secs(1)).await;
+        assert_eq!(through.get(), 5, "all four went on");
+    });
+}
+
 #[test]
 fn with_all_drives_inactive_a_reservation_ends_in_a_failed_commit() {
     let world = Rc::new(world(3, 2, 5));

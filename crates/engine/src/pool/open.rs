@@ -532,7 +532,7 @@ fn build_shard<E: Env>(
         closed: Event::new(),
         tasks: Cell::new(0),
         failure: RefCell::new(None),
-        given_up: Cell::new(before.map_or(0, |before| before.given_up.get())),
+        given_up: Cell::new(0),
         events: before.map_or_else(Rc::default, |before| before.events.clone()),
         pacer: Default::default(),
         compaction: RefCell::default(),
