@@ -35,11 +35,11 @@ pub enum Generation {
     Swarm,
     /// Below 900,000: as before, with drives that hang for long or are slow throughout, and all
     /// that is there for them; but from 500,000 to 520,000 too many drives are gone at times
-    /// (`Plan::shelf`), in worlds of the kind before, from 700,000 to 780,000 one drive rots (`Plan::rots`), and from
-    /// there to 800,000 one is put back (`Plan::stale`), in worlds of the kind before. From there
-    /// on these two take turns, and below a million lost drives come back or are replaced
-    /// (`Plan::returns`); as they do from 600,000 to 650,000, where drives that work are
-    /// exchanged, too (`Plan::exchanges`).
+    /// (`Plan::shelf`), in worlds of the kind before, from 700,000 to 780,000 one drive rots
+    /// (`Plan::rots`), and from there to 800,000 one is put back (`Plan::stale`), in worlds of the
+    /// kind before. From there on these two take turns, and below a million lost drives come back
+    /// or are replaced (`Plan::returns`); as they do from 600,000 to 650,000, where drives that
+    /// work are exchanged, too (`Plan::exchanges`).
     Tails,
 }
 
