@@ -301,7 +301,7 @@ impl<E: Env> Array<E> {
 
     /// An error if more drives are lost than it bears.
     pub fn check_losses(&self) -> Result<(), ArrayError> {
-        self.inner.too_many_lost().map_or(Ok(()), Err)
+        self.inner.check_losses()
     }
 
     /// Numbers of the drives that are lost, or would be after a crash now: a new one is until the
@@ -449,6 +449,10 @@ impl<E: Env> Inner<E> {
         refuse_lost(&self.grid, &self.lost()).err()
     }
 
+    pub fn check_losses(&self) -> Result<(), ArrayError> {
+        self.too_many_lost().map_or(Ok(()), Err)
+    }
+
     /// The drive of a member and the byte there.
     pub fn address(&self, stripe: u64, member: usize, start: u64) -> (&Member<E::Drive>, u64) {
         let (drive, row) = self.grid.place(stripe, member);
@@ -479,7 +483,7 @@ impl<E: Env> Inner<E> {
                 self.write_label().await;
             }
         }
-        self.too_many_lost().map_or(Ok(()), Err)
+        self.check_losses()
     }
 
     pub async fn write_label(&self) {

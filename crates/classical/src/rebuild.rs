@@ -155,7 +155,7 @@ impl<E: Env> Array<E> {
         let listed = inner.label.borrow().members[place];
         inner.list(place, Listed { drive, ..listed });
         inner.write_label_but(Some(place)).await;
-        inner.too_many_lost().map_or(Ok(()), Err)?;
+        inner.check_losses()?;
         Ok(label::for_drive(&inner.label.borrow(), place))
     }
 

@@ -158,7 +158,7 @@ impl<E: Env> Inner<E> {
         }
         self.write_label().await;
         // Refused, it leaves the records in force.
-        self.too_many_lost().map_or(Ok(()), Err)?;
+        self.check_losses()?;
         self.blank_slots(&records.damaged).await;
         self.record_losses().await?;
         // Two pages: of a drive's image of before, one is missed that all the others have whole.

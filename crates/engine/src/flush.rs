@@ -96,7 +96,7 @@ impl<E: Env> Shard<E> {
         if !self.array.monitor.handling().hedge {
             return 0;
         }
-        let parity = self.state.borrow().space.classes().map(|class| class.parity()).min();
+        let parity = self.state.borrow().space.least_parity();
         parity.unwrap_or(0).saturating_sub(self.array.lost())
     }
 

@@ -220,8 +220,7 @@ impl<E: Env> Shard<E> {
 
     /// Drives that every volume can do without.
     pub fn least_parity(&self) -> usize {
-        let state = self.state.borrow();
-        state.space.classes().map(|class| class.parity()).min().unwrap_or(1)
+        self.state.borrow().space.least_parity().unwrap_or(1)
     }
 
     fn sentence(&self, index: DriveIndex, next: Rung, reason: Reason, facts: &Facts) -> String {

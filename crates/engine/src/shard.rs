@@ -164,8 +164,7 @@ pub struct Spot {
 /// Lost drives with which no volume lacks anything; without volumes, no class.
 pub fn tolerated(space: &Space, volumes: &BTreeMap<VolumeId, VolumeRecord>) -> usize {
     let parity = |volume: &VolumeRecord| space.class(volume.class).parity();
-    let pool = space.classes().map(|class| class.parity()).min();
-    volumes.values().map(parity).min().or(pool).unwrap_or(1)
+    volumes.values().map(parity).min().or(space.least_parity()).unwrap_or(1)
 }
 
 impl<E: Env> Shard<E> {

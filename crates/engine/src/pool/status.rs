@@ -19,7 +19,7 @@ impl<E: Env> Pool<E> {
         let drives: Vec<DriveStatus> =
             shard.array.indexes().map(|i| self.drive_status(i)).collect();
         let gone = shard.array.lost();
-        let most = state.space.classes().map(|class| class.parity()).min().unwrap_or(1);
+        let most = state.space.least_parity().unwrap_or(1);
         let monitor = &shard.array.monitor;
         PoolStatus {
             name: label.pool_name.clone(),

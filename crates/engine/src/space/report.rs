@@ -11,6 +11,11 @@ use crate::limits::{RAID_LOOKS_MAX, RAID_ZONES_MAX};
 use crate::tuple::{Tuple, TupleKey};
 
 impl Space {
+    /// Of its classes; `None` before it has one.
+    pub fn least_parity(&self) -> Option<usize> {
+        self.classes().map(|class| class.parity()).min()
+    }
+
     /// (replicated, raid, limbo, all) blocks on drives.
     pub fn blocks(&self) -> (u64, u64, u64, u64) {
         // Zones that are too narrow for every class are nobody's.

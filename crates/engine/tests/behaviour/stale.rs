@@ -39,6 +39,21 @@ fn states(pool: &Pool<VirtEnv>) -> Vec<DriveState> {
     pool.status().drives.iter().map(|drive| drive.state).collect()
 }
 
+/// The same machine and drives, apart from these.
+fn copy_of(made: &Virtual) -> Virtual {
+    let mut world = Virtual::new(DRIVES, 64 * MIB, 7100);
+    world.disks = made.disks.iter().map(Disk::fork).collect();
+    world
+}
+
+/// What was not durable is there or not by `seed`; writes are limited no more.
+fn lose_power(world: &Virtual, seed: u64) {
+    world.kill();
+    let mut fate = Rng::new(seed);
+    world.disks.iter().for_each(|disk| disk.power_cut(&mut fate, CutMode::Random));
+    world.env().set_write_limit(u64::MAX);
+}
+
 /// `close`: the session between the image and its coming back ends in order. Without checksums
 /// nothing but the label can tell.
 fn comes_back(checksums: bool, close: bool) {
@@ -103,8 +118,7 @@ fn crashes_among_the_labels_make_no_drive_out_of_date() {
     let made = closed(true, &mut mirror, &mut rng);
     let mut cut_short = 0;
     for round in 0..150 {
-        let mut world = Virtual::new(DRIVES, 64 * MIB, 7100);
-        world.disks = made.disks.iter().map(Disk::fork).collect();
+        let world = copy_of(&made);
         let env = world.env().clone();
         for _ in 0..4 {
             env.set_write_limit(env.writes_issued() + 1 + rng.below(60));
@@ -112,10 +126,7 @@ fn crashes_among_the_labels_make_no_drive_out_of_date() {
             let over = env.run_until(opening, || env.write_limit_reached());
             cut_short += u64::from(over.is_none());
             drop(over);
-            world.kill();
-            let mut fate = Rng::new(round);
-            world.disks.iter().for_each(|disk| disk.power_cut(&mut fate, CutMode::Random));
-            env.set_write_limit(u64::MAX);
+            lose_power(&world, round);
         }
         world.block_on(async {
             let pool = open_pool(&world).await;
@@ -164,8 +175,7 @@ fn slots_of_an_image_are_not_taken_for_the_checkpoints() {
     let made = closed(true, &mut mirror, &mut rng);
     let mut cut_short = 0;
     for round in 0..100 {
-        let mut world = Virtual::new(DRIVES, 64 * MIB, 7100);
-        world.disks = made.disks.iter().map(Disk::fork).collect();
+        let mut world = copy_of(&made);
         let env = world.env().clone();
         let session = async {
             let pool = open_pool(&world).await;
@@ -182,10 +192,7 @@ fn slots_of_an_image_are_not_taken_for_the_checkpoints() {
         let over = env.run_until(session, || env.write_limit_reached());
         cut_short += u64::from(over.is_none());
         drop(over);
-        world.kill();
-        let mut fate = Rng::new(round);
-        world.disks.iter().for_each(|disk| disk.power_cut(&mut fate, CutMode::Random));
-        env.set_write_limit(u64::MAX);
+        lose_power(&world, round);
         let image = world.disks[OLD].fork();
         let was = world.block_on(async {
             let pool = open_pool(&world).await;
