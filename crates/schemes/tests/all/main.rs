@@ -22,8 +22,6 @@ mod mirror_log_rot;
 mod mirror_log_scrub;
 mod out_of_date;
 mod page_map;
-#[cfg(feature = "planted")]
-mod planted;
 mod pool;
 mod returning;
 mod scrub;

@@ -5,8 +5,14 @@
 //! or the pool is refused although no more was hurt than it bears. An assertion of the product does
 //! not count: the net under them is what is on trial.
 //!
-//! Only with the feature `planted`: `cargo test --release -p schemes --features planted --test all
-//! planted:: -- --nocapture` prints which seed caught what (`docs/testing.md`).
+//! Only with the feature `planted`: `cargo test --release -p schemes --features planted --test
+//! planted -- --skip battery:: --nocapture` prints which seed caught what (`docs/testing.md`).
+//! A program of its own, so that what else schemes do is not compiled with planted bugs.
+
+#[path = "all/battery/mod.rs"]
+mod battery;
+#[path = "all/scrub.rs"]
+mod scrub;
 
 use classical::planted::{Bug, plant};
 
