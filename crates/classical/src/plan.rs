@@ -4,11 +4,13 @@
 //!  data      [  . | new | new |  .  ]      hull: the bytes of a chunk from the first to the
 //!  modify      reads the old new pieces and the old parity       last that change
 //!  rebuild     reads what of the hull is not written
-//!  recover     reads all that is left of the hull: needed where a lost chunk's old bytes are
+//!  recover     reads all that is left of the hull: needed where a lost chunk's old bytes are, or
+//!              those of a drive to avoid
 //! ```
 //! Modify and rebuild give the same parity; whichever reads fewer bytes is taken, on a tie in fewer
 //! operations, since the writes are the same. Else modify: its own old bytes may be at hand. Drives
-//! to avoid come before bytes: a slow one is not read if the others know.
+//! to avoid come before bytes: a slow one is not read if the others know, not even where a chunk of
+//! its own is written in part (a write across a border of chunks; GC-Steering §III-C).
 
 use std::ops::Range;
 
@@ -89,14 +91,29 @@ pub fn plan(
         (slow, bytes, reads.len())
     };
     let (can_modify, can_rebuild) = (possible(&modify), possible(&gaps));
-    if can_rebuild && (!can_modify || cost(&gaps) < cost(&modify)) {
-        return Plan { way: Way::Rebuild, reads: gaps, hull };
+    let (way, reads) = match (can_modify, can_rebuild) {
+        (_, true) if !can_modify || cost(&gaps) < cost(&modify) => (Way::Rebuild, gaps),
+        (true, _) => (Way::Modify, modify),
+        _ => {
+            let left = (0..data + parity).filter(|&member| !is_lost(member)).map(whole);
+            (Way::Recover, left.collect())
+        }
+    };
+    if cost(&reads).0 > 0 {
+        let others = around(data, parity, |at| is_lost(at) || avoided.contains(&at));
+        if let Some(others) = others {
+            let reads = others.into_iter().map(whole).collect();
+            return Plan { way: Way::Recover, reads, hull };
+        }
     }
-    if can_modify {
-        return Plan { way: Way::Modify, reads: modify, hull };
-    }
-    let left = (0..data + parity).filter(|&member| !is_lost(member)).map(whole);
-    Plan { way: Way::Recover, reads: left.collect(), hull }
+    Plan { way, reads, hull }
+}
+
+/// As many members as there is data, without those that are not to be read: data, then parity. None
+/// if there are too few.
+fn around(data: usize, parity: usize, unread: impl Fn(usize) -> bool) -> Option<Vec<usize>> {
+    let members: Vec<usize> = (0..data + parity).filter(|&at| !unread(at)).take(data).collect();
+    (members.len() == data).then_some(members)
 }
 
 #[cfg(test)]
@@ -164,9 +181,46 @@ mod tests {
         }
         let other = plan(&[piece(1, 0, 4096)], 6, 1, &[], &[0]);
         assert_eq!((other.way, members(&other)), (Way::Modify, vec![1, 6]));
+        // It is to be written in part, over a border of chunks: modify reads its old bytes, rebuild
+        // what lies beside them.
+        let border = [piece(0, 61440, 65536), piece(1, 0, 4096)];
+        let around = plan(&border, 4, 1, &[], &[0]);
+        assert_eq!((around.way, members(&around)), (Way::Recover, vec![1, 2, 3, 4]));
+        let two = plan(&border, 4, 2, &[3], &[1]);
+        assert_eq!((two.way, members(&two)), (Way::Recover, vec![0, 2, 4, 5]));
         // Nobody else can tell.
         let lost = plan(&[piece(1, 0, 4096)], 4, 1, &[3], &[4]);
         assert_eq!((lost.way, members(&lost)), (Way::Modify, vec![1, 4]));
+    }
+
+    proptest::proptest! {
+        /// As long as parity bears that they are lost: whatever is written.
+        #[test]
+        fn drives_to_avoid_are_read_only_if_the_others_cannot_tell(
+            (data, parity) in (1_usize..8, 1_usize..3),
+            ends in proptest::collection::vec((0..64_u64, 0..64_u64), 7),
+            unread in proptest::collection::btree_set((0..9_usize, proptest::bool::ANY), 0..4),
+        ) {
+            let own = ends.iter().take(data).enumerate();
+            let pieces: Vec<Piece> = own
+                .filter(|(_, (start, end))| start < end)
+                .map(|(position, &(start, end))| piece(position, start, end))
+                .collect();
+            let of = |wanted| {
+                let own = unread.iter().filter(|(at, lost)| *at < data + parity && *lost == wanted);
+                own.map(|(at, _)| *at).collect::<Vec<_>>()
+            };
+            let (lost, avoided) = (of(true), of(false));
+            let either: std::collections::BTreeSet<usize> =
+                lost.iter().chain(&avoided).copied().collect();
+            proptest::prop_assume!(!pieces.is_empty() && lost.len() <= parity);
+            let plan = plan(&pieces, data, parity, &lost, &avoided);
+            let is_read = |at: &usize| plan.reads.iter().any(|read| read.member == *at);
+            proptest::prop_assert!(!lost.iter().any(is_read));
+            if either.len() <= parity {
+                proptest::prop_assert!(!avoided.iter().any(is_read), "{:?}", plan);
+            }
+        }
     }
 
     #[test]
