@@ -117,6 +117,11 @@ pub fn check_chunk(chunk: u64) -> Result<(), GridError> {
 }
 
 impl Grid {
+    /// The same bytes lie at the same places in both, as far as both go: drives may be larger.
+    pub fn is_like(&self, other: &Grid) -> bool {
+        Grid { rows: other.rows, ..*self } == *other
+    }
+
     pub fn check(&self) -> Result<(), GridError> {
         let Grid { drives, width, chunk, rows, .. } = *self;
         let least = match self.redundancy {

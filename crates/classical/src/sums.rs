@@ -313,7 +313,8 @@ impl Sums {
             let own = sums[drive][*page];
             let is_newest = sure && stored[drive][number].loaded;
             let missed = own == UNVOUCHED || own == UNKNOWN && !is_newest;
-            missed && is_known(theirs[drive][*page])
+            // Of larger drives they have more, or fewer.
+            missed && theirs[drive].get(*page).copied().is_some_and(is_known)
         };
         let zeroes = sum_of(&[0; PAGE as usize]);
         let is_blank = |page: usize| sums[drive][page] == UNKNOWN && theirs[drive][page] == zeroes;

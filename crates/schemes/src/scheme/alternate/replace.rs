@@ -308,9 +308,11 @@ impl<E: Env> Inner<E> {
         let back = recover::back(&self.env, uuid, parts, self.arrays, self.size).await;
         let Ok(Back { replica, ranges, marked }) = back else { return Ok(None) };
         let (own, array, others) = (replica.page(), &replica.array, like.page());
-        let shape = |array: &Inside<E>| (array.grid(), array.has_sums());
+        let alike = |array: &Inside<E>, other: &Inside<E>| {
+            array.grid().is_like(&other.grid()) && array.has_sums() == other.has_sums()
+        };
         let same = (own.size, own.cache, own.keeps) == (others.size, others.cache, self.keeps);
-        let whole = array.lost().is_empty() && shape(array) == shape(&like.array);
+        let whole = array.lost().is_empty() && alike(array, &like.array);
         if !gone.is(&own) || !same || !whole {
             return Ok(None);
         }

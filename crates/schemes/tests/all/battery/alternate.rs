@@ -24,8 +24,9 @@ pub struct Replicas {
     count: usize,
     drives: usize,
     parity: usize,
-    /// Bytes of a drive.
+    /// Bytes of a drive, and by how many those of each replica are larger than those before it.
     drive: u64,
+    more: u64,
     t_min: Nanos,
     /// No drive dies.
     spared: bool,
@@ -56,7 +57,8 @@ impl Subject for Replicas {
     }
 
     fn drives(&self) -> Vec<u64> {
-        vec![self.drive; self.count * self.drives]
+        let drive = |at| self.drive + (at / self.drives) as u64 * self.more;
+        (0..self.count * self.drives).map(drive).collect()
     }
 
     fn begin(&self) {
@@ -119,6 +121,7 @@ const SINGLE: Replicas = Replicas {
     drives: 1,
     parity: 0,
     drive: 9 << 20,
+    more: 0,
     t_min: Nanos::from_micros(700),
     spared: false,
     flush_log: FlushLog::All,
@@ -294,7 +297,7 @@ fn alternate_over_parity_afflicted() {
 
 #[test]
 fn alternate_of_three_afflicted() {
-    battery_afflicted(THREE);
+    battery_afflicted(Replicas { more: 300 << 10, ..THREE });
 }
 
 /// Where a log had rotted nobody knew what a batch had changed, and replicas differed; a replica
