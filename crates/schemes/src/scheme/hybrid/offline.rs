@@ -52,13 +52,14 @@ fn threshold(table: &Table, tuning: &Tuning, tier: Tier) -> u32 {
 
 /// It is to be emptied, and a stripe more does not make the other one full.
 fn must_leave(table: &Table, tuning: &Tuning, tier: Tier) -> bool {
-    let (space, to) = (&table.space, tier.other());
-    let full = space.used(tier) >= threshold(table, tuning, tier);
-    full && space.has_room(to) && space.used(to) + 1 < threshold(table, tuning, to)
+    let full = table.space.used(tier) >= threshold(table, tuning, tier);
+    full && takes(table, tuning, tier.other()) > 0
 }
 
-fn may_take(table: &Table, tuning: &Tuning, tier: Tier) -> bool {
-    table.space.has_room(tier) && table.space.used(tier) + 1 < threshold(table, tuning, tier)
+/// Stripes that it takes without becoming full: two that are would trade them for ever.
+fn takes(table: &Table, tuning: &Tuning, tier: Tier) -> usize {
+    let below = threshold(table, tuning, tier).saturating_sub(table.space.used(tier) + 1);
+    if table.space.has_room(tier) { below as usize } else { 0 }
 }
 
 impl Offline {
@@ -76,8 +77,9 @@ impl Offline {
                 Step::Searched
             }
             Stage::Victims(victims) => {
-                let some: Vec<u32> = victims.drain(..victims.len().min(MOVES_AT_ONCE)).collect();
-                if !some.is_empty() && may_take(table, tuning, from.other()) {
+                let count = MOVES_AT_ONCE.min(takes(table, tuning, from.other()));
+                let some: Vec<u32> = victims.drain(..victims.len().min(count)).collect();
+                if !some.is_empty() {
                     return Step::Move(*from, some);
                 }
                 self.run = None;
@@ -144,9 +146,13 @@ mod tests {
 
     /// Victims of a whole run, moved as they are told.
     fn run(table: &mut Table, offline: &mut Offline) -> Vec<u32> {
+        run_with(table, offline, &TUNING)
+    }
+
+    fn run_with(table: &mut Table, offline: &mut Offline, tuning: &Tuning) -> Vec<u32> {
         let mut moved = Vec::new();
         loop {
-            match offline.step(table, &TUNING) {
+            match offline.step(table, tuning) {
                 Step::Rest => return moved,
                 Step::Searched => (),
                 Step::Commit => table.space.settle(table.space.left()),
@@ -192,6 +198,22 @@ mod tests {
         (0..8).for_each(|stripe| write(&mut table, stripe, Cover::Full));
         (8..14).for_each(|stripe| write(&mut table, stripe, Cover::Partial));
         assert_eq!(Offline::default().step(&table, &TUNING), Step::Rest);
+    }
+
+    /// However much is written: without a request more, what leaves a tier once stays where it is.
+    #[test]
+    fn tiers_that_are_nearly_full_do_not_trade_stripes_for_ever() {
+        let tuning = Tuning { offline_batch: 16, ..TUNING };
+        for below in 0..24 {
+            let mut table = Table::new(vec![0; 64], [32, 32], 4).expect("empty");
+            (0..24).for_each(|stripe| write(&mut table, stripe, Cover::Full));
+            (24..48 - below).for_each(|stripe| write(&mut table, stripe, Cover::Partial));
+            let (mut offline, mut moved) = (Offline::default(), 0);
+            for _ in 0..20 {
+                moved += run_with(&mut table, &mut offline, &tuning).len();
+            }
+            assert!(moved <= 16, "{moved} moves, {below} stripes below both thresholds");
+        }
     }
 
     #[test]
