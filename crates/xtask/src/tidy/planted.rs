@@ -4,10 +4,12 @@ use super::{Complaint, File};
 
 /// Every line about them that a manifest may have. There is none that turns them on for a crate
 /// that others are built with.
-const ALLOWED: [(&str, &str); 6] = [
+const ALLOWED: [(&str, &str); 8] = [
     ("crates/engine/Cargo.toml", "planted = []"),
     ("crates/classical/Cargo.toml", "planted = []"),
     ("crates/schemes/Cargo.toml", "planted = [\"classical/planted\"]"),
+    ("crates/schemes/Cargo.toml", "name = \"planted\""),
+    ("crates/schemes/Cargo.toml", "required-features = [\"planted\"]"),
     ("crates/sim/Cargo.toml", "planted = [\"engine/planted\"]"),
     ("crates/sim/Cargo.toml", "name = \"planted\""),
     ("crates/sim/Cargo.toml", "required-features = [\"planted\"]"),
