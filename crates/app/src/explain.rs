@@ -136,6 +136,17 @@ pub fn store(object: impl Display, error: &StoreError) -> Failure {
     }
 }
 
+/// The same, of a pool that is opened without the drives `lacking`.
+pub fn store_lacking(object: impl Display, error: &StoreError, lacking: &[String]) -> Failure {
+    let failure = store(object, error);
+    match error {
+        StoreError::Array(classical::ArrayError::TooManyLost { .. }) if !lacking.is_empty() => {
+            failure.hint(format!("give these drives too: {}", lacking.join(", ")))
+        }
+        _ => failure,
+    }
+}
+
 /// A verb on a volume of a scheme other than `fusion` was refused.
 pub fn other_volume(object: &str, error: &schemes::VolumeError) -> Failure {
     use schemes::VolumeError as Error;

@@ -13,6 +13,7 @@ mod volume;
 use engine::OpenOptions;
 use io::Nanos;
 use io::uring::{Access, OpenError, RealDrive, UringDrive, UringEnv};
+use schemes::StoreError;
 use schemes::scheme::Scheme;
 
 use self::held::{Claimed, ClientWaits, Held, Others};
@@ -42,7 +43,7 @@ pub struct Opening {
 /// them is for those who are served.
 pub(crate) async fn open(env: &UringEnv, group: &Group) -> Outcome<Held> {
     let (_, Claimed { drives, hold }) = claim(env, group, Others::Respect, warn).await?;
-    let open = open_drives(env, drives, group.scheme(), Opening::default());
+    let open = open_group(env, drives, group, Opening::default());
     let name = object(group);
     let pool = hold.release_unless(held::while_held(Some(&hold), &name, open)).await?;
     Ok(Held { pool, hold: Some(hold), room: None, waits: ClientWaits::new(env) })
@@ -75,7 +76,7 @@ async fn look_at(env: &UringEnv, group: &Group) -> Outcome<Pool> {
     held::check(&object(group), &locked).await?;
     let options = Opening { read_only: true, ..Opening::default() };
     let drives = locked.into_iter().map(RealDrive::from).collect();
-    open_drives(env, drives, group.scheme(), options).await
+    open_group(env, drives, group, options).await
 }
 
 /// Keeps others on this host away. Who can't be written is left out: he would be failed at the
@@ -143,23 +144,46 @@ fn object(group: &Group) -> String {
     format!("pool {}", group.name)
 }
 
+/// The pool of a group, on its drives. If too many are missing, it is told which.
+pub(crate) async fn open_group(
+    env: &UringEnv,
+    drives: Vec<RealDrive>,
+    group: &Group,
+    opening: Opening,
+) -> Outcome<Pool> {
+    if group.scheme().is_none() {
+        return open_drives(env, drives, None, opening).await;
+    }
+    let opened = open_arrays(env, drives, opening).await;
+    opened.map_err(|error| explain::store_lacking(object(group), &error, &group.lacking()))
+}
+
+async fn open_arrays(
+    env: &UringEnv,
+    drives: Vec<RealDrive>,
+    opening: Opening,
+) -> Result<Pool, StoreError> {
+    let Opening { read_only, write_hole, rebuild_after, .. } = opening;
+    let options = schemes::scheme::OpenOptions {
+        write_hole,
+        rebuild_after,
+        rehearsal: read_only,
+        ..Default::default()
+    };
+    Ok(Pool::Other(schemes::Pool::open(env, drives, options).await?))
+}
+
 pub(crate) async fn open_drives(
     env: &UringEnv,
     drives: Vec<RealDrive>,
     scheme: Option<Scheme>,
     opening: Opening,
 ) -> Outcome<Pool> {
-    let Opening { read_only, spikes, write_hole, rebuild_after } = opening;
     if scheme.is_some() {
-        let options = schemes::scheme::OpenOptions {
-            write_hole,
-            rebuild_after,
-            rehearsal: read_only,
-            ..Default::default()
-        };
-        let opened = schemes::Pool::open(env, drives, options).await;
-        return opened.map(Pool::Other).map_err(|error| explain::store("drives", &error));
+        let opened = open_arrays(env, drives, opening).await;
+        return opened.map_err(|error| explain::store("drives", &error));
     }
+    let Opening { read_only, spikes, rebuild_after, .. } = opening;
     let options = OpenOptions { read_only, spikes, rebuild_after, ..OpenOptions::default() };
     let opened = engine::Pool::open(env, drives, options).await;
     opened.map(Pool::Fusion).map_err(|error| explain::open(&error))

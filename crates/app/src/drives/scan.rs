@@ -89,6 +89,13 @@ impl Group {
         })
     }
 
+    /// Drives that are not here, as they are told: their numbers and UUIDs.
+    pub fn lacking(&self) -> Vec<String> {
+        let numbered = self.arrays.values().flat_map(|label| label.members.iter().enumerate());
+        let lacking = numbered.filter(|(_, member)| !self.found.contains_key(&member.drive));
+        lacking.map(|(number, member)| format!("{number} ({})", member.drive)).collect()
+    }
+
     /// Drives whose labels know less than those of drives that can't be used may be out of date,
     /// and don't know it.
     pub fn is_known_without(&self, left_out: &[DriveName]) -> bool {

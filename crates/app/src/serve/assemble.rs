@@ -130,7 +130,7 @@ async fn open(
         let drives = named.collect::<Outcome<_>>()?;
         let otherwise = if group.wants_detection() { Mode::On } else { Mode::Watch };
         let opening = opening(options, otherwise)?;
-        let opened = pools::open_drives(env, drives, group.scheme(), opening);
+        let opened = pools::open_group(env, drives, group, opening);
         match select(pin!(opened), pin!(room.runs_out())).await {
             Either::Left((opened, _)) => opened,
             Either::Right((short, _)) => Err(no_room(&object, &short)),

@@ -293,7 +293,8 @@ fn more_losses_than_a_scheme_bears_are_refused() {
         fs::remove_file(scratch.path(name)).expect("removed");
     }
     let refused = scratch.run(&["serve", "."]).expect(3);
-    refused.says("2 drives of a group of 4 are lost, at most 1 may be");
+    let refused = refused.says("2 drives of a group of 4 are lost, at most 1 may be");
+    refused.says("give these drives too: 0 (").says("), 1 (");
 }
 
 #[test]
