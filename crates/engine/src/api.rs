@@ -496,6 +496,9 @@ pub struct PoolStatus {
     /// Pages of data have sums.
     pub checksums: bool,
     pub scrub: ScrubStatus,
+    /// Pages that nothing gives, as far as is known: found since the pool was opened, without
+    /// those that the last whole scrub did not find any more.
+    pub lost_pages: u64,
     pub rebalance: RebalanceStatus,
     pub journal_fill_percent: u8,
     /// What the pool was opened with.

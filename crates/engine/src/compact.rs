@@ -37,7 +37,9 @@ use crate::shard::{Claim, Shard, State};
 use crate::sums::PageSums;
 use crate::write::parity_in_turns;
 
-use pack::{Move, Packer, Planned, in_order_of_places};
+use pack::{Packer, Planned, in_order_of_places};
+
+pub use pack::Move;
 
 /// A destination stripe as it was written: the sums of its data, and which pieces of each block
 /// are in it.
@@ -258,6 +260,11 @@ impl<E: Env> Shard<E> {
             .filter_map(|p| Some(Move { volume, block, range: p.range, from: p.place? }))
             .collect();
         (moves.len() > 1).then_some((class, moves))
+    }
+
+    /// Everything of volumes that lies in these stripes.
+    pub async fn pieces_in(&self, stripes: &[StripeId]) -> Vec<Move> {
+        self.owners_in(stripes).await.pieces
     }
 
     async fn owners_in(&self, stripes: &[StripeId]) -> Group {

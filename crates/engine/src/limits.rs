@@ -78,8 +78,8 @@ pub const COMPACT_BYTES_MAX: usize = 32 << 20;
 pub const STRIPES_AT_ONCE: usize = 2;
 /// Map entries scanned before a task asks for its next turn: at most about 4,000 pieces, 100 us.
 pub const SCAN_STEP_BLOCKS: usize = 32;
-/// Pieces of one block above which it is merged back into one (FusionRAID §4.4: a patch list
-/// is not longer than the pages of a block).
+/// Pieces of one block, for each of its pages, above which it is merged back into one. (In
+/// FusionRAID §4.4 a patch list is not longer than the pages of a block: one.)
 pub const PATCHES_PER_BLOCK_FACTOR: usize = 2;
 /// Memory for patches by default: see `docs/`; above it blocks are merged.
 pub const PATCH_BUDGET_BYTES: u64 = 256 << 20;
@@ -116,8 +116,9 @@ pub const SCRUB_OBJECTS_AT_ONCE: usize = 32;
 /// Tasks that mend pages at once, or wait for their turn; each keeps dead stripes from being used
 /// again. What comes beyond is left to the next read, or to a scrub.
 pub const MENDS_MAX: usize = 64;
-/// Repairs of a drive are told at most so often: a drive that rots has thousands.
-pub const MEND_TELL: Nanos = Nanos::from_secs(10);
+/// Lost pages of a scrub that are remembered until it ends (2 MiB): whether volumes still have
+/// something in them is asked then. Of more the rest counts until its stripes are emptied.
+pub const SCRUB_LOST_MAX: usize = 65_536;
 /// Lost pages that are remembered, so that each is told and counted once.
 pub const LOST_PAGES_KNOWN_MAX: usize = 1024;
 /// Zones drawn, while a pool is rebalanced, in search of one that lies on all drives already: with

@@ -13,6 +13,7 @@
 //! A page is lost when no way to it is left although the drives are there, or no more are gone
 //! than the parity bears. Reads of it fail; that is all it costs.
 
+mod lost;
 mod report;
 mod solve;
 
@@ -30,6 +31,7 @@ use crate::space::Kind;
 use crate::sums::sum_of;
 use solve::{Solved, solve_copies, solve_row};
 
+pub use lost::{LostPage, Whose};
 pub use report::Mending;
 
 /// What there is of one page.
@@ -87,12 +89,12 @@ impl Row {
 }
 
 /// What mending came to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mended {
     pub bad: u64,
     pub repaired: u64,
     pub parity: u64,
-    pub lost: u64,
+    pub lost: SmallVec<[LostPage; 2]>,
 }
 
 impl<E: Env> Shard<E> {
@@ -319,7 +321,7 @@ impl<E: Env> Shard<E> {
             mended.bad += one.bad;
             mended.repaired += one.repaired;
             mended.parity += one.parity;
-            mended.lost += one.lost;
+            mended.lost.extend(one.lost);
         }
         // A drive that would not take it has failed.
         let _ = self.record_failures().await;
@@ -357,7 +359,11 @@ impl<E: Env> Shard<E> {
                     // Copies of a page are lost together.
                     let first = matches!(unit, Unit::Stripe { .. }) || row.bad().next() == Some(at);
                     if row.live[at] && row.absent() <= class.parity() && first {
-                        mended.lost += 1;
+                        let position = match unit {
+                            Unit::Copies { slot, .. } => *slot,
+                            Unit::Stripe { .. } => at,
+                        };
+                        mended.lost.push(LostPage { stripe, position, page: row.page });
                         self.lost_page(class, stripe, unit, row, at);
                     }
                 }

@@ -23,8 +23,8 @@ use layout::DriveIndex;
 use crate::api::{EventKind, RequestError, ScrubState, ScrubStatus, Severity};
 use crate::geometry::Class;
 use crate::label::for_drive;
-use crate::limits::{SCRUB_OBJECTS_AT_ONCE, STRIPES_AT_ONCE};
-use crate::mend::{Mended, Unit};
+use crate::limits::{SCRUB_LOST_MAX, SCRUB_OBJECTS_AT_ONCE, STRIPES_AT_ONCE};
+use crate::mend::{LostPage, Mended, Unit, Whose};
 use crate::shard::Shard;
 use crate::space::Kind;
 
@@ -35,6 +35,8 @@ pub struct Scrub {
     /// Which scrub it is: one that was stopped notices that it is not the one any more.
     number: Cell<u64>,
     told: Event,
+    /// The first lost pages that it found.
+    lost: RefCell<Vec<LostPage>>,
 }
 
 impl Scrub {
@@ -74,6 +76,8 @@ impl<E: Env> Shard<E> {
             started_nanos: self.env.now().0,
             ..ScrubStatus::default()
         };
+        self.scrub.lost.borrow_mut().clear();
+        self.scrub_begins();
         let text = "a scrub has begun".to_owned();
         self.tell(None, (Severity::Info, EventKind::ScrubStarted), text);
         let shard = self.own();
@@ -110,6 +114,10 @@ impl<E: Env> Shard<E> {
     }
 
     fn end_scrub(&self, number: u64, state: ScrubState) {
+        self.end_scrub_with(number, state, Whose::default());
+    }
+
+    fn end_scrub_with(&self, number: u64, state: ScrubState, whose: Whose) {
         let now = self.env.now();
         let running =
             |status: &ScrubStatus| matches!(status.state, ScrubState::Running | ScrubState::Paused);
@@ -119,9 +127,13 @@ impl<E: Env> Shard<E> {
         self.scrub.change(|status| {
             status.state = state;
             status.ended_nanos = now.0;
+            status.lost_pages = status.lost_pages.saturating_sub(whose.superseded);
         });
         self.tell_mended(true);
         let status = self.scrub.status();
+        if state == ScrubState::Done {
+            self.scrub_ends(status.lost_pages, whose.superseded);
+        }
         let severity = match status {
             _ if status.lost_pages > 0 => Severity::Error,
             _ if status.bad_pages + status.repaired_parity + status.metadata_repaired > 0 => {
@@ -131,13 +143,15 @@ impl<E: Env> Shard<E> {
         };
         let text = format!(
             "the scrub is {state}: {} MiB read, {} pages bad, {} of them repaired, {} lost; parity \
-             of {} pages and {} copies of metadata repaired",
+             of {} pages and {} copies of metadata repaired{}{}",
             status.checked_bytes >> 20,
             status.bad_pages,
             status.repaired_pages,
             status.lost_pages,
             status.repaired_parity,
-            status.metadata_repaired
+            status.metadata_repaired,
+            if whose.told.is_empty() { "" } else { "; lost: " },
+            whose.told,
         );
         self.tell(None, (severity, EventKind::ScrubEnded), text);
     }
@@ -170,7 +184,9 @@ impl<E: Env> Shard<E> {
         if !self.scrub_metadata(number).await {
             return self.end_scrub(number, ScrubState::Stopped);
         }
-        self.end_scrub(number, ScrubState::Done);
+        let lost = self.scrub.lost.take();
+        let whose = self.whose(&lost).await;
+        self.end_scrub_with(number, ScrubState::Done, whose);
     }
 
     // ---- data
@@ -228,8 +244,11 @@ impl<E: Env> Shard<E> {
                     status.bad_pages += bad;
                     status.repaired_pages += repaired;
                     status.repaired_parity += parity;
-                    status.lost_pages += lost;
+                    status.lost_pages += lost.len() as u64;
                 });
+                let mut known = self.scrub.lost.borrow_mut();
+                let room = SCRUB_LOST_MAX.saturating_sub(known.len());
+                known.extend(lost.into_iter().take(room));
             }
         }
         read

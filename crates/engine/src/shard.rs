@@ -234,6 +234,7 @@ impl<E: Env> Shard<E> {
         self.counters.set(counters);
         self.array.inherit(&before.array);
         self.scrub.inherit(&before.scrub);
+        self.mending.inherit(&before.mending);
         if before.rebuild_status().paused {
             self.rebuild_hold(true);
         }

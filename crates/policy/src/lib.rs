@@ -5,7 +5,7 @@
 //! of the time it may have; [`spike`] who is in a latency spike, [`learn`] and [`recent`] what is
 //! usual, [`hedge`] when to send again, [`slow`] which drives are slower than their peers for
 //! seconds, [`health`] what becomes of them, [`load`] whether it is the load instead, [`stall`]
-//! when nobody listened, [`throttle`] how often a drive may be told of;
+//! when nobody listened, [`throttle`] how often a drive may be told of, [`rot`] what of bad pages;
 //! [`limit`] when a volume's request may go, [`fair`] whose goes first; [`rebuild`] how lost copies
 //! come back.
 
@@ -19,6 +19,7 @@ pub mod load;
 pub mod pace;
 pub mod rebuild;
 pub mod recent;
+pub mod rot;
 pub mod scheme;
 pub mod slow;
 pub mod spike;

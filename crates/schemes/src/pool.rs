@@ -144,6 +144,8 @@ pub struct Status {
     pub margin: usize,
     pub opened_in: Nanos,
     pub scrub: ScrubStatus,
+    /// Pages that nothing gives, as far as is known ([`policy::rot::LostPages`]).
+    pub lost_pages: u64,
     /// Pages have checksums, and what was found bad.
     pub checksums: bool,
     pub health: Health,
@@ -385,6 +387,7 @@ impl<E: Env> Pool<E> {
             margin: store.margin(),
             opened_in: inner.opened_in,
             scrub: self.scrub_status(),
+            lost_pages: self.lost_pages(),
             checksums,
             health,
             trouble: inner.trouble.borrow().clone(),

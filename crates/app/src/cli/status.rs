@@ -48,7 +48,7 @@ pub fn run(args: &Args) -> Outcome<Exit> {
     // Writes that are slowed in a burst are no reason to wake anybody.
     let healthy = |pool: &Pool| {
         let whole = pool.state == Health::Online && pool.capacity < Capacity::Low;
-        whole && !pool.has_slow_drives()
+        whole && !pool.has_slow_drives() && pool.lost_pages == 0
     };
     let healthy = pools.iter().all(healthy);
     if args.json {

@@ -284,6 +284,10 @@ pub struct Pool {
     pub checksums: bool,
     #[serde(default)]
     pub scrub: Scrub,
+    /// Pages that can't be had any more, as far as is known: found since the pool was opened,
+    /// without those that the last whole scrub did not find any more.
+    #[serde(default)]
+    pub lost_pages: u64,
     #[serde(default)]
     pub rebalance: Rebalance,
     #[serde(default)]
@@ -353,6 +357,7 @@ impl From<&PoolStatus> for Pool {
             marks: 0,
             checksums: status.checksums,
             scrub: Scrub::of(&status.scrub),
+            lost_pages: status.lost_pages,
             rebalance: (&status.rebalance).into(),
             rebuild: (&status.rebuild).into(),
             scheme_counters: Vec::new(),

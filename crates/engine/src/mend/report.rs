@@ -1,23 +1,16 @@
 //! What mending says and counts.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
+use io::Env;
 use io::sync::Turn;
-use io::{Env, Nanos};
 use layout::DriveIndex;
+use policy::rot::{Found, LostPages, Sum, Untold};
 
 use crate::api::{EventKind, Severity};
-use crate::limits::{LOST_PAGES_KNOWN_MAX, MEND_TELL};
+use crate::limits::LOST_PAGES_KNOWN_MAX;
 use crate::shard::Shard;
-
-/// Repairs of one drive that were not told yet.
-#[derive(Clone, Copy, Debug, Default)]
-struct Untold {
-    pages: u64,
-    byte: u64,
-    told: Option<Nanos>,
-}
 
 #[derive(Default)]
 pub struct Mending {
@@ -25,9 +18,17 @@ pub struct Mending {
     pub turn: Turn,
     /// Tasks that mend, or wait for the turn.
     pub waiting: Cell<usize>,
-    untold: RefCell<BTreeMap<u16, Untold>>,
+    untold: RefCell<Untold<u16>>,
+    lost_pages: Cell<LostPages>,
     /// Pages that are known to be lost: drive, byte, and the sum of what should be there.
     lost: RefCell<BTreeSet<(u16, u64, u32)>>,
+}
+
+impl Mending {
+    /// Of a pool that goes on: what is lost still is.
+    pub fn inherit(&self, before: &Mending) {
+        self.lost_pages.set(before.lost_pages.get());
+    }
 }
 
 impl<E: Env> Shard<E> {
@@ -37,36 +38,45 @@ impl<E: Env> Shard<E> {
             counters.checksum_errors += u64::from(!refused);
             counters.healed_pages += u64::from(done);
         });
-        if !done {
-            return;
+        if done {
+            let now = self.env.now().0;
+            self.mending.untold.borrow_mut().note(drive.0, byte, Found::Repaired, now);
+            self.tell_mended(false);
         }
-        {
-            let mut untold = self.mending.untold.borrow_mut();
-            let untold = untold.entry(drive.0).or_default();
-            untold.pages += 1;
-            untold.byte = byte;
-        }
-        self.tell_mended(false);
     }
 
-    /// What was repaired on each drive, not more often than now and then; with `all` at once.
+    /// What was repaired or lost on each drive, not more often than now and then; with `all` at
+    /// once.
     pub fn tell_mended(&self, all: bool) {
-        let now = self.env.now();
-        let mut untold = self.mending.untold.borrow_mut();
-        for (&drive, untold) in untold.iter_mut().filter(|(_, untold)| untold.pages > 0) {
-            let lately = untold.told.is_some_and(|told| now.saturating_sub(told) < MEND_TELL);
-            if lately && !all {
-                continue;
-            }
-            let Untold { pages, byte, .. } = *untold;
-            let text = format!(
-                "drive {}: {pages} pages were not what was written, or refused, and have been \
-                 written again; the last at byte {byte}",
-                self.drive_name(DriveIndex(drive))
-            );
-            self.tell(Some(DriveIndex(drive)), (Severity::Warning, EventKind::PagesHealed), text);
-            *untold = Untold { told: Some(now), ..Untold::default() };
-        }
+        let due = self.mending.untold.borrow_mut().due(self.env.now().0, all);
+        due.iter().for_each(|(drive, sum)| self.tell_sum(DriveIndex(*drive), sum));
+    }
+
+    fn tell_sum(&self, drive: DriveIndex, sum: &Sum) {
+        let what = match sum.found {
+            Found::Repaired => (Severity::Warning, EventKind::PagesHealed),
+            Found::Lost => (Severity::Error, EventKind::PageLost),
+        };
+        self.tell(Some(drive), what, sum.text(&self.drive_name(drive)));
+    }
+
+    /// Pages that nothing gives, as far as is known: not those that were written again since, if a
+    /// scrub went over them.
+    pub fn lost_pages(&self) -> u64 {
+        self.mending.lost_pages.get().known(self.counters.get().lost_pages)
+    }
+
+    pub fn scrub_begins(&self) {
+        let mut pages = self.mending.lost_pages.get();
+        pages.scrub_begins(self.counters.get().lost_pages);
+        self.mending.lost_pages.set(pages);
+    }
+
+    /// A whole one ended, which found so many, beside superseded ones.
+    pub fn scrub_ends(&self, lost: u64, superseded: u64) {
+        let mut pages = self.mending.lost_pages.get();
+        pages.scrub_ends(self.counters.get().lost_pages, lost, superseded);
+        self.mending.lost_pages.set(pages);
     }
 
     /// Once for each page, as long as it is remembered.
@@ -81,11 +91,11 @@ impl<E: Env> Shard<E> {
         drop(lost);
         self.array.count_bad(drive, 0);
         self.count(|counters| counters.lost_pages += 1);
-        let text = format!(
-            "drive {}, byte {byte}: a page is lost: it is not what was written, or refused, and so \
-             is more of its stripe than parity bears; reads of it fail until it is written again",
-            self.drive_name(drive)
-        );
-        self.tell(Some(drive), (Severity::Error, EventKind::PageLost), text);
+        let now = self.env.now().0;
+        let alone = self.mending.untold.borrow_mut().note(drive.0, byte, Found::Lost, now);
+        match alone {
+            Some(sum) => self.tell_sum(drive, &sum),
+            None => self.tell_mended(false),
+        }
     }
 }

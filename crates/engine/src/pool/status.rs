@@ -41,6 +41,7 @@ impl<E: Env> Pool<E> {
             conversion: state.settings.conversion,
             checksums: state.sums.is_enabled(),
             scrub: self.scrub_status(),
+            lost_pages: shard.lost_pages(),
             rebalance: self.rebalance_status(),
             journal_fill_percent: shard.journal.stats().fill_percent,
             spike_handling: self.inner.options.spikes,

@@ -254,6 +254,10 @@ fn more_than_parity_bears_is_lost_and_nothing_else() {
                 volume.write(at, mirror.fill(&mut rng, at, 4096), false).await.expect("room");
             }
             check_all(&volume, &mirror, "written again").await;
+            // What was found since the pool was opened stays counted; lost it is no more.
+            assert_ne!(pool.status().lost_pages, 0);
+            assert_eq!(scrubbed(&world, &pool).await.lost_pages, 0);
+            assert_eq!(pool.status().lost_pages, 0);
             world.kill();
         });
     }

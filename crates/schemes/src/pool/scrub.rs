@@ -8,17 +8,15 @@
 //! ```
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use classical::{Health, Note, Scrubbed};
 use io::{Drive, Env, Nanos};
+use policy::rot::{Found, LostPages, Sum, Untold};
 
 use super::{Inner, LOOK, Pool, Severity, rest};
 use crate::store::Store;
 
-/// Repairs of a drive are told at most so often: a drive that rots has thousands.
-const TELL: Nanos = Nanos::from_secs(10);
 /// Notes are asked for so often, so that lost pages are told soon.
 const NOTES: Nanos = LOOK;
 
@@ -61,21 +59,14 @@ pub struct ScrubStatus {
     pub ended: Nanos,
 }
 
-/// Repairs of one drive that were not told yet.
-#[derive(Clone, Copy, Debug, Default)]
-struct Untold {
-    pages: u64,
-    byte: u64,
-    told: Option<Nanos>,
-}
-
 #[derive(Default)]
 pub(super) struct Scrubbing {
     status: Cell<ScrubStatus>,
     /// Which of what the store lies on is next, and its next step.
     next: Cell<(usize, u64)>,
     /// By the drive's name.
-    untold: RefCell<BTreeMap<String, Untold>>,
+    untold: RefCell<Untold<String>>,
+    lost_pages: Cell<LostPages>,
 }
 
 impl Scrubbing {
@@ -116,13 +107,30 @@ impl<E: Env> Pool<E> {
     /// Whether pages have sums, and what was found bad since the pool was opened.
     pub fn health(&self) -> (bool, Health) {
         let kept = self.inner.volumes.store().kept();
-        let mut health = Health::default();
-        kept.iter().for_each(|kept| health += kept.health());
-        (!kept.is_empty() && kept.iter().all(|kept| kept.has_sums()), health)
+        let checksums = !kept.is_empty() && kept.iter().all(|kept| kept.has_sums());
+        (checksums, self.inner.bad_pages())
+    }
+
+    /// Pages that nothing gives, as far as is known: not those that were written again since, if a
+    /// scrub went over them.
+    pub fn lost_pages(&self) -> u64 {
+        self.inner.scrubbing.lost_pages.get().known(self.inner.bad_pages().lost)
     }
 }
 
 impl<E: Env> Inner<E> {
+    fn bad_pages(&self) -> Health {
+        let mut health = Health::default();
+        self.volumes.store().kept().iter().for_each(|kept| health += kept.health());
+        health
+    }
+
+    fn note_lost_pages(&self, what: impl FnOnce(&mut LostPages, u64)) {
+        let mut pages = self.scrubbing.lost_pages.get();
+        what(&mut pages, self.bad_pages().lost);
+        self.scrubbing.lost_pages.set(pages);
+    }
+
     /// One is under way, or paused.
     pub(super) fn scrubs(&self) -> bool {
         self.scrubbing.status.get().state.goes_on()
@@ -138,6 +146,7 @@ impl<E: Env> Inner<E> {
             started: self.env.now(),
             ..ScrubStatus::default()
         });
+        self.note_lost_pages(LostPages::scrub_begins);
         self.tell(Severity::Info, "scrub-started", None, "a scrub has begun".to_owned());
     }
 
@@ -198,6 +207,9 @@ impl<E: Env> Inner<E> {
         self.tell_bad(true);
         let Scrubbed { bytes, bad, repaired, parity, lost, metadata } =
             self.scrubbing.status.get().found;
+        if state == ScrubState::Done {
+            self.note_lost_pages(|pages, total| pages.scrub_ends(total, lost, 0));
+        }
         let severity = match (lost, bad + parity + metadata) {
             (1.., _) => Severity::Error,
             (0, 1..) => Severity::Warning,
@@ -212,44 +224,30 @@ impl<E: Env> Inner<E> {
         self.tell(severity, "scrub-ended", None, text);
     }
 
-    /// Lost pages at once, repairs of each drive now and then, or with `all` at once.
+    /// The first lost pages at once, the others and repairs of each drive now and then, or with
+    /// `all` at once.
     fn tell_bad(&self, all: bool) {
         let notes = self.volumes.store().kept();
         let notes: Vec<Note> = notes.iter().flat_map(|kept| kept.take_notes()).collect();
         for Note { drive, byte, repaired } in notes {
-            if repaired {
-                let mut untold = self.scrubbing.untold.borrow_mut();
-                let untold = untold.entry(drive).or_default();
-                untold.pages += 1;
-                untold.byte = byte;
-                continue;
+            let found = if repaired { Found::Repaired } else { Found::Lost };
+            let now = self.env.now().0;
+            let alone = self.scrubbing.untold.borrow_mut().note(drive.clone(), byte, found, now);
+            if let Some(sum) = alone {
+                self.tell_sum(&drive, &sum);
             }
-            let text = format!(
-                "drive {drive}, byte {byte}: a page is lost: it is not what was written, or \
-                 refused, and so is more of its stripe than its redundancy bears; reads of it fail \
-                 until it is written again"
-            );
-            self.tell(Severity::Error, "page-lost", self.place_named(&drive), text);
         }
-        let now = self.env.now();
-        let due: Vec<(String, Untold)> = {
-            let mut untold = self.scrubbing.untold.borrow_mut();
-            let lately = |own: &Untold| own.told.is_some_and(|at| now.saturating_sub(at) < TELL);
-            let due = untold.iter_mut().filter(|(_, own)| own.pages > 0 && (all || !lately(own)));
-            due.map(|(drive, own)| {
-                let told = *own;
-                *own = Untold { told: Some(now), ..Untold::default() };
-                (drive.clone(), told)
-            })
-            .collect()
+        self.note_lost_pages(LostPages::seen);
+        let due = self.scrubbing.untold.borrow_mut().due(self.env.now().0, all);
+        due.iter().for_each(|(drive, sum)| self.tell_sum(drive, sum));
+    }
+
+    fn tell_sum(&self, drive: &str, sum: &Sum) {
+        let (severity, kind) = match sum.found {
+            Found::Repaired => (Severity::Warning, "pages-healed"),
+            Found::Lost => (Severity::Error, "page-lost"),
         };
-        for (drive, Untold { pages, byte, .. }) in due {
-            let text = format!(
-                "drive {drive}: {pages} pages were not what was written, or refused, and have been \
-                 written again; the last at byte {byte}"
-            );
-            self.tell(Severity::Warning, "pages-healed", self.place_named(&drive), text);
-        }
+        self.tell(severity, kind, self.place_named(drive), sum.text(drive));
     }
 
     fn place_named(&self, name: &str) -> Option<usize> {

@@ -39,15 +39,21 @@ pub struct Rebalance {
 impl Pool {
     /// A pool that misses no drive says all the same what was not as it was written.
     pub fn with_errors(mut self) -> Pool {
-        if self.state != Health::Online {
-            return self;
+        let lost = (self.lost_pages > 0)
+            .then(|| format!("{} pages are lost, and fail to be read", self.lost_pages));
+        match (&mut self.reason, lost) {
+            // What it misses comes first, and is what is to be done first.
+            (Some(reason), Some(lost)) => *reason += &format!("; besides, {lost}"),
+            (None, Some(lost)) => {
+                self.reason = Some(lost);
+                let action = "'steadyraid events' says where they were found; restore what is \
+                              stored there, as a page that is written again is good, and scrub: \
+                              then they are no longer counted";
+                self.action = Some(action.to_owned());
+            }
+            _ => {}
         }
-        let lost = self.counters.lost_pages.max(self.scrub.lost_pages);
-        if lost > 0 {
-            self.reason = Some(format!("{lost} pages are lost, and fail to be read"));
-            let action = "'steadyraid events' says where they were found; restore what is stored \
-                          there: a page that is written again is good";
-            self.action = Some(action.to_owned());
+        if self.reason.is_some() || self.state != Health::Online {
             return self;
         }
         let worst = self.drives.iter().max_by_key(|drive| drive.counters.bad_pages);

@@ -74,6 +74,7 @@ impl From<&Status> for Pool {
             marks: status.marks,
             checksums: status.checksums,
             scrub: Scrub::from(&status.scrub),
+            lost_pages: status.lost_pages,
             rebalance: Rebalance::default(),
             rebuild: rebuild(status),
             scheme_counters: scheme_counters.collect(),

@@ -57,6 +57,7 @@ impl Pool {
             marks: 0,
             checksums: false,
             scrub: Scrub { state: "never".to_owned(), ..Scrub::default() },
+            lost_pages: 0,
             rebalance: Rebalance { state: "idle".to_owned(), ..Rebalance::default() },
             rebuild: Rebuild::default(),
             scheme_counters: Vec::new(),

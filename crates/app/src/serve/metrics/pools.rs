@@ -207,6 +207,8 @@ fn care(pools: &[Pool], to: &mut Writer) -> fmt::Result {
             ]
         })
     })?;
+    let help = "Pages that can't be had any more: the last whole scrub's, and those found since";
+    to.gauge("pool_lost_pages", help, |to| each(pools, to, |pool| pool.lost_pages as f64))?;
     to.gauge("pool_scrub_running", "1 while a scrub runs", |to| {
         each(pools, to, |pool| f64::from(u8::from(pool.scrub.state == "running")))
     })?;
