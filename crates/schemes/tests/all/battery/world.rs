@@ -23,9 +23,10 @@ mod lost;
 mod seeds;
 
 pub use self::discards::with_discards;
+// Of these two `all` and `planted` use one each.
 #[cfg(feature = "planted")]
+#[allow(unused_imports)]
 pub use self::seeds::failure;
-// `planted` uses less of it than `all`.
 #[cfg_attr(feature = "planted", allow(unused_imports))]
 pub use self::seeds::{
     battery, battery_variant, every_seed, failures, one, one_made, world_of, worlds, worlds_called,
