@@ -72,7 +72,7 @@ test: lint
 crash-kill:
 	scripts/tests/crash_kill.sh
 storms:
-	scripts/tests/storm.sh 10 1 --steps 3
+	scripts/tests/storm.sh 2 1 --steps 4
 
 bench: build
 	scripts/bench.sh
