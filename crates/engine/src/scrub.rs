@@ -12,6 +12,7 @@
 //! reads any more (a crash in the middle of a write), and only what a drive refuses is written.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use format::{FormatError, LABEL_LEN, ObjectKey, SLOT_LEN, StripeId, Superblock, decode_slot};
@@ -19,6 +20,7 @@ use io::slice::Work;
 use io::sync::Event;
 use io::{Buf, Durability, Env, join_all};
 use layout::DriveIndex;
+use policy::rot::LostPages;
 
 use crate::api::{EventKind, RequestError, ScrubState, ScrubStatus, Severity};
 use crate::geometry::Class;
@@ -36,7 +38,7 @@ pub struct Scrub {
     number: Cell<u64>,
     told: Event,
     /// The first lost pages that it found.
-    lost: RefCell<Vec<LostPage>>,
+    lost: RefCell<BTreeSet<LostPage>>,
 }
 
 impl Scrub {
@@ -77,7 +79,7 @@ impl<E: Env> Shard<E> {
             ..ScrubStatus::default()
         };
         self.scrub.lost.borrow_mut().clear();
-        self.scrub_begins();
+        self.note_lost_pages(LostPages::scrub_begins);
         let text = "a scrub has begun".to_owned();
         self.tell(None, (Severity::Info, EventKind::ScrubStarted), text);
         let shard = self.own();
@@ -132,7 +134,8 @@ impl<E: Env> Shard<E> {
         self.tell_mended(true);
         let status = self.scrub.status();
         if state == ScrubState::Done {
-            self.scrub_ends(status.lost_pages, whose.superseded);
+            let (lost, superseded) = (status.lost_pages, whose.superseded);
+            self.note_lost_pages(|pages, total| pages.scrub_ends(total, lost, superseded));
         }
         let severity = match status {
             _ if status.lost_pages > 0 => Severity::Error,

@@ -50,12 +50,24 @@ impl Sum {
     }
 }
 
+/// Pages, and the last one's place on the drive.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pages {
+    count: u64,
+    byte: u64,
+}
+
+impl Pages {
+    fn add(&mut self, byte: u64) {
+        self.count += 1;
+        self.byte = byte;
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default)]
 struct Drive {
-    repaired: u64,
-    repaired_byte: u64,
-    lost: u64,
-    lost_byte: u64,
+    repaired: Pages,
+    lost: Pages,
     /// Told one by one, and when the last lost page was found.
     singly: u64,
     found: u64,
@@ -63,15 +75,9 @@ struct Drive {
 }
 
 /// What was found on drives and not told yet, by their key: one entry for each drive.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Untold<K> {
     drives: BTreeMap<K, Drive>,
-}
-
-impl<K> Default for Untold<K> {
-    fn default() -> Untold<K> {
-        Untold { drives: BTreeMap::new() }
-    }
 }
 
 impl<K: Ord + Clone> Untold<K> {
@@ -85,21 +91,14 @@ impl<K: Ord + Clone> Untold<K> {
             own.found = now;
         }
         match found {
-            Found::Repaired => {
-                own.repaired += 1;
-                own.repaired_byte = byte;
-                None
-            }
+            Found::Repaired => own.repaired.add(byte),
             Found::Lost if own.singly < LOST_SINGLY => {
                 own.singly += 1;
-                Some(Sum { found, pages: 1, byte })
+                return Some(Sum { found, pages: 1, byte });
             }
-            Found::Lost => {
-                own.lost += 1;
-                own.lost_byte = byte;
-                None
-            }
+            Found::Lost => own.lost.add(byte),
         }
+        None
     }
 
     /// What is to be told at `now` of drives that nothing was summed up of lately; with `all` of
@@ -111,15 +110,15 @@ impl<K: Ord + Clone> Untold<K> {
             if lately && !all {
                 continue;
             }
-            let sums = [
-                Sum { found: Found::Repaired, pages: own.repaired, byte: own.repaired_byte },
-                Sum { found: Found::Lost, pages: own.lost, byte: own.lost_byte },
-            ];
-            if own.repaired + own.lost > 0 {
-                *own = Drive { repaired: 0, lost: 0, summed: Some(now), ..*own };
+            for (found, pages) in
+                [(Found::Repaired, &mut own.repaired), (Found::Lost, &mut own.lost)]
+            {
+                let Pages { count, byte } = std::mem::take(pages);
+                if count > 0 {
+                    own.summed = Some(now);
+                    due.push((key.clone(), Sum { found, pages: count, byte }));
+                }
             }
-            let sums = sums.into_iter().filter(|sum| sum.pages > 0);
-            due.extend(sums.map(|sum| (key.clone(), sum)));
         }
         due
     }

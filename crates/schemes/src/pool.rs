@@ -387,7 +387,7 @@ impl<E: Env> Pool<E> {
             margin: store.margin(),
             opened_in: inner.opened_in,
             scrub: self.scrub_status(),
-            lost_pages: self.lost_pages(),
+            lost_pages: self.lost_pages(&health),
             checksums,
             health,
             trouble: inner.trouble.borrow().clone(),

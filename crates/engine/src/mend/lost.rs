@@ -30,17 +30,15 @@ pub struct Whose {
 }
 
 /// Of one volume.
-#[derive(Default)]
 struct Own {
     pages: BTreeSet<LostPage>,
     /// The first byte of it that can't be read.
-    first: Option<u64>,
+    first: u64,
 }
 
 impl<E: Env> Shard<E> {
     /// Which volumes have something in these pages: after one scan of the map.
-    pub async fn whose(&self, lost: &[LostPage]) -> Whose {
-        let lost: BTreeSet<LostPage> = lost.iter().copied().collect();
+    pub async fn whose(&self, lost: &BTreeSet<LostPage>) -> Whose {
         let stripes: BTreeSet<StripeId> = lost.iter().map(|page| page.stripe).collect();
         let stripes: Vec<StripeId> = stripes.into_iter().collect();
         if stripes.is_empty() {
@@ -48,10 +46,11 @@ impl<E: Env> Shard<E> {
         }
         let mut volumes: BTreeMap<VolumeId, Own> = BTreeMap::new();
         for piece in self.pieces_in(&stripes).await {
-            for (page, byte) in self.lost_in(&piece, &lost) {
-                let own = volumes.entry(piece.volume).or_default();
+            for (page, byte) in self.lost_in(&piece, lost) {
+                let none = || Own { pages: BTreeSet::new(), first: byte };
+                let own = volumes.entry(piece.volume).or_insert_with(none);
                 own.pages.insert(page);
-                own.first = Some(own.first.map_or(byte, |first| first.min(byte)));
+                own.first = own.first.min(byte);
             }
         }
         let owned: BTreeSet<LostPage> =
@@ -73,14 +72,14 @@ impl<E: Env> Shard<E> {
         let per_page = PAGE as u64 / format::SECTOR as u64;
         let (from, len) = (u64::from(sector), u64::from(piece.range.len));
         let block = piece.block * u64::from(self.geometry.block_sectors());
-        let pages = from / per_page..(from + len).div_ceil(per_page);
-        pages
+        let at = |page: u64| LostPage { stripe, position, page: page as usize };
+        let inside = lost.range(at(from / per_page)..at((from + len).div_ceil(per_page)));
+        inside
             .map(|page| {
-                let skipped = (page * per_page).saturating_sub(from);
-                let at = (block + u64::from(piece.range.start) + skipped) * format::SECTOR as u64;
-                (LostPage { stripe, position, page: page as usize }, at)
+                let skipped = (page.page as u64 * per_page).saturating_sub(from);
+                let sector = block + u64::from(piece.range.start) + skipped;
+                (*page, sector * format::SECTOR as u64)
             })
-            .filter(|(page, _)| lost.contains(page))
             .collect()
     }
 
@@ -88,8 +87,8 @@ impl<E: Env> Shard<E> {
         let state = self.state.borrow();
         let told = volumes.iter().take(VOLUMES_TOLD).map(|(volume, own)| {
             let name = state.volumes.get(volume).map_or("?", |record| &record.name);
-            let first = own.first.unwrap_or(0);
-            format!("{} pages of volume {name}, the first at its byte {first}", own.pages.len())
+            let Own { pages, first } = own;
+            format!("{} pages of volume {name}, the first at its byte {first}", pages.len())
         });
         let mut told: Vec<String> = told.collect();
         if volumes.len() > VOLUMES_TOLD {

@@ -39,9 +39,17 @@ impl<E: Env> Shard<E> {
             counters.healed_pages += u64::from(done);
         });
         if done {
-            let now = self.env.now().0;
-            self.mending.untold.borrow_mut().note(drive.0, byte, Found::Repaired, now);
-            self.tell_mended(false);
+            self.note_bad(drive, byte, Found::Repaired);
+        }
+    }
+
+    /// It is told by itself, or with others when their turn comes.
+    fn note_bad(&self, drive: DriveIndex, byte: u64, found: Found) {
+        let now = self.env.now().0;
+        let alone = self.mending.untold.borrow_mut().note(drive.0, byte, found, now);
+        match alone {
+            Some(sum) => self.tell_sum(drive, &sum),
+            None => self.tell_mended(false),
         }
     }
 
@@ -66,16 +74,9 @@ impl<E: Env> Shard<E> {
         self.mending.lost_pages.get().known(self.counters.get().lost_pages)
     }
 
-    pub fn scrub_begins(&self) {
+    pub fn note_lost_pages(&self, what: impl FnOnce(&mut LostPages, u64)) {
         let mut pages = self.mending.lost_pages.get();
-        pages.scrub_begins(self.counters.get().lost_pages);
-        self.mending.lost_pages.set(pages);
-    }
-
-    /// A whole one ended, which found so many, beside superseded ones.
-    pub fn scrub_ends(&self, lost: u64, superseded: u64) {
-        let mut pages = self.mending.lost_pages.get();
-        pages.scrub_ends(self.counters.get().lost_pages, lost, superseded);
+        what(&mut pages, self.counters.get().lost_pages);
         self.mending.lost_pages.set(pages);
     }
 
@@ -91,11 +92,6 @@ impl<E: Env> Shard<E> {
         drop(lost);
         self.array.count_bad(drive, 0);
         self.count(|counters| counters.lost_pages += 1);
-        let now = self.env.now().0;
-        let alone = self.mending.untold.borrow_mut().note(drive.0, byte, Found::Lost, now);
-        match alone {
-            Some(sum) => self.tell_sum(drive, &sum),
-            None => self.tell_mended(false),
-        }
+        self.note_bad(drive, byte, Found::Lost);
     }
 }

@@ -113,8 +113,8 @@ impl<E: Env> Pool<E> {
 
     /// Pages that nothing gives, as far as is known: not those that were written again since, if a
     /// scrub went over them.
-    pub fn lost_pages(&self) -> u64 {
-        self.inner.scrubbing.lost_pages.get().known(self.inner.bad_pages().lost)
+    pub(super) fn lost_pages(&self, health: &Health) -> u64 {
+        self.inner.scrubbing.lost_pages.get().known(health.lost)
     }
 }
 
