@@ -365,8 +365,9 @@ impl<E: Env> Array<E> {
         Ok(())
     }
 
-    /// Takes marks back of regions that are at rest, flushes what nobody flushes when the array is
-    /// idle, moves the tail of the checksum log. False: there is nothing to do.
+    /// Tells the drives that nobody is doubted any more, takes marks back of regions that are at
+    /// rest, flushes what nobody flushes when the array is idle, moves the tail of the checksum log.
+    /// False: there is nothing to do.
     pub async fn rest(&self) -> Result<bool, ArrayError> {
         let (inner, now) = (&self.inner, self.inner.env.now());
         if inner.intents.is_idle(now) && inner.intents.is_dirty() {
@@ -374,6 +375,10 @@ impl<E: Env> Array<E> {
         }
         if inner.intents.is_idle(now) {
             inner.tell_settled().await?;
+        }
+        if inner.intents.doubts_too_much() {
+            inner.write_intents().await?;
+            return Ok(true);
         }
         if inner.intents.is_stale(now) {
             let before = inner.intents.marks();

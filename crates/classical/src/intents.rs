@@ -121,8 +121,9 @@ pub struct Intents {
     region_stripes: u64,
     /// Of pages; the next one's.
     pub sequence: Cell<u64>,
-    /// As pages tell it.
+    /// As the next page tells it, and as the newest one does.
     pub doubted: Cell<Doubted>,
+    told: Cell<Doubted>,
     /// Pages since the array was opened; the last is not on all drives yet; its bits, and those of
     /// the one before it.
     pages: Cell<u64>,
@@ -148,6 +149,7 @@ impl Intents {
             region_stripes,
             sequence: Cell::new(sequence),
             doubted: Cell::default(),
+            told: Cell::default(),
             pages: Cell::new(0),
             under_way: Cell::new(false),
             recent: RefCell::new([vec![false; count], vec![false; count]]),
@@ -241,6 +243,12 @@ impl Intents {
         regions.iter().any(|region| region.marked && self.is_rested(region, now))
     }
 
+    /// The newest page doubts drives that hold what they should since: whoever opens the array next
+    /// would rather believe nothing of theirs.
+    pub fn doubts_too_much(&self) -> bool {
+        self.told.get() != self.doubted.get()
+    }
+
     /// Regions whose marks could be taken back.
     pub fn rested(&self, now: Nanos) -> Vec<u64> {
         let regions = self.regions.borrow();
@@ -291,6 +299,7 @@ impl Intents {
         recent.swap(0, 1);
         recent[0].clone_from(&bits);
         let doubted = self.doubted.get();
+        self.told.set(doubted);
         (encode(pool, &Page { sequence, opening, kept, doubted, bits: bits.clone() }), bits)
     }
 
