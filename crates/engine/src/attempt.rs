@@ -65,9 +65,6 @@ pub enum Sent {
     Nothing,
 }
 
-/// Numbers of journal blocks, ascending.
-pub type Sequences = SmallVec<[u64; 1]>;
-
 /// A write on its way to one place.
 pub struct Attempt {
     /// Which of its request's attempts it is, from 1; the record of a later one comes later.
@@ -76,8 +73,8 @@ pub struct Attempt {
     pub drives: Avoid,
     pub cost: Cost,
     pub records: SmallVec<[Record; 1]>,
-    /// Journal blocks of the records.
-    pub sequences: Sequences,
+    /// Journal block of the records.
+    pub sequence: u64,
     pub writes: Way<Sent>,
     /// With FUA: the journal block's way to its drives.
     pub commit: Option<Way<bool>>,
@@ -110,7 +107,7 @@ impl Future for Attempt {
 struct Attempts {
     running: Ways<Attempt>,
     /// Journal blocks of the records of those that failed.
-    failed: Sequences,
+    failed: Vec<u64>,
     failures: usize,
     begun: usize,
 }
@@ -125,15 +122,10 @@ impl Attempts {
 /// The attempt that holds the data, and those that don't matter any more.
 pub struct Won {
     pub taken: Taken,
-    sequences: Sequences,
+    sequence: u64,
     late: Ways<Attempt>,
-    /// Records of attempts that failed.
-    failed: Sequences,
-}
-
-/// The newest of an attempt's journal blocks.
-pub fn newest(sequences: &[u64]) -> u64 {
-    *sequences.last().expect("every attempt has a record")
+    /// Journal blocks of attempts that failed.
+    failed: Vec<u64>,
 }
 
 impl<E: Env> Shard<E> {
@@ -192,7 +184,7 @@ impl<E: Env> Shard<E> {
                     }
                     let attempt = running.remove(at);
                     self.give_up(&attempt.taken);
-                    attempts.failed.extend(attempt.sequences);
+                    attempts.failed.push(attempt.sequence);
                     if let Some(taken) = elsewhere {
                         attempts.begin(send(taken));
                     } else if is_last {
@@ -270,12 +262,12 @@ impl<E: Env> Shard<E> {
         let attempt = running.remove(at);
         self.count(|counters| counters.hedge_wins += u64::from(at > 0));
         let mut won =
-            Won { taken: attempt.taken, sequences: attempt.sequences, late: running, failed };
+            Won { taken: attempt.taken, sequence: attempt.sequence, late: running, failed };
         // A later one may still run, or have failed (world 10860): its record is in the journal.
         if attempt.number < begun {
-            let again = attempt.records.iter().map(|record| self.journal.append_with_data(record));
-            won.failed.extend(std::mem::replace(&mut won.sequences, again.collect()));
-            let commit = self.journal.commit(newest(&won.sequences));
+            let again = self.journal.append_with_data(&attempt.records);
+            won.failed.push(std::mem::replace(&mut won.sequence, again));
+            let commit = self.journal.commit(won.sequence);
             if fua && !self.told(Wait::Journal, commit).await {
                 won.late.into_iter().for_each(|attempt| self.leave_attempt(attempt));
                 return Err(self.fail("the journal can't be written to any drive"));
@@ -286,10 +278,10 @@ impl<E: Env> Shard<E> {
 
     /// The map has what was stored: the journal need not be asked for it any more.
     pub fn settle(&self, won: Won) {
-        won.sequences.iter().for_each(|&sequence| self.journal.data_done(sequence));
-        let late = won.late.iter().flat_map(|attempt| attempt.sequences.iter());
-        for &sequence in won.failed.iter().chain(late) {
-            self.journal.data_superseded(sequence, newest(&won.sequences));
+        self.journal.data_done(won.sequence);
+        let late = won.late.iter().map(|attempt| attempt.sequence);
+        for sequence in won.failed.iter().copied().chain(late) {
+            self.journal.data_superseded(sequence, won.sequence);
         }
         for attempt in won.late {
             self.leave_attempt(attempt);

@@ -509,12 +509,10 @@ impl<E: Env> Shard<E> {
     fn record_stripe(&self, class: &Class, stripe: StripeId, sums: &[PageSums]) {
         did(sums.iter().map(|sums| sums.len()).sum::<usize>() / 8);
         self.state.borrow_mut().sums.set_stripe(class, stripe, sums);
-        for record in self.stripe_sums(class, stripe, sums) {
-            self.journal.append(&record);
-        }
+        let mut records = self.stripe_sums(class, stripe, sums);
         // Says "RAID now" to recovery, with nothing left to verify.
-        let record = Record::Stripe { stripe, blocks: Vec::new(), crcs: Vec::new() };
-        self.journal.append(&record);
+        records.push(Record::Stripe { stripe, blocks: Vec::new(), crcs: Vec::new() });
+        self.journal.append_all(&records);
     }
 
     fn relocate_piece(&self, state: &mut State, piece: Move, to: Place) {

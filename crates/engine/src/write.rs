@@ -18,7 +18,7 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::api::RequestError;
 use crate::array::Array;
-use crate::attempt::{Attempt, Avoid, Sent, Sequences, Slot, Slots, Taken, newest};
+use crate::attempt::{Attempt, Avoid, Sent, Slot, Slots, Taken};
 use crate::geometry::{BlockAddress, Class};
 use crate::hedge::Way;
 use crate::limits::PARITY_STEP_BYTES;
@@ -205,8 +205,7 @@ impl<E: Env> Shard<E> {
             }
             records.push(Record::Write { volume, block, range, place: slot.place, crc });
         }
-        let sequences: Sequences =
-            records.iter().map(|record| self.journal.append_with_data(record)).collect();
+        let sequence = self.journal.append_with_data(&records);
         let drives = slots.iter().flat_map(|slot| &slot.targets).map(|at| at.drive).collect();
         let copies = slots.iter().zip(pieces);
         let cost = copies.map(|(slot, piece)| Cost::of(slot.targets.len(), piece.data.len())).sum();
@@ -221,8 +220,8 @@ impl<E: Env> Shard<E> {
             let sent = join_all(slots.iter().map(|slot| &slot.targets[..]).zip(&data).map(send));
             sent.await.into_iter().max().expect("no write is empty")
         });
-        let commit = self.commit_beside(newest(&sequences), fua);
-        Attempt { number: 0, taken, drives, cost, records, sequences, writes, commit, sent: None }
+        let commit = self.commit_beside(sequence, fua);
+        Attempt { number: 0, taken, drives, cost, records, sequence, writes, commit, sent: None }
     }
 
     fn commit_beside(&self, sequence: u64, fua: bool) -> Option<Way<bool>> {
@@ -358,8 +357,7 @@ impl<E: Env> Shard<E> {
         fua: bool,
     ) -> Attempt {
         let durability = durability(fua);
-        let sequences: Sequences =
-            records.iter().map(|record| self.journal.append_with_data(record)).collect();
+        let sequence = self.journal.append_with_data(&records);
         let gone_before = self.inactive_members(class, stripe);
         let address = |position| self.address(class, stripe, position);
         let targets: SmallVec<[BlockAddress; 8]> = (0..class.width()).map(address).collect();
@@ -376,10 +374,10 @@ impl<E: Env> Shard<E> {
                 _ => Sent::All,
             }
         });
-        let commit = self.commit_beside(newest(&sequences), fua);
+        let commit = self.commit_beside(sequence, fua);
         let taken = Taken::Stripe(stripe);
         let cost = Cost::of(class.width(), self.geometry.block_size as usize);
-        Attempt { number: 0, taken, drives, cost, records, sequences, writes, commit, sent: None }
+        Attempt { number: 0, taken, drives, cost, records, sequence, writes, commit, sent: None }
     }
 
     /// CRCs of the blocks of a stripe, and sums of its data.

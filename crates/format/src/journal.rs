@@ -89,6 +89,18 @@ impl BlockBuilder {
         true
     }
 
+    /// The same of several records: all of them, or none.
+    #[must_use]
+    pub fn push_all(&mut self, records: &[Record]) -> bool {
+        let before = (self.bytes.len(), self.records);
+        let fit = records.iter().all(|record| self.push(record));
+        if !fit {
+            self.bytes.truncate(before.0);
+            self.records = before.1;
+        }
+        fit
+    }
+
     /// Bytes of header and records so far.
     pub fn len(&self) -> usize {
         self.bytes.len()

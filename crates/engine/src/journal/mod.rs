@@ -208,27 +208,42 @@ impl<E: Env> Journal<E> {
 
     /// Appends a record whose effect needs no data on the drives.
     pub fn append(self: &Rc<Self>, record: &Record) -> u64 {
-        self.push(record, 0)
+        self.append_all(std::slice::from_ref(record))
     }
 
-    /// Appends a record whose data is being written; `data_done` must follow.
-    pub fn append_with_data(self: &Rc<Self>, record: &Record) -> u64 {
-        self.push(record, 1)
+    /// The same of records that count together, sums and what they are for: they lie in one block,
+    /// or a checkpoint could begin between them, and a crash after it would find the second without
+    /// the first. Returns the block.
+    pub fn append_all(self: &Rc<Self>, records: &[Record]) -> u64 {
+        self.push(records, 0)
     }
 
-    fn push(self: &Rc<Self>, record: &Record, data: u32) -> u64 {
-        let full = {
-            let mut state = self.state.borrow_mut();
-            state.builder.len() >= self.block_soft_max || !state.builder.push(record)
-        };
-        if full {
+    /// The same of records whose data is being written; `data_done` must follow, once for all.
+    pub fn append_with_data(self: &Rc<Self>, records: &[Record]) -> u64 {
+        self.push(records, 1)
+    }
+
+    fn push(self: &Rc<Self>, records: &[Record], data: u32) -> u64 {
+        if !self.push_whole(records) {
             self.seal();
-            let mut state = self.state.borrow_mut();
-            assert!(state.builder.push(record), "a record fits an empty block");
+            if !self.push_whole(records) {
+                // Sums of stripes as wide as 249 blocks of 1 MiB take more than a block.
+                let (some, rest) = records.split_at(records.len() / 2);
+                assert!(!some.is_empty(), "a record fits an empty block");
+                self.push(some, 0);
+                return self.push(rest, data);
+            }
         }
         let mut state = self.state.borrow_mut();
         state.blocks.back_mut().expect("the open block").data_pending += data;
         state.open
+    }
+
+    /// All of these into the open block; false: none, as they don't fit.
+    fn push_whole(&self, records: &[Record]) -> bool {
+        let mut state = self.state.borrow_mut();
+        let is_full = state.builder.len() >= self.block_soft_max;
+        !is_full && state.builder.push_all(records)
     }
 
     /// The data of a record in block `sequence` has arrived (or will never be needed).

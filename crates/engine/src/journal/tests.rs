@@ -284,9 +284,9 @@ fn durable_is_what_is_written_with_its_data() {
     let world = Rc::new(world(3, 2, 8));
     let journal = &world.journal;
     world.env.block_on(async {
-        let first = journal.append_with_data(&record(1));
+        let first = journal.append_with_data(&[record(1)]);
         assert!(journal.commit(first).await);
-        let second = journal.append_with_data(&record(2));
+        let second = journal.append_with_data(&[record(2)]);
         assert!(journal.commit(second).await);
         assert_eq!(journal.settled(), first - 1, "data of the first is under way");
         journal.data_done(second);
@@ -304,5 +304,40 @@ fn durable_is_what_is_written_with_its_data() {
         journal.note_durable(journal.settled());
         assert_eq!((journal.durable(), journal.is_dirty()), (third, false));
         assert!(journal.commit(journal.seal()).await, "nothing new: nothing to wait for");
+    });
+}
+
+/// A checkpoint may begin with any block: sums without what they are for, or that without its sums,
+/// would leave a block that rots in silence.
+#[test]
+fn sums_are_in_the_block_of_their_record() {
+    let world = Rc::new(world(3, 2, 9));
+    let mut rng = Rng::new(9);
+    world.env.block_on(async {
+        for number in 0..400 {
+            world.journal.reserve().await;
+            let stripe = format::StripeId { zone: number, index: 0 };
+            let sums = |at| Record::Sums {
+                flbn: format::Flbn(u64::from(number) * 16 + at),
+                first: 0,
+                sums: vec![number.max(1); 16],
+            };
+            let mut records: Vec<Record> = (0..1 + rng.below(8)).map(sums).collect();
+            records.push(Record::Stripe { stripe, blocks: Vec::new(), crcs: Vec::new() });
+            let sequence = world.journal.append_all(&records);
+            if rng.chance(1, 20) {
+                assert!(world.journal.commit(sequence).await, "nothing has failed");
+                world.journal.note_durable(world.journal.settled());
+                world.journal.forget_before(sequence);
+            }
+        }
+        let newest = world.journal.latest();
+        assert!(world.journal.commit(newest).await, "nothing has failed");
+        let found = on_drives(&world);
+        assert!(found.len() > 10, "blocks were sealed because they were full");
+        for (number, (records, _)) in found {
+            let last = records.last().expect("none is empty");
+            assert!(matches!(last, Record::Stripe { .. }), "block {number} ends with its sums");
+        }
     });
 }
