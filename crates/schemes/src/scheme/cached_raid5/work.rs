@@ -207,11 +207,13 @@ impl<E: Env> Inner<E> {
         self.lines.borrow().places.free_within(range, (self.shape.first_slot, LINE))
     }
 
-    /// What of a range of RAID5 is in the cache, so that nobody reads it.
+    /// What of a range of RAID5 is in the cache, so that nobody reads it: not after a crash either,
+    /// as the drives know.
     pub fn cached(&self, range: &Range<u64>) -> Vec<Range<u64>> {
         let lines = self.lines.borrow();
         let cached = touched(range.start, range.end - range.start);
-        let cached = cached.filter(|line| lines.slot(*line).is_some());
+        let is_known = |slot: u32| self.map.is_durable(slot as usize);
+        let cached = cached.filter(|line| lines.slot(*line).is_some_and(is_known));
         cached.map(|line| u64::from(line) * LINE..u64::from(line + 1) * LINE).collect()
     }
 
