@@ -366,8 +366,8 @@ impl<E: Env> Array<E> {
     }
 
     /// Tells the drives that nobody is doubted any more, takes marks back of regions that are at
-    /// rest, flushes what nobody flushes when the array is idle, moves the tail of the checksum log.
-    /// False: there is nothing to do.
+    /// rest, flushes what nobody flushes when the array is idle, moves the tail of the checksum
+    /// log. False: there is nothing to do.
     pub async fn rest(&self) -> Result<bool, ArrayError> {
         let (inner, now) = (&self.inner, self.inner.env.now());
         if inner.intents.is_idle(now) && inner.intents.is_dirty() {
