@@ -227,7 +227,8 @@ impl<E: Env> Journal<E> {
         if !self.push_whole(records) {
             self.seal();
             if !self.push_whole(records) {
-                // Sums of stripes as wide as 249 blocks of 1 MiB take more than a block.
+                // Sums of stripes as wide as 249 blocks of 1 MiB take more than a block: of these
+                // some lie in the blocks before.
                 let (some, rest) = records.split_at(records.len() / 2);
                 assert!(!some.is_empty(), "a record fits an empty block");
                 self.push(some, 0);

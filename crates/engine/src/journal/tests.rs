@@ -27,18 +27,23 @@ impl Drop for World {
 }
 
 fn world(drives: usize, copies: usize, seed: u64) -> World {
+    world_with_rings(drives, copies, seed, RING)
+}
+
+fn world_with_rings(drives: usize, copies: usize, seed: u64, len: u64) -> World {
     let env = VirtEnv::new(seed);
-    let disk = |at| Disk::new(format!("d{at}"), 1 << 20, 4096, seed + at as u64);
+    let size = 4 * len;
+    let disk = |at| Disk::new(format!("d{at}"), size, 4096, seed + at as u64);
     let disks: Vec<Disk> = (0..drives).map(disk).collect();
     let member = |(at, disk): (usize, &Disk)| {
         let drive = VirtDrive::attach(&env, disk, Latency::SSD);
-        (Uuid([at as u8; 16]), 1 << 20, DriveState::Active, Some(drive))
+        (Uuid([at as u8; 16]), size, DriveState::Active, Some(drive))
     };
     let members = disks.iter().enumerate().map(member).collect();
     let own = env.clone();
     let clock = Box::new(move || own.now());
     let array = Rc::new(Array::new(members, SpikeHandling::default(), clock));
-    let ring = Extent { offset: AT, len: RING };
+    let ring = Extent { offset: AT, len };
     let identity = JournalIdentity { pool: Uuid([7; 16]), shard: 0, epoch: 3, ring };
     let journal = Journal::new(env.clone(), array.clone(), identity, 1, copies);
     World { env, disks, array, journal }
@@ -58,7 +63,7 @@ fn large(value: u64) -> Record {
 fn on_drives(world: &World) -> BTreeMap<u64, (Vec<Record>, BTreeSet<usize>)> {
     let mut found: BTreeMap<u64, (Vec<Record>, BTreeSet<usize>)> = BTreeMap::new();
     for (drive, disk) in world.disks.iter().enumerate().filter(|(_, disk)| !disk.is_failed()) {
-        let bytes = disk.peek_durable(AT, RING as usize);
+        let bytes = disk.peek_durable(AT, world.journal.identity.ring.len as usize);
         for at in (0..bytes.len()).step_by(JOURNAL_ALIGN) {
             let Ok((header, records)) = decode_block(&bytes[at..], &Uuid([7; 16])) else {
                 continue;
@@ -340,4 +345,24 @@ fn sums_are_in_the_block_of_their_record() {
             assert!(matches!(last, Record::Stripe { .. }), "block {number} ends with its sums");
         }
     });
+}
+
+/// 256 blocks of 1 MiB have more sums than a block of the journal has room for.
+#[test]
+fn records_that_fit_no_block_together_lie_in_several_in_their_order() {
+    let world = Rc::new(world_with_rings(3, 2, 11, 2 << 20));
+    let sums = |at| Record::Sums { flbn: format::Flbn(at), first: 0, sums: vec![7; 256] };
+    let records: Vec<Record> = (0..256).map(sums).collect();
+    world.env.block_on(async {
+        let sequence = world.journal.append_with_data(&records);
+        assert!(world.journal.commit(sequence).await, "nothing has failed");
+        assert_eq!(world.journal.settled(), sequence - 1, "its data is under way");
+        world.journal.data_done(sequence);
+        assert_eq!(world.journal.settled(), sequence);
+        check_copies(&world, sequence, 2);
+    });
+    let found = on_drives(&world);
+    assert!(found.len() > 1, "they fit a block");
+    let all: Vec<Record> = found.into_values().flat_map(|(records, _)| records).collect();
+    assert_eq!(all, records);
 }

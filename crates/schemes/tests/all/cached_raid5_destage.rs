@@ -130,7 +130,7 @@ fn a_lost_page_is_blanked_only_if_the_drives_know_of_its_line_in_the_cache() {
         let disks: Vec<Disk> =
             (0..5).map(|at| Disk::new(format!("d{at}"), 5 << 20, 4096, at)).collect();
         let rig = Rig { env: env.clone(), disks };
-        let spec = Spec { parity_width: 3, ..Spec::proposed("tank", 5, CHUNK) };
+        let spec = Spec::proposed("tank", 5, CHUNK);
         env.block_on(cached_raid5::create(&env, &rig.drives(None), &spec)).expect("it fits");
         let store = rig.open(None);
         let mut noise = vec![0; STRIPE as usize];

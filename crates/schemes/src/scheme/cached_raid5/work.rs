@@ -212,7 +212,7 @@ impl<E: Env> Inner<E> {
     pub fn cached(&self, range: &Range<u64>) -> Vec<Range<u64>> {
         let lines = self.lines.borrow();
         let cached = touched(range.start, range.end - range.start);
-        let is_known = |slot: u32| self.map.is_durable(slot as usize);
+        let is_known = |slot| self.is_slot_known(slot);
         let cached = cached.filter(|line| lines.slot(*line).is_some_and(is_known));
         cached.map(|line| u64::from(line) * LINE..u64::from(line + 1) * LINE).collect()
     }
@@ -360,10 +360,15 @@ impl<E: Env> Inner<E> {
         slots.map(|slot| self.map.touch(slot as usize)).count() as u64
     }
 
+    /// Whether the drives know which line is in a slot.
+    fn is_slot_known(&self, slot: u32) -> bool {
+        self.map.is_durable(slot as usize)
+    }
+
     /// Whether the drives know where each line of a range is.
     pub fn is_known(&self, offset: u64, len: u64) -> bool {
         let (lines, range) = (self.lines.borrow(), touched(offset, len));
-        let known = |slot: u32| self.map.is_durable(slot as usize);
+        let known = |slot| self.is_slot_known(slot);
         !lines.left_slots(range.clone())
             && range.into_iter().all(|line| lines.slot(line).is_none_or(known))
     }
@@ -393,7 +398,7 @@ impl<E: Env> Inner<E> {
             let oldest = if is_full { lines.oldest(DESTAGE_AT_ONCE) } else { Vec::new() };
             let new = |stripe: &u32| {
                 let own = lines.of_stripe(*stripe);
-                own.iter().any(|(_, slot)| !self.map.is_durable(*slot as usize))
+                own.iter().any(|(_, slot)| !self.is_slot_known(*slot))
             };
             let wants_map = oldest.iter().any(new);
             let limbo = lines.places.in_limbo();
@@ -411,7 +416,7 @@ impl<E: Env> Inner<E> {
     async fn destage_stripe(&self, stripe: u32) -> Result<(), StoreError> {
         let _held = self.stripes.lock(stripe.into()).await;
         let mut own = self.lines.borrow().of_stripe(stripe);
-        own.retain(|(_, slot)| self.map.is_durable(*slot as usize));
+        own.retain(|(_, slot)| self.is_slot_known(*slot));
         let read = own.iter().map(|(_, slot)| self.cache.read(self.shape.slot(*slot), LINE));
         let read: Result<Vec<Buf>, _> = join_all(read).await.into_iter().collect();
         let homes = own.iter().map(|(line, _)| u64::from(*line) * LINE);
